@@ -1,0 +1,202 @@
+"""The batch kernel in plain Python: complete, and the reference for any faster one.
+
+See `wire.kernel` for what each function means. Functions are stateless, take buffers and give
+numbers and arrays. Checks come before any byte is read or written: no file and no frame makes them
+look outside.
+"""
+
+import struct
+from array import array
+from typing import Final
+
+from wire.header import END_OF_FILE as END_OF_FILE_WORD
+from wire.header import LENGTH_MASK, META_DATA, NOT_COMPLETE
+
+NOT_READY: Final = 0
+END_OF_FILE: Final = 1
+PAST_END: Final = 2
+LIMIT: Final = 3
+TOO_LARGE: Final = 4
+
+_WORD: Final = struct.Struct("<I")
+_WORD_BYTES: Final = 4
+_RE_NAME: Final = b"\xc2re"
+_BLOCK32: Final = 0x82
+_INT64_0X: Final = 0xAF
+_INT64: Final = 0xA7
+_BLOCK8: Final = 0x80
+_INDEX_ITEM_BYTES: Final = 9
+_NS_ITEM_BYTES: Final = 9  # of the one shape that `scan_frames` takes
+# word, name, 82, length of the block, AF, index, code of the payload's length
+_HEAD: Final = struct.Struct("<I3sBIBqB")
+_HEAD_BLOCK_BYTES: Final = _WORD_BYTES + 3 + 1 + 4  # what stands before the block's content
+_LENGTHS: Final = (struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"))
+FRAME_HEAD_MAX: Final = _HEAD.size + 4
+_EMPTY_LAID: Final = b"\x8f"
+_TAIL: Final = bytes(8)
+_GAPS: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by the position's remainder of 4
+
+
+def find_excerpts(
+    store: memoryview, position: int, end: int, count_max: int, bytes_max: int, payload_max: int
+) -> tuple[int, int, "array[int]", "array[int]"]:
+    offsets = array("q")
+    lengths = array("q")
+    unpack = _WORD.unpack_from
+    total = 0
+    while True:
+        position = (position + 3) & ~3
+        if position + _WORD_BYTES > end:
+            return position, PAST_END, offsets, lengths
+        (word,) = unpack(store, position)
+        if word == 0 or word & NOT_COMPLETE:
+            stop = END_OF_FILE if word == END_OF_FILE_WORD else NOT_READY
+            return position, stop, offsets, lengths
+        length = word & LENGTH_MASK
+        body = position + _WORD_BYTES
+        if body + length > end:
+            return position, PAST_END, offsets, lengths
+        if not word & META_DATA:
+            if length > payload_max:
+                return position, TOO_LARGE, offsets, lengths
+            total += length
+            if len(offsets) >= count_max or (total > bytes_max and offsets):
+                return position, LIMIT, offsets, lengths
+            offsets.append(body)
+            lengths.append(length)
+        position = body + length
+
+
+def frame_excerpts(
+    data: memoryview,
+    offsets: "array[int]",
+    lengths: "array[int]",
+    start: int,
+    index: int,
+    cid_document: bytes,
+    ns_item: bytes,
+    out: bytearray,
+    filled: int,
+) -> tuple[int, int]:
+    room = len(out)
+    count = 0
+    fixed = _INDEX_ITEM_BYTES + len(ns_item)
+    # the ns of one frame and the cid of the next are the same for the whole run: written as one
+    heads = [struct.Struct(f"<{len(cid_document)}sI3sBIBqB{code}") for code in "BHI"]
+    for at in range(start, len(offsets)):
+        length = lengths[at]
+        width = 0 if length <= 0xFF else 1 if length <= 0xFFFF else 2
+        head = heads[width]
+        end = filled + head.size + length + len(ns_item)
+        if end > room:
+            break
+        inner = fixed + 1 + (1 << width) + length
+        head.pack_into(
+            out,
+            filled,
+            cid_document,
+            inner + _HEAD_BLOCK_BYTES - _WORD_BYTES,
+            _RE_NAME,
+            _BLOCK32,
+            inner,
+            _INT64_0X,
+            index + count,
+            _BLOCK8 + width,
+            length,
+        )
+        payload = filled + head.size
+        offset = offsets[at]
+        out[payload : payload + length] = data[offset : offset + length]
+        out[payload + length : end] = ns_item
+        filled = end
+        count += 1
+    return count, filled
+
+
+def scan_frames(
+    data: bytes, start: int, cid_document: bytes, payload_max: int
+) -> tuple[int, int, int, "array[int]", "array[int]"] | None:
+    offsets = array("q")
+    lengths = array("q")
+    size = len(data)
+    cid_bytes = len(cid_document)
+    unpack = _HEAD.unpack_from
+    index_first = index_next = 0
+    end = start
+    while True:
+        head = end + cid_bytes
+        payload = head + _HEAD.size
+        if payload + _WORD_BYTES > size or not data.startswith(cid_document, end):
+            break
+        word, name, block, inner, code_index, index, code = unpack(data, head)
+        if (
+            word != inner + _HEAD_BLOCK_BYTES - _WORD_BYTES
+            or name != _RE_NAME
+            or block != _BLOCK32
+            or code_index != _INT64_0X
+            or not _BLOCK8 <= code <= _BLOCK32
+        ):
+            break
+        layout = _LENGTHS[code - _BLOCK8]
+        (length,) = layout.unpack_from(data, payload)
+        payload += layout.size
+        ns = payload + length
+        if (
+            inner != _INDEX_ITEM_BYTES + 1 + layout.size + length + _NS_ITEM_BYTES
+            or ns + _NS_ITEM_BYTES > size
+            or data[ns] != _INT64
+            or length > payload_max
+        ):
+            break
+        if not offsets:
+            index_first = index_next = index
+        if index != index_next:
+            break
+        offsets.append(payload)
+        lengths.append(length)
+        index_next += 1
+        end = ns + _NS_ITEM_BYTES
+    if not offsets:
+        return None
+    ns_last = int.from_bytes(data[end - 8 : end], "little", signed=True)
+    return end, index_first, ns_last, offsets, lengths
+
+
+def laid_size(lengths: "array[int]", start: int, count: int) -> int:
+    # a header, at least one byte of body, up to 3 bytes of gap for each
+    return sum(lengths[start : start + count]) + count * (_WORD_BYTES + 1 + 3) + len(_TAIL)
+
+
+def lay_excerpts(
+    data: bytes | memoryview,
+    offsets: "array[int]",
+    lengths: "array[int]",
+    start: int,
+    count: int,
+    store: memoryview,
+    position: int,
+    sequence: int,
+    index_spacing: int,
+) -> tuple[int, int, int, list[tuple[int, int]]]:
+    assert position % _WORD_BYTES == 0
+    assert count > 0
+    view = memoryview(data)
+    pack = _WORD.pack
+    parts: list[bytes | memoryview] = []
+    marks: list[tuple[int, int]] = []
+    at = position_last = position
+    for nth in range(start, start + count):
+        length = lengths[nth]
+        offset = offsets[nth]
+        body = view[offset : offset + length] if length else _EMPTY_LAID
+        if sequence % index_spacing == 0:
+            marks.append((sequence, at))
+        sequence += 1
+        parts += (pack(len(body)), body, _GAPS[len(body) & 3])
+        position_last = at
+        at += _WORD_BYTES + len(body) + (-len(body) & 3)
+    parts.append(_TAIL)
+    laid = b"".join(parts)
+    first_word = int.from_bytes(laid[:_WORD_BYTES], "little")
+    store[position + _WORD_BYTES : position + len(laid)] = laid[_WORD_BYTES:]
+    return first_word, at, position_last, marks

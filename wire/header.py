@@ -1,0 +1,37 @@
+"""The 4-byte document header: a little-endian word before every document.
+
+    bit 31         bit 30          bits 29..0
+    not complete   meta-data       length of the body in bytes
+
+Two words have a meaning of their own: 0 says that nothing is here yet, and 0xC0000000 (not
+complete, meta-data, no length) closes a queue file. On a socket neither occurs, and bit 31 is never
+set.
+"""
+
+from typing import Final
+
+HEADER_BYTES: Final = 4
+LENGTH_MASK: Final = 0x3FFFFFFF
+META_DATA: Final = 0x40000000
+NOT_COMPLETE: Final = 0x80000000
+END_OF_FILE: Final = 0xC0000000
+
+
+def body_length(word: int) -> int:
+    """Length in bytes of the body that follows this header word."""
+    return word & LENGTH_MASK
+
+
+def is_metadata(word: int) -> bool:
+    """True for a meta-data document, false for a data document."""
+    return bool(word & META_DATA)
+
+
+def is_ready(word: int) -> bool:
+    """True when a complete document stands behind this header word."""
+    return word != 0 and not word & NOT_COMPLETE
+
+
+def align4(position: int) -> int:
+    """The position rounded up to a multiple of 4, where a queue file's next header stands."""
+    return (position + 3) & ~3

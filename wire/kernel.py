@@ -1,0 +1,170 @@
+"""The batch kernel: everything on the data path that happens once for each excerpt.
+
+Theory of operation: bytes move one way, and each step works on a whole batch without a Python
+object per excerpt.
+
+    mapped file --find_excerpts--> offsets, lengths --frame_excerpts--> frames in a buffer -->
+    socket socket --> bytes --scan_frames--> offsets, lengths --lay_excerpts--> mapped file
+
+A batch is a buffer with two arrays of 64-bit integers, offset and length of every payload in it.
+This module chooses the implementation and is the only one that imports it; callers see one set of
+functions. Nothing here publishes: `lay_excerpts` leaves the first header 0, and the caller makes
+the whole batch visible by one compare-and-set of that word.
+
+Frames are pairs of documents as the protocol has them, a meta-data document that selects the
+handler (`cid`), then a data document `re: {index, payload, ns}`:
+
+    <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
+"""
+
+from array import array
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from wire import _kernel_py
+
+NAME: Final = "python"
+NO_LIMIT: Final = (1 << 62) - 1
+
+
+class Stop(IntEnum):
+    """Why `find_excerpts` went no further."""
+
+    NOT_READY = _kernel_py.NOT_READY  # a zero or not complete header: nothing there yet
+    END_OF_FILE = _kernel_py.END_OF_FILE  # the end-of-file mark
+    PAST_END = _kernel_py.PAST_END  # the next document does not lie within the mapped bytes
+    LIMIT = _kernel_py.LIMIT  # as many excerpts or bytes as were asked for
+    TOO_LARGE = _kernel_py.TOO_LARGE  # the next payload is longer than allowed
+
+
+class Found(NamedTuple):
+    """A run of excerpts in a store file; `position` is that of the next header to look at."""
+
+    position: int
+    stop: Stop
+    offsets: array[int]
+    lengths: array[int]
+
+
+class Scanned(NamedTuple):
+    """A run of `re` frames with consecutive indexes; `end` is the offset behind the last one."""
+
+    end: int
+    index_first: int
+    ns_last: int
+    offsets: array[int]
+    lengths: array[int]
+
+
+class Laid(NamedTuple):
+    """Excerpts laid into a store file, all but the first header word published.
+
+    `marks` holds (sequence, header position) of those that belong into the index.
+    """
+
+    first_word: int
+    position_end: int
+    position_last: int
+    marks: list[tuple[int, int]]
+
+
+def find_excerpts(
+    store: memoryview,
+    position: int,
+    end: int,
+    *,
+    count_max: int = NO_LIMIT,
+    bytes_max: int = NO_LIMIT,
+    payload_max: int = NO_LIMIT,
+) -> Found:
+    """Walks the documents of a store file from the header at `position`; skips meta-data.
+
+    Args:
+        store: the mapped file, from its first byte.
+        end: first byte that may not be looked at.
+        bytes_max: stops before the payloads together exceed it, but gives at least one.
+        payload_max: an excerpt with more bytes is not stepped over.
+    """
+    position, stop, offsets, lengths = _kernel_py.find_excerpts(
+        store, position, end, count_max, bytes_max, payload_max
+    )
+    return Found(position, Stop(stop), offsets, lengths)
+
+
+def frame_size(cid_document: bytes, ns_item: bytes, payload_bytes: int) -> int:
+    """Greatest size in bytes of the frame of one excerpt."""
+    return len(cid_document) + _kernel_py.FRAME_HEAD_MAX + payload_bytes + len(ns_item)
+
+
+def frame_excerpts(
+    data: memoryview,
+    offsets: array[int],
+    lengths: array[int],
+    start: int,
+    index: int,
+    cid_document: bytes,
+    ns_item: bytes,
+    out: bytearray,
+    filled: int,
+) -> tuple[int, int]:
+    """Writes the frames of excerpts `start`, `start + 1`, ... into `out`, as many as fit whole.
+
+    Args:
+        index: of excerpt `start`; the others follow it one by one.
+        filled: offset in `out` at which to begin.
+
+    Returns:
+        How many were framed, and the offset in `out` behind the last one.
+    """
+    return _kernel_py.frame_excerpts(
+        data, offsets, lengths, start, index, cid_document, ns_item, out, filled
+    )
+
+
+def scan_frames(
+    data: bytes, start: int, cid_document: bytes, *, payload_max: int = NO_LIMIT
+) -> Scanned | None:
+    """Finds the run of `re` frames behind `start`; None when no whole one of the usual shape is
+    there.
+
+    The run ends before the first frame of another shape, of another handler, with an index that
+    does not follow by one, with a longer payload, or not yet whole.
+    """
+    found = _kernel_py.scan_frames(data, start, cid_document, payload_max)
+    return None if found is None else Scanned(*found)
+
+
+def laid_size(lengths: array[int], start: int, count: int) -> int:
+    """Upper bound of the bytes that `lay_excerpts` writes, the zeros behind the last body
+    included."""
+    return _kernel_py.laid_size(lengths, start, count)
+
+
+def lay_excerpts(
+    data: bytes | memoryview,
+    offsets: array[int],
+    lengths: array[int],
+    start: int,
+    count: int,
+    store: memoryview,
+    position: int,
+    sequence: int,
+    index_spacing: int,
+) -> Laid:
+    """Writes excerpts `start` to `start + count` from the header at `position` on.
+
+    The first header word stays 0, so that nothing is visible yet; 8 zero bytes follow the last
+    body, so that the next header is 0 whatever a dead writer left there. An empty payload is laid
+    as the byte 8F.
+
+    Args:
+        store: the mapped file, from its first byte; `laid_size` bytes from `position` on must be
+            mapped.
+        sequence: of the first one.
+        index_spacing: every excerpt whose sequence is a multiple of it is reported in `marks`.
+    """
+    return Laid(
+        *_kernel_py.lay_excerpts(
+            data, offsets, lengths, start, count, store, position, sequence, index_spacing
+        )
+    )

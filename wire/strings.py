@@ -1,0 +1,51 @@
+"""Text as Java lays it out: each UTF-16 unit is encoded alone; names are Latin-1.
+
+A character outside the basic plane is two 3-byte sequences, an unpaired surrogate survives, U+0000
+is the byte 00 (`C0 80` is accepted), and a 4-byte UTF-8 sequence is an error. In names a character
+above 255 becomes `?`. Source: the vectors `strings.jsonl`.
+"""
+
+from wire.errors import WireError
+
+_FIRST_ASTRAL = 0x10000
+_FOUR_BYTE_LEAD = 0xF0
+
+
+def encode_text(text: str) -> bytes:
+    """The bytes of a text value."""
+    if text.isascii():
+        return text.encode("ascii")
+    if any(ord(char) >= _FIRST_ASTRAL for char in text):
+        units = text.encode("utf-16-le", "surrogatepass")
+        text = "".join(
+            chr(units[at] | units[at + 1] << 8) for at in range(0, len(units), 2)
+        )  # a str of single UTF-16 units: each is then encoded alone
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode_text(data: bytes, position: int = 0) -> str:
+    """The text in `data`; `position` is only told in the error.
+
+    Raises:
+        WireError: the bytes are no text in Java's encoding.
+    """
+    if data.isascii():
+        return data.decode("ascii")
+    if max(data) >= _FOUR_BYTE_LEAD:
+        raise WireError("text holds a byte that starts no 1 to 3 byte sequence", position)
+    try:
+        units = data.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise WireError(f"text is not valid UTF-8 ({error.reason})", position) from error
+    # joins surrogate pairs and leaves unpaired ones as they are
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def encode_name(name: str) -> bytes:
+    """The bytes of a field or event name."""
+    return name.encode("latin-1", "replace")
+
+
+def decode_name(data: bytes) -> str:
+    """The name in `data`; every byte is a character."""
+    return data.decode("latin-1")
