@@ -5,6 +5,8 @@ numbers and arrays. Checks come before any byte is read or written: no file and 
 look outside.
 """
 
+from __future__ import annotations
+
 import struct
 from array import array
 from typing import Final
@@ -39,7 +41,7 @@ _GAPS: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by the position's remainder o
 
 def find_excerpts(
     store: memoryview, position: int, end: int, count_max: int, bytes_max: int, payload_max: int
-) -> tuple[int, int, "array[int]", "array[int]"]:
+) -> tuple[int, int, array[int], array[int]]:
     offsets = array("q")
     lengths = array("q")
     unpack = _WORD.unpack_from
@@ -69,8 +71,8 @@ def find_excerpts(
 
 def frame_excerpts(
     data: memoryview,
-    offsets: "array[int]",
-    lengths: "array[int]",
+    offsets: array[int],
+    lengths: array[int],
     start: int,
     index: int,
     cid_document: bytes,
@@ -115,7 +117,7 @@ def frame_excerpts(
 
 def scan_frames(
     data: bytes, start: int, cid_document: bytes, payload_max: int
-) -> tuple[int, int, int, "array[int]", "array[int]"] | None:
+) -> tuple[int, int, int, array[int], array[int]] | None:
     offsets = array("q")
     lengths = array("q")
     size = len(data)
@@ -162,15 +164,15 @@ def scan_frames(
     return end, index_first, ns_last, offsets, lengths
 
 
-def laid_size(lengths: "array[int]", start: int, count: int) -> int:
+def laid_size(lengths: array[int], start: int, count: int) -> int:
     # a header, at least one byte of body, up to 3 bytes of gap for each
     return sum(lengths[start : start + count]) + count * (_WORD_BYTES + 1 + 3) + len(_TAIL)
 
 
 def lay_excerpts(
     data: bytes | memoryview,
-    offsets: "array[int]",
-    lengths: "array[int]",
+    offsets: array[int],
+    lengths: array[int],
     start: int,
     count: int,
     store: memoryview,

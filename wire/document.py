@@ -72,6 +72,15 @@ class Splitter:
         self._at = start + length
         return Document(word, memoryview(self._data)[start : self._at], position)
 
+    @property
+    def next_is_whole(self) -> bool:
+        """True when `next_document` has something to give.
+
+        Raises:
+            WireError: as `next_document` does.
+        """
+        return self._next_length() is not None
+
     def gathered(self) -> tuple[bytes, int]:
         """All pending bytes as one object, and where in it the next header stands.
 

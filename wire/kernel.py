@@ -3,8 +3,8 @@
 Theory of operation: bytes move one way, and each step works on a whole batch without a Python
 object per excerpt.
 
-    mapped file --find_excerpts--> offsets, lengths --frame_excerpts--> frames in a buffer -->
-    socket socket --> bytes --scan_frames--> offsets, lengths --lay_excerpts--> mapped file
+    mapped file --find_excerpts--> offsets, lengths --frame_excerpts--> buffer --> socket
+    socket --> bytes --scan_frames--> offsets, lengths --lay_excerpts--> mapped file
 
 A batch is a buffer with two arrays of 64-bit integers, offset and length of every payload in it.
 This module chooses the implementation and is the only one that imports it; callers see one set of
@@ -16,6 +16,8 @@ handler (`cid`), then a data document `re: {index, payload, ns}`:
 
     <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
 """
+
+from __future__ import annotations
 
 from array import array
 from enum import IntEnum

@@ -66,11 +66,13 @@ final class Common {
         }
     }
 
-    /** The body of a document, without consuming it. */
+    /** The body of a document, without consuming it. Byte by byte: a bulk read stops at the end of a mapping. */
     static byte[] body(DocumentContext dc) {
         Bytes<?> bytes = dc.wire().bytes();
         byte[] b = new byte[Math.toIntExact(bytes.readRemaining())];
-        bytes.read(bytes.readPosition(), b, 0, b.length);
+        long start = bytes.readPosition();
+        for (int i = 0; i < b.length; i++)
+            b[i] = bytes.readByte(start + i);
         return b;
     }
 

@@ -1,0 +1,141 @@
+"""What the core tells the shell. The shell acts, and answers through the connection's methods."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from cqrepl.protocol.messages import ReplicationHandler
+from cqrepl.queue.batch import ExcerptBatch
+
+
+class StopReason(Enum):
+    """Why a queue is not replicated any further on this connection."""
+
+    GAP = "gap"  # an index is missing on one side
+    DIVERGED = "diverged"  # the two sides hold other bytes at the same index
+    REFUSED = "refused"  # other roll cycle, other index layout
+    NO_ANSWER = "no answer"  # the sink did not answer the registration in time
+    FAILED = "failed"  # reading or writing the queue failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """Both UberHandlers were exchanged and accepted."""
+
+    remote_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOffered:
+    """A source registered a queue that this sink was told to accept: answer or refuse it."""
+
+    cid: int
+    name: str
+    offer: ReplicationHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackCopyWanted:
+    """The source lacks excerpts from `index_first` on: frame them, then end the back copy."""
+
+    cid: int
+    name: str
+    index_first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkAhead:
+    """The sink has excerpts up to `next_index` that the source lacks: lock the source queue."""
+
+    cid: int
+    name: str
+    next_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingStarted:
+    """The back copy is over: stream from the first excerpt at or after `next_index`."""
+
+    cid: int
+    name: str
+    next_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendExcerpts:
+    """These follow directly: append them, then say `stored`. Views: valid while they are kept."""
+
+    cid: int
+    name: str
+    batch: ExcerptBatch
+    ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareExcerpts:
+    """These were stored before: compare them byte for byte, then say `stored`.
+
+    In a back copy they come in order from the index that was offered: none of ours may be left out.
+    """
+
+    cid: int
+    name: str
+    batch: ExcerptBatch
+    ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """The sink has stored everything up to `index`; `ns` is the source's clock when it was sent."""
+
+    cid: int
+    name: str
+    index: int
+    ns: int
+    excerpts: int
+    payload_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStopped:
+    """This queue goes no further on this connection; the connection and other queues do."""
+
+    cid: int
+    name: str
+    reason: StopReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """One registration or message of the peer was refused; `count` is how many so far."""
+
+    message: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderlyEnd:
+    """The peer ended in order: everything it had to say was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLost:
+    """The connection is of no more use; `message` says why. The shell closes the socket."""
+
+    message: str
+
+
+Event = (
+    Connected
+    | QueueOffered
+    | BackCopyWanted
+    | SinkAhead
+    | StreamingStarted
+    | AppendExcerpts
+    | CompareExcerpts
+    | Acknowledged
+    | QueueStopped
+    | Refused
+    | OrderlyEnd
+    | PeerLost
+)

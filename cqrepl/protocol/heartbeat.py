@@ -1,0 +1,63 @@
+"""Heartbeats: proof of life on an idle connection.
+
+The dialler registers the handler and its two numbers rule both sides; the acceptor reflects the
+registration. The first heartbeat goes out one interval after that, then at a fixed rate, even when
+there is other traffic; it is left out while bytes wait to be sent, since those prove as much. Any
+received byte counts as a sign of life, so silence is measured by the connection and only the limit
+is kept here.
+"""
+
+import math
+from typing import Final
+
+from cqrepl.protocol.messages import HEARTBEAT_CSP, HeartbeatHandler, write_cid, write_heartbeat
+from cqrepl.protocol.outbox import Outbox
+from wire import Reader
+
+INTERVAL_MIN_MS: Final = 500
+TIMEOUT_MIN_MS: Final = 1000
+
+
+def numbers_problem(timeout_ms: int, interval_ms: int) -> str | None:
+    """What is wrong with a pair of heartbeat numbers; None when nothing is."""
+    if interval_ms < INTERVAL_MIN_MS:
+        return f"heartbeat interval of at least {INTERVAL_MIN_MS} ms expected, {interval_ms} came"
+    if timeout_ms < TIMEOUT_MIN_MS:
+        return f"heartbeat timeout of at least {TIMEOUT_MIN_MS} ms expected, {timeout_ms} came"
+    if timeout_ms <= interval_ms:
+        return f"heartbeat timeout above the interval {interval_ms} ms expected, {timeout_ms} came"
+    return None
+
+
+class Heartbeat:
+    """One side's half of the heartbeat."""
+
+    csp = HEARTBEAT_CSP
+
+    def __init__(self, cid: int, numbers: HeartbeatHandler, now: float, outbox: Outbox) -> None:
+        assert numbers_problem(numbers.timeout_ms, numbers.interval_ms) is None
+        self.silence_max = numbers.timeout_ms / 1000
+        self._interval = numbers.interval_ms / 1000
+        self._next = now + self._interval
+        self._message = write_cid(cid) + write_heartbeat()
+        self._outbox = outbox
+        self._is_off = False
+
+    @property
+    def deadline(self) -> float:
+        return math.inf if self._is_off else self._next
+
+    def receive(self, name: str, reader: Reader, now: float) -> bool:
+        return name == "heartbeat"
+
+    def stop(self) -> None:
+        """Sends no more; nothing may follow our TerminatorHandler."""
+        self._is_off = True
+
+    def tick(self, now: float) -> None:
+        if self._is_off or now < self._next:
+            return
+        if not self._outbox.data:
+            self._outbox.send(self._message)
+        missed = (now - self._next) // self._interval
+        self._next += (missed + 1) * self._interval

@@ -1,0 +1,128 @@
+"""The sink's half of one replicated queue: the SinkReplicationHandler that the source registered
+here.
+
+    REGISTERED -> (our position is known) answer -> BACK_COPY -> eos -> RECEIVING ->
+    acknowledgements
+
+The answer, a SourceReplicationHandler under the same csp and cid, goes out before anything else:
+without it the source has no handler for the cid. An acknowledgement says that everything up to its
+index is in the queue; the shell decides when that is so and calls `stored`.
+"""
+
+import math
+
+from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from cqrepl.protocol.events import BackCopyWanted, QueueOffered, QueueStopped, StopReason
+from cqrepl.protocol.framing import Framing
+from cqrepl.protocol.intake import Intake
+from cqrepl.protocol.messages import (
+    SOURCE_HANDLER,
+    QueueShape,
+    ReplicationHandler,
+    read_replication_event,
+    write_acknowledgement,
+    write_cid,
+    write_end_of_stream,
+    write_registration,
+)
+from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
+from cqrepl.queue.batch import ExcerptBatch
+from wire import Reader
+
+
+class SinkHandler:
+    """Runs on the sink, for one queue of one connection."""
+
+    def __init__(self, csp: str, cid: int, offer: ReplicationHandler, outbox: Outbox) -> None:
+        self.csp = csp
+        self.cid = cid
+        self.name = offer.queue_name
+        self.offer = offer
+        self.state = SinkState.REGISTERED
+        self.deadline = math.inf
+        self.framing = Framing(cid)
+        self.cid_document = write_cid(cid)
+        self._outbox = outbox
+        self._intake: Intake | None = None
+        self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
+        outbox.tell(QueueOffered(cid=cid, name=self.name, offer=offer))
+
+    def answer(self, next_index: int, shift: int, shape: QueueShape | None) -> None:
+        """Our queue's position: registers the source's handler and starts the back copy."""
+        self._move(SinkMove.ANSWERED, LocalProtocolError)
+        self._intake = Intake(self.cid, self.name, next_index, shift)
+        handler = ReplicationHandler(
+            kind=SOURCE_HANDLER,
+            queue_name=self.name,
+            acknowledgement=self.offer.acknowledgement,
+            next_index=next_index,
+            source_id=self.offer.source_id,
+            shape=shape,
+        )
+        self._outbox.send(write_registration(self.csp, self.cid, handler, self._outbox.shape))
+        if next_index > self.offer.next_index:
+            index_first = self.offer.next_index
+            self._outbox.tell(BackCopyWanted(cid=self.cid, name=self.name, index_first=index_first))
+        else:
+            self.end_back_copy()
+
+    def frame(
+        self, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
+    ) -> tuple[int, int]:
+        """Frames of the back copy; see `Connection.frame_excerpts`."""
+        self._move(SinkMove.FRAMED, LocalProtocolError)
+        return self.framing.frame(batch, start, ns, out, filled)
+
+    def end_back_copy(self) -> None:
+        """Everything the source lacked was framed and handed over: say `eos`."""
+        self._move(SinkMove.END_OF_STREAM_SENT, LocalProtocolError)
+        self._outbox.send(self.cid_document, write_end_of_stream())
+
+    def receive(self, name: str, reader: Reader, now: float) -> bool:
+        if name != "re":
+            return False
+        batch, ns = read_replication_event(reader)
+        self.receive_batch(batch, ns, now)
+        return True
+
+    def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
+        """Excerpts from the source, with consecutive indexes."""
+        if self.state is SinkState.STOPPED:
+            return
+        self._move(SinkMove.EXCERPTS_RECEIVED, RemoteProtocolError)
+        assert self._intake is not None
+        events, problem = self._intake.sort(batch, ns)
+        for event in events:
+            self._outbox.tell(event)
+        if problem is not None:
+            self.stop(StopReason.GAP, problem)
+
+    def stored(self, index_last: int, ns: int) -> None:
+        """Everything up to `index_last` is in the queue: acknowledge it when the source asked for
+        that."""
+        self._move(SinkMove.STORED, LocalProtocolError)
+        if self.offer.acknowledgement:
+            self._acknowledge = (index_last, ns)
+            if not self._outbox.is_crowded:
+                self.flush()
+
+    def flush(self) -> None:
+        """Writes an acknowledgement that was held back."""
+        if self._acknowledge is not None:
+            self._outbox.send(self.cid_document, write_acknowledgement(*self._acknowledge))
+            self._acknowledge = None
+
+    def stop(self, reason: StopReason, message: str) -> None:
+        """Takes and acknowledges nothing more."""
+        if self.state is not SinkState.STOPPED:
+            self._move(SinkMove.STOP, LocalProtocolError)
+            self._outbox.tell(
+                QueueStopped(cid=self.cid, name=self.name, reason=reason, message=message)
+            )
+
+    def tick(self, now: float) -> None:
+        """Nothing is due: the source watches the time of an answer."""
+
+    def _move(self, move: SinkMove, error: type[ProtocolError]) -> None:
+        self.state = moved(SINK_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -1,0 +1,225 @@
+"""The source's half of one replicated queue: the SourceReplicationHandler that the sink answers
+with.
+
+    OFFERED -> answer -> ANSWERED ------------------------------> eos -> STREAMING
+                    \\-> SINK_AHEAD -> (locked) -> BACK_COPY -> eos -/
+
+The source streams only after `eos`, from the sink's next index on, which counts what was copied
+back. A sink may refuse a queue without a word, so the answer has a time limit, which runs until
+`eos` and is renewed by every excerpt that comes back.
+"""
+
+import math
+
+from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from cqrepl.protocol.events import (
+    Acknowledged,
+    CompareExcerpts,
+    QueueStopped,
+    SinkAhead,
+    StopReason,
+    StreamingStarted,
+)
+from cqrepl.protocol.framing import Framing
+from cqrepl.protocol.intake import Intake
+from cqrepl.protocol.messages import (
+    ReplicationHandler,
+    read_acknowledgement,
+    read_replication_event,
+    write_cid,
+    write_registration,
+)
+from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
+from cqrepl.protocol.window import Window
+from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.index import format_index
+from wire import Reader
+
+
+class SourceHandler:
+    """Runs on the source, for one queue of one connection.
+
+    Args:
+        answer_seconds: longest time without a sign of the answer or of the back copy.
+    """
+
+    def __init__(
+        self,
+        csp: str,
+        cid: int,
+        offer: ReplicationHandler,
+        outbox: Outbox,
+        now: float,
+        answer_seconds: float,
+    ) -> None:
+        self.csp = csp
+        self.cid = cid
+        self.name = offer.queue_name
+        self.offer = offer
+        self.state = SourceState.OFFERED
+        self.framing = Framing(cid)
+        self.cid_document = write_cid(cid)
+        self.answer_deadline = now + answer_seconds
+        self.index_sent = -1
+        self.index_acknowledged = -1
+        self.answer: ReplicationHandler | None = None
+        self._answer_seconds = answer_seconds
+        self._outbox = outbox
+        self._intake: Intake | None = None
+        self._unchecked_to: int | None = None
+        self._window = Window()
+        outbox.send(write_registration(csp, cid, offer, outbox.shape))
+
+    @property
+    def deadline(self) -> float:
+        return self.answer_deadline if self._awaits_sink else math.inf
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.state is SourceState.STREAMING
+
+    @property
+    def is_settled(self) -> bool:
+        """True when nothing that was sent is still to be acknowledged."""
+        return not self.is_streaming or not self.offer.acknowledgement or self._window.is_empty
+
+    @property
+    def has_room(self) -> bool:
+        """False while the sink owes so many acknowledgements that nothing more is sent."""
+        return not self._window.is_full
+
+    @property
+    def _awaits_sink(self) -> bool:
+        return self.state in (SourceState.OFFERED, SourceState.ANSWERED, SourceState.BACK_COPY)
+
+    def answered(self, answer: ReplicationHandler, now: float) -> None:
+        """The sink registered its answer."""
+        if self.state is SourceState.STOPPED:
+            return
+        if answer.next_index < 0:
+            self.stop(StopReason.GAP, f"the sink asks for index {answer.next_index}")
+            return
+        ahead = answer.next_index > self.offer.next_index
+        move = SourceMove.ANSWER_AHEAD if ahead else SourceMove.ANSWER
+        self._move(move, RemoteProtocolError)
+        self.answer = answer
+        self.answer_deadline = now + self._answer_seconds
+        if ahead:
+            self._outbox.tell(SinkAhead(cid=self.cid, name=self.name, next_index=answer.next_index))
+
+    def locked(self, next_index: int, shift: int, now: float) -> None:
+        """The source queue is locked, and this is the first index that it does not have.
+
+        A local writer may have used indexes since the offer. Each of them has to come back equal,
+        before anything new: otherwise the sink would never get what was written in its way.
+        """
+        self._move(SourceMove.LOCKED, LocalProtocolError)
+        if next_index > self.offer.next_index:
+            self._unchecked_to = next_index
+        self._intake = Intake(self.cid, self.name, next_index, shift)
+        self.answer_deadline = now + self._answer_seconds
+
+    def receive(self, name: str, reader: Reader, now: float) -> bool:
+        if name == "idx":
+            self._acknowledged(*read_acknowledgement(reader))
+        elif name == "re":
+            self.receive_batch(*read_replication_event(reader), now)
+        elif name == "eos":
+            self._end_of_stream()
+        else:
+            return False
+        return True
+
+    def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
+        """Excerpts that the sink copies back, with consecutive indexes."""
+        if self.state is SourceState.STOPPED:
+            return
+        self._move(SourceMove.EXCERPTS_RECEIVED, RemoteProtocolError)
+        self.answer_deadline = now + self._answer_seconds
+        assert self._intake is not None
+        events, problem = self._intake.sort(batch, ns)
+        for event in events:
+            if isinstance(event, CompareExcerpts):
+                if event.batch.index_last + 1 == self._unchecked_to:
+                    self._unchecked_to = None
+            elif self._unchecked_to is not None:
+                self._stop_written_in_the_way(event.batch.index_first)
+                return
+            self._outbox.tell(event)
+        if problem is not None:
+            self.stop(StopReason.GAP, problem)
+
+    def frame(
+        self, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
+    ) -> tuple[int, int]:
+        """Frames of the stream; see `Connection.frame_excerpts`."""
+        self._move(SourceMove.FRAMED, LocalProtocolError)
+        count, filled = self.framing.frame(batch, start, ns, out, filled)
+        if count:
+            self.index_sent = max(self.index_sent, batch.index_first + start + count - 1)
+            if self.offer.acknowledgement:
+                self._window.add(batch.index_first + start, batch.lengths[start : start + count])
+        return count, filled
+
+    def stop(self, reason: StopReason, message: str) -> None:
+        """Sends nothing more and drops what comes."""
+        if self.state is not SourceState.STOPPED:
+            self._move(SourceMove.STOP, LocalProtocolError)
+            self._outbox.tell(
+                QueueStopped(cid=self.cid, name=self.name, reason=reason, message=message)
+            )
+
+    def tick(self, now: float) -> None:
+        """The connection looks at `deadline`: what follows depends on its other queues."""
+
+    def _stop_written_in_the_way(self, index: int) -> None:
+        assert self._unchecked_to is not None
+        self.stop(
+            StopReason.DIVERGED,
+            f"a local writer wrote up to {format_index(self._unchecked_to - 1)} while the sink "
+            f"was ahead, and the sink goes on with {format_index(index)}",
+        )
+
+    def _end_of_stream(self) -> None:
+        if self.state is SourceState.STOPPED:
+            return
+        self._move(SourceMove.END_OF_STREAM, RemoteProtocolError)
+        assert self.answer is not None
+        wanted = self.answer.next_index
+        if self._intake is not None and self._intake.next_index < wanted:
+            self.stop(
+                StopReason.GAP,
+                f"the sink has excerpts before {format_index(wanted)} and copied back only "
+                f"those before {format_index(self._intake.next_index)}",
+            )
+            return
+        self._outbox.tell(StreamingStarted(cid=self.cid, name=self.name, next_index=wanted))
+
+    def _acknowledged(self, index: int, ns: int) -> None:
+        if self.state is SourceState.STOPPED:
+            return
+        self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
+        if index > self.index_sent:
+            sent = "nothing" if self.index_sent < 0 else f"up to {format_index(self.index_sent)}"
+            self._outbox.refuse(
+                f"queue {self.name!r}: acknowledgement of index {index:#x}, {sent} was sent"
+            )
+            return
+        if index <= self.index_acknowledged:
+            return
+        self.index_acknowledged = index
+        excerpts, payload_bytes = self._window.acknowledge(index)
+        self._outbox.tell(
+            Acknowledged(
+                cid=self.cid,
+                name=self.name,
+                index=index,
+                ns=ns,
+                excerpts=excerpts,
+                payload_bytes=payload_bytes,
+            )
+        )
+
+    def _move(self, move: SourceMove, error: type[ProtocolError]) -> None:
+        self.state = moved(SOURCE_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -1,0 +1,158 @@
+"""The index pages of a store file: from a sequence to the position of its excerpt.
+
+Theory of operation. Every `index_spacing`-th excerpt has a slot, in two levels:
+
+    index2index   slot i: position of index page i, 0 if there is none
+    index page i  slot j: position of excerpt (i * index_count + j) * index_spacing, 0 if unknown
+
+Pages are meta-data documents between the excerpts; the first is made with the file, each further
+one right behind the first excerpt that belongs into it. Each array starts with its capacity and
+`used`, the number of slots up to the greatest one in use.
+
+Slots are set after an excerpt is published, and a writer may die before: holes occur, and an
+excerpt is then found by walking from the slot before. A slot is trusted only after a walk from the
+slot before it has led to exactly that position; otherwise the walk starts at the file's start.
+So a damaged page costs time and never shows bytes that are no excerpt.
+"""
+
+from collections.abc import Iterator
+
+from cqrepl.queue.errors import QueueDamaged
+from cqrepl.queue.storefile import START, Place, StoreFile
+from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES
+from wire.errors import WireError
+from wire.header import HEADER_BYTES, body_length, is_metadata, is_ready
+from wire.kernel import NO_LIMIT
+from wire.reader import Reader
+
+_LONG_BYTES = 8
+_USED = 8  # offset of `used` in an array
+
+
+class Indexing:
+    """The index pages of one store file."""
+
+    def __init__(self, store: StoreFile) -> None:
+        self._store = store
+        self._words = store.mapping  # its `words` change as the file grows
+        self._count = store.header.index_count
+        self._spacing = store.header.index_spacing
+        self._arrays: dict[int, int] = {}  # page -> position of its array; pages never move
+        self._pages_array: int | None = None
+
+    def place_before(self, sequence: int = NO_LIMIT) -> Place:
+        """The nearest place at or before a sequence from which to walk; checked."""
+        places = self._indexed_before(sequence)
+        try:
+            found = next(places, START)
+            if found == START or self._leads_to(next(places, START), found):
+                return found
+        except QueueDamaged:
+            pass
+        return START
+
+    def page_of(self, sequence: int) -> int:
+        """Number of the page that a sequence belongs into."""
+        return sequence // self._spacing // self._count
+
+    def page_end(self, page: int) -> int:
+        """The first sequence behind those of a page."""
+        return (page + 1) * self._count * self._spacing
+
+    def has_page(self, page: int) -> bool:
+        """True when this page exists."""
+        return self._array(page) is not None
+
+    def set_page(self, page: int, position: int) -> None:
+        """Records the position of a new page's header."""
+        assert 0 <= page < self._count
+        pages = self._pages()
+        assert pages is not None
+        self._set_slot(pages, page, position)
+
+    def set_places(self, marks: list[tuple[int, int]]) -> None:
+        """Records the (sequence, position) of excerpts in pages that exist."""
+        for sequence, position in marks:
+            page, slot = divmod(sequence // self._spacing, self._count)
+            array = self._array(page)
+            assert array is not None
+            self._set_slot(array, slot, position)
+        if marks:
+            words, header = self._store.mapping.words, self._store.header
+            words.raise_8(header.last_index, marks[-1][0] + self._spacing)
+
+    def _set_slot(self, array: int, slot: int, position: int) -> None:
+        words = self._store.mapping.words
+        words.exchange_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES, 0, position)
+        words.raise_8(array + _USED, slot + 1)
+
+    def _indexed_before(self, sequence: int) -> Iterator[Place]:
+        """Places of the slots in use, from `sequence` downwards; not checked."""
+        page, slot = divmod(sequence // self._spacing, self._count)
+        if page >= self._count:
+            page, slot = self._count - 1, self._count - 1
+        while page >= 0:
+            array = self._array(page)
+            if array is not None:
+                for at in range(min(slot, self._used(array) - 1), -1, -1):
+                    position = self._slot(array, at)
+                    if position:
+                        yield Place((page * self._count + at) * self._spacing, position)
+            page, slot = page - 1, self._count - 1
+
+    def _leads_to(self, start: Place, place: Place) -> bool:
+        """True when walking on from `start` finds the excerpt of `place` exactly there."""
+        store = self._store
+        for at in (start.position, place.position):
+            if at % HEADER_BYTES or not 0 <= at < store.mapping.check():
+                return False
+        walked = store.walk(start, place.sequence + 1)
+        return walked.place.sequence > place.sequence and walked.position_last == place.position
+
+    def _pages(self) -> int | None:
+        """Where the array of the page of pages starts; None when there is none."""
+        if self._pages_array is None:
+            position = self._store.mapping.words.load_8(self._store.header.pages)
+            if position:
+                self._pages_array = self._array_at(position, "index2index")
+        return self._pages_array
+
+    def _array(self, page: int) -> int | None:
+        """Where the array of an index page starts; None when there is no such page."""
+        if page not in self._arrays:
+            pages = self._pages()
+            position = 0 if pages is None or page >= self._count else self._slot(pages, page)
+            if not position:
+                return None
+            self._arrays[page] = self._array_at(position, "index")
+        return self._arrays[page]
+
+    def _array_at(self, position: int, name: str) -> int:
+        """Where the array of the page with its header at `position` starts."""
+        store = self._store
+        word = 0
+        if position > 0 and position % HEADER_BYTES == 0:
+            word = store.word_at(position)
+        end = position + HEADER_BYTES + body_length(word)
+        if not (is_ready(word) and is_metadata(word) and store.mapping.cover(end)):
+            raise QueueDamaged(f"expected an {name} page", path=store.path, position=position)
+        reader = Reader(store.mapping.data, position + HEADER_BYTES, end)
+        try:
+            found = reader.read_name()
+            array = reader.read_bound_array()
+        except WireError as error:
+            raise QueueDamaged(f"expected an {name} page: {error}", path=store.path) from error
+        capacity = store.mapping.words.load_8(array) if array % _LONG_BYTES == 0 else 0
+        if found != name or capacity != self._count:
+            raise QueueDamaged(
+                f"expected an {name} page of {self._count} slots, found {found!r} of {capacity}",
+                path=store.path,
+                position=position,
+            )
+        return array
+
+    def _slot(self, array: int, slot: int) -> int:
+        return self._store.mapping.words.load_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES)
+
+    def _used(self, array: int) -> int:
+        return min(self._store.mapping.words.load_8(array + _USED), self._count)

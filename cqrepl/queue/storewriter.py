@@ -1,0 +1,270 @@
+"""Writes one store file: recovery, runs of excerpts, index pages, the end-of-file mark.
+
+Theory of operation. Everything here happens under the queue's write lock. A run of excerpts is laid
+behind the last document with its first header word left 0, so nobody sees any of it; one
+compare-and-set of that word then publishes the whole run. What comes after is bookkeeping:
+
+    1  lay         bodies, headers, gaps, 8 zero bytes behind      invisible
+    2  publish     first header word 0 -> length                   the run is there, all of it
+    3  record      write position, sequence word                   hints for whoever opens the file
+    4  index       a new index page if the run began one; slots, used, lastIndex
+
+A writer that dies before 2 leaves bytes behind a 0 word, which the next one overwrites. One that
+dies after 2 leaves hints that lag; opening walks from the last slot to the true end and makes up
+for what is missing. The 8 zero bytes see to it that the word behind the last body is 0 whatever a
+dead writer left there.
+
+An index page stands right behind the first excerpt that belongs into it (as Java has it), so a run
+ends with that excerpt at the latest.
+
+Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
+64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.errors import QueueDamaged, QueueError
+from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.layout import QueueLayout
+from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.storefile import START, SUFFIX, Place, StoreFile, Walked
+from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
+from wire.header import HEADER_BYTES, NOT_COMPLETE, is_ready
+from wire.kernel import Stop, laid_size, lay_excerpts
+
+_STEP_MIN: Final = 1 << 20
+_STEP_MAX: Final = 64 << 20
+_END_MARK_BYTES: Final = 8
+
+
+class StoreWriter:
+    """A store file open for writing. `place` is the next sequence, and where its header goes."""
+
+    def __init__(self, store: StoreFile, sequence_end: int) -> None:
+        """Takes over a store file and brings its hints up to date.
+
+        Args:
+            sequence_end: the first sequence that no index can name any more.
+
+        Raises:
+            QueueDamaged: the write position lies behind what can be walked to.
+        """
+        self.store = store
+        self._indexing = Indexing(store)
+        count, spacing = store.header.index_count, store.header.index_spacing
+        self._sequence_end = min(sequence_end, count * count * spacing)
+        self._page_size = page_size(count)
+        self._step = _STEP_MIN
+        self._reserved = 0
+        self.place = START
+        self.has_ended = False
+        self._recover()
+
+    @classmethod
+    def open(cls, path: Path, cycle: int, sequence_end: int) -> "StoreWriter | None":
+        """The file's writer; None, with the file renamed, if whoever created it died over it.
+
+        Raises:
+            FileNotFoundError: there is no file.
+        """
+        store = StoreFile.open(path, cycle, writable=True)
+        if store is None:
+            # the write lock is ours, so nobody is still creating it; no excerpt can be in it
+            stamp = time.time_ns() // 1_000_000
+            os.rename(path, path.with_name(f"{path.name}-{stamp}.discard"))
+            return None
+        try:
+            return cls(store, sequence_end)
+        except BaseException:
+            store.close()
+            raise
+
+    @classmethod
+    def create(
+        cls, path: Path, cycle: int, layout: QueueLayout, sequence_end: int
+    ) -> "StoreWriter":
+        """A new, empty store file; one that was made ahead of time is taken if there is one."""
+        ahead = path.with_name(path.name.removesuffix(SUFFIX) + ".precreated")
+        if ahead.exists():
+            os.rename(ahead, path)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        mapping = Mapping(path, writable=True)
+        try:
+            if mapping.length < HEADER_BYTES or not is_ready(mapping.words.load_4(0)):
+                _lay_new(mapping, store_image(layout.index_count, layout.index_spacing))
+        except OSError:
+            path.unlink()  # no space for it; nothing was published in it
+            raise
+        finally:
+            mapping.close()
+        writer = cls.open(path, cycle, sequence_end)
+        assert writer is not None
+        return writer
+
+    @property
+    def cycle(self) -> int:
+        return self.store.cycle
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    def refresh(self) -> None:
+        """Catches up with what other processes have appended since.
+
+        Raises:
+            QueueDamaged: the file was cut, or cannot be followed.
+        """
+        self.store.mapping.check()
+        if not self.has_ended and self.store.word_at(self.place.position):
+            self._take(self.store.walk(self.place))
+
+    def space_needed(self, batch: ExcerptBatch) -> bool:
+        """True when the file must be allocated further before it can take the batch."""
+        return self._end_of(batch) > self._reserved
+
+    def reserve(self, batch: ExcerptBatch) -> None:
+        """Allocates space for the batch, and some ahead.
+
+        Raises:
+            OSError: no space. The file may have grown; its content is as before.
+        """
+        end = self._end_of(batch)
+        if end > self._reserved:
+            self._reserve(end + self._step)
+            self._step = min(2 * self._step, _STEP_MAX)
+
+    def check_room(self, count: int) -> None:
+        """Does nothing when so many more excerpts have indexes.
+
+        Raises:
+            QueueError: the cycle is full.
+        """
+        if self.place.sequence + count > self._sequence_end:
+            raise QueueError(
+                f"expected at most {self._sequence_end} excerpts in a cycle, there are"
+                f" {self.place.sequence} and {count} more",
+                path=self.path,
+            )
+
+    def append(self, batch: ExcerptBatch) -> None:
+        """Appends the excerpts of a batch. Its indexes have been checked by the caller."""
+        assert not self.has_ended
+        self.reserve(batch)
+        start = 0
+        while start < len(batch):
+            start += self._append_run(batch, start)
+
+    def end(self) -> None:
+        """Closes the cycle for good; nothing if it is closed."""
+        if not self.has_ended:
+            self.store.write_end_mark(self.place.position)
+            self.has_ended = True
+
+    def close(self) -> None:
+        """Unmaps the file. Nothing is written."""
+        self.store.close()
+
+    def _append_run(self, batch: ExcerptBatch, start: int) -> int:
+        """Appends as many excerpts as one publication may hold, and answers how many."""
+        sequence, position = self.place
+        count = min(len(batch) - start, self._run_length(sequence))
+        store = self.store
+        laid = lay_excerpts(
+            batch.data,
+            batch.offsets,
+            batch.lengths,
+            start,
+            count,
+            store.mapping.data,
+            position,
+            sequence,
+            store.header.index_spacing,
+        )
+        assert laid.position_end + len(TAIL_ZEROS) <= store.mapping.length
+        store.publish(position, laid.first_word)
+        self.place = Place(sequence + count, laid.position_end)
+        store.record_last(laid.position_last, sequence + count - 1)
+        self._index(laid.marks)
+        return count
+
+    def _run_length(self, sequence: int) -> int:
+        """Greatest number of excerpts before an index page may be due."""
+        page = self._indexing.page_of(sequence)
+        if not self._indexing.has_page(page):
+            return 1
+        return self._indexing.page_end(page) - sequence + 1
+
+    def _index(self, marks: list[tuple[int, int]]) -> None:
+        """Puts excerpts into the index; adds the pages that are not there yet."""
+        for page in sorted({self._indexing.page_of(sequence) for sequence, _ in marks}):
+            if not self._indexing.has_page(page):
+                if self.has_ended:
+                    marks = [mark for mark in marks if self._indexing.page_of(mark[0]) < page]
+                    break  # nothing can be added to a closed file: it is walked instead
+                self._add_page(page)
+        self._indexing.set_places(marks)
+
+    def _add_page(self, page: int) -> None:
+        position = self.place.position
+        if position + self._page_size > self._reserved:
+            self._reserve(position + self._page_size)
+        image, _ = page_image("index", position, self.store.header.index_count)
+        end = position + len(image)
+        self.store.mapping.data[position + HEADER_BYTES : end + len(TAIL_ZEROS)] = (
+            image[HEADER_BYTES:] + TAIL_ZEROS
+        )
+        self.store.publish(position, int.from_bytes(image[:HEADER_BYTES], "little"))
+        self._indexing.set_page(page, position)
+        self.place = Place(self.place.sequence, end)
+
+    def _recover(self) -> None:
+        walked = self.store.walk(self._indexing.place_before())
+        recorded = self.store.write_position()
+        if recorded > walked.position_last:
+            raise QueueDamaged(
+                f"expected the last excerpt at {recorded}, the documents end before",
+                path=self.path,
+                position=walked.place.position,
+            )
+        self._take(walked)
+
+    def _take(self, walked: Walked) -> None:
+        """Stands where a walk has ended, and records what whoever wrote there may not have."""
+        self.place = walked.place
+        self.has_ended = walked.stop is Stop.END_OF_FILE
+        self._reserve(self.place.position + _END_MARK_BYTES)
+        self.store.clear_not_complete(self.place.position)
+        if walked.position_last:
+            self.store.record_last(walked.position_last, walked.place.sequence - 1)
+        self._index(walked.marks)
+
+    def _end_of(self, batch: ExcerptBatch) -> int:
+        """The least position behind the batch, with its index pages and an end-of-file mark."""
+        sequence, position = self.place
+        page_first = self._indexing.page_of(sequence)
+        pages = self._indexing.page_of(sequence + len(batch)) - page_first + 1
+        excerpts = laid_size(batch.lengths, 0, len(batch))
+        return position + excerpts + pages * self._page_size + _END_MARK_BYTES
+
+    def _reserve(self, end: int) -> None:
+        """Allocates all up to `end`."""
+        mapping = self.store.mapping
+        if end > self._reserved:
+            mapping.reserve(self._reserved, end)
+            self._reserved = end
+        mapping.cover(end)
+
+
+def _lay_new(mapping: Mapping, image: bytes) -> None:
+    """Writes a new file behind a not complete header, which is set last."""
+    mapping.reserve(0, len(image) + _END_MARK_BYTES)
+    words = mapping.words
+    word = words.load_4(0)
+    words.exchange_4(0, word, NOT_COMPLETE)
+    mapping.data[HEADER_BYTES : len(image)] = image[HEADER_BYTES:]
+    words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))

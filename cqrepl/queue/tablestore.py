@@ -1,0 +1,310 @@
+"""The table store `metadata.cq4t`: a queue's roll configuration, and named longs used in place.
+
+Theory of operation. The file is a run of documents on multiples of 4:
+
+    header       meta-data: !STStore {wireType, metadata: !SCQMeta {roll, sourceId}}
+    key, key ..  data: event name, padding, A7, one long on a multiple of 8
+
+The first header word that is 0 ends it. A key is never moved or removed, so the position of its
+long holds for ever; the longs are read and exchanged in the mapping by every process. Finding and
+adding a key happens under a record lock on one byte far behind the end of the file. The file has
+131072 bytes and does not grow. Read-only opening takes no lock and changes nothing: a document is
+published by its header word only when it is whole.
+
+Source: queue files that Java 5.27 wrote (`tests/vectors/queues`).
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import rollcycle
+from cqrepl.queue.errors import NotAQueue, QueueDamaged, QueueError
+from cqrepl.queue.layout import QueueLayout
+from cqrepl.queue.mapping import RECORD_LOCK_GUARD, Mapping
+from wire.codes import Code
+from wire.errors import WireError
+from wire.header import HEADER_BYTES, NOT_COMPLETE, align4, body_length, is_ready
+from wire.reader import Reader
+from wire.writer import Writer
+
+FILE_NAME: Final = "metadata.cq4t"
+FILE_NAME_V4: Final = "directory-listing.cq4t"
+FILE_BYTES: Final = 131_072
+_LOCK_BYTE: Final = 0x7FFFFFFFFFFFFFFE
+_LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
+_READY_TIMEOUT_S: Final = 1.0
+_PAUSE_S: Final = 0.001
+
+
+class TableValue:
+    """One named long, in place."""
+
+    def __init__(self, mapping: Mapping, position: int) -> None:
+        self._mapping = mapping
+        self._position = position
+
+    def load(self) -> int:
+        """The value now."""
+        return self._mapping.words.load_8(self._position)
+
+    def store(self, value: int) -> None:
+        """Sets the value."""
+        self._mapping.words.store_8(self._position, value)
+
+    def exchange(self, expected: int, value: int) -> bool:
+        """Sets the value if `expected` stands there; true if it did."""
+        return self._mapping.words.exchange_8(self._position, expected, value)
+
+    def raise_to(self, value: int) -> None:
+        """Makes the value at least this."""
+        self._mapping.words.raise_8(self._position, value)
+
+    def lower_to(self, value: int) -> None:
+        """Makes the value at most this."""
+        self._mapping.words.lower_8(self._position, value)
+
+    def add(self, amount: int) -> None:
+        """Adds to the value."""
+        self._mapping.words.add_8(self._position, amount)
+
+
+class TableStore:
+    """An open table store. `layout` has the roll cycle's own indexing numbers."""
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        """Opens an existing table store.
+
+        Raises:
+            NotAQueue: its roll cycle is unknown or WEEKLY.
+            QueueDamaged: it is not what a table store must be.
+        """
+        self.path = path
+        self._mapping = Mapping(path, writable=writable)
+        self._positions: dict[str, int] = {}
+        try:
+            if writable:
+                self._mapping.reserve(0, max(FILE_BYTES, self._mapping.length))
+            self._walked = self._await_header()
+            self.layout = self._parse_header()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, path: Path, layout: QueueLayout) -> "TableStore":
+        """Makes a table store, or opens the one that another process has just made."""
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        mapping = Mapping(path, writable=True)
+        try:
+            mapping.reserve(0, max(FILE_BYTES, mapping.length))
+            with _table_lock(mapping):
+                # under the lock a header that is being written was left by a process that died
+                word = mapping.words.load_4(0)
+                if not is_ready(word) and mapping.words.exchange_4(0, word, NOT_COMPLETE):
+                    image = _header_image(layout)
+                    mapping.data[HEADER_BYTES : len(image)] = image[HEADER_BYTES:]
+                    mapping.words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
+        finally:
+            mapping.close()
+        return cls(path, writable=True)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells this file from all others of the machine."""
+        status = os.fstat(self._mapping.descriptor)
+        return status.st_dev, status.st_ino
+
+    def find(self, key: str) -> TableValue | None:
+        """The value of a key (upper and lower case alike); None when there is no such key."""
+        wanted = key.lower()
+        if wanted not in self._positions:
+            self._walk()
+        position = self._positions.get(wanted)
+        return None if position is None else TableValue(self._mapping, position)
+
+    def value(self, key: str, initial: int) -> TableValue:
+        """The value of a key, which is added with `initial` if there is none."""
+        found = self.find(key)
+        if found is None:
+            with _table_lock(self._mapping):
+                self._walk()
+                if key.lower() not in self._positions:
+                    self._add(key, initial)
+            found = self.find(key)
+            assert found is not None
+        return found
+
+    def keys(self) -> dict[str, int]:
+        """Every key, in lower case, with its value now."""
+        self._walk()
+        load = self._mapping.words.load_8
+        return {key: load(position) for key, position in self._positions.items()}
+
+    def close(self) -> None:
+        """Unmaps the file; its values must not be used any more."""
+        self._mapping.close()
+
+    def _add(self, key: str, initial: int) -> None:
+        """Appends a key; the table lock is held, so nobody else is busy at the end."""
+        position = self._walked
+        writer = Writer(origin=position)
+        with writer.document(metadata=False, pad=True):
+            writer.event(key)
+            writer.bound_int64(initial)
+        image = bytes(writer.data) + bytes(HEADER_BYTES)
+        end = position + len(image)
+        if end > self._mapping.length:
+            raise QueueError(f"expected room for the key {key}", path=self.path, position=position)
+        words, data = self._mapping.words, self._mapping.data
+        words.store_4(position, 0)  # a not complete word here was left by a process that died
+        data[position + HEADER_BYTES : end] = image[HEADER_BYTES:]
+        words.store_4(position, int.from_bytes(image[:HEADER_BYTES], "little"))
+
+    def _await_header(self) -> int:
+        """Position behind the header; waits a little for a process that is just creating it."""
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while True:
+            self._mapping.cover(HEADER_BYTES)
+            if self._mapping.length >= HEADER_BYTES and is_ready(self._mapping.words.load_4(0)):
+                end = self._document_end(0)
+                return align4(end)
+            if time.monotonic() > deadline:
+                raise QueueDamaged("expected a table store, found no header", path=self.path)
+            time.sleep(_PAUSE_S)
+
+    def _document_end(self, position: int) -> int:
+        end = position + HEADER_BYTES + body_length(self._mapping.words.load_4(position))
+        if not self._mapping.cover(end):
+            raise QueueDamaged(
+                f"expected a document of the table store, found one that ends at {end}"
+                f" of {self._mapping.length} bytes",
+                path=self.path,
+                position=position,
+            )
+        return end
+
+    def _walk(self) -> None:
+        """Takes up the keys that were added since the last time."""
+        self._mapping.check()
+        words = self._mapping.words
+        while self._walked + HEADER_BYTES <= self._mapping.length:
+            position = self._walked
+            if not is_ready(words.load_4(position)):
+                return
+            end = self._document_end(position)
+            self._take_key(Reader(self._mapping.data, position + HEADER_BYTES, end), position)
+            self._walked = align4(end)
+
+    def _take_key(self, reader: Reader, position: int) -> None:
+        try:
+            name = reader.read_name()
+            if name is None or reader.peek_code() != Code.INT64:
+                return  # not a long: some later version's own affair
+            at = reader.read_bound_int64()
+        except WireError as error:
+            raise QueueDamaged(f"expected a key: {error}", path=self.path) from error
+        if at % 8:
+            raise QueueDamaged(f"expected key {name} aligned to 8", path=self.path, position=at)
+        self._positions.setdefault(name.lower(), at)
+
+    def _parse_header(self) -> QueueLayout:
+        try:
+            reader = Reader(self._mapping.data, HEADER_BYTES, self._document_end(0))
+            if reader.read_name() != "header":
+                raise WireError("the name 'header' was expected")
+            meta = typed_fields(typed_fields(reader)["metadata"])
+            roll = typed_fields(meta["roll"])
+            length_ms = roll["length"].read_int()
+            format_ = roll["format"].read_text() or ""
+            epoch = roll["epoch"].read_int() if "epoch" in roll else 0
+            source_id = meta["sourceId"].read_int() if "sourceId" in meta else 0
+        except (WireError, KeyError) as error:
+            raise QueueDamaged(
+                f"expected the header of a table store: {error}", path=self.path
+            ) from error
+        return self._layout(format_, length_ms, epoch, source_id)
+
+    def _layout(self, format_: str, length_ms: int, epoch: int, source_id: int) -> QueueLayout:
+        try:
+            roll_cycle = rollcycle.by_format(format_)
+        except ValueError as error:
+            raise NotAQueue(str(error), path=self.path) from error
+        if roll_cycle.length_ms != length_ms:
+            raise QueueDamaged(
+                f"expected a cycle of {roll_cycle.length_ms} ms for {roll_cycle.name},"
+                f" found {length_ms}",
+                path=self.path,
+            )
+        return QueueLayout(
+            roll_cycle, epoch, roll_cycle.index_count, roll_cycle.index_spacing, source_id
+        )
+
+
+def typed_fields(reader: Reader) -> dict[str, Reader]:
+    """The fields of the object that stands next, with or without its type."""
+    reader.read_type()
+    return reader.read_block().read_fields()
+
+
+@contextmanager
+def _table_lock(mapping: Mapping) -> Iterator[None]:
+    """Holds the table's record lock, against other processes and against our own threads."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        with RECORD_LOCK_GUARD:
+            if _try_lock(mapping.descriptor):
+                try:
+                    yield
+                finally:
+                    fcntl.lockf(mapping.descriptor, fcntl.LOCK_UN, 1, _LOCK_BYTE)
+                return
+        if time.monotonic() > deadline:
+            raise QueueError(
+                f"expected the table lock within {_LOCK_TIMEOUT_S:g} s, another process holds it",
+                path=mapping.path,
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCK_BYTE)
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: held, depending on the system
+        return False
+    return True
+
+
+def _header_image(layout: QueueLayout) -> bytes:
+    writer = Writer()
+    with writer.document(metadata=True):
+        writer.event("header")
+        writer.type_prefix("STStore")
+        with writer.block():
+            writer.name("wireType")
+            writer.type_prefix("WireType")
+            writer.text("BINARY_LIGHT")
+            writer.name("metadata")
+            writer.type_prefix("SCQMeta")
+            with writer.block():
+                _write_meta(writer, layout)
+            writer.align(HEADER_BYTES, 0)  # Java counts this padding as part of the block
+    return bytes(writer.data)
+
+
+def _write_meta(writer: Writer, layout: QueueLayout) -> None:
+    writer.name("roll")
+    writer.type_prefix("SCQSRoll")
+    with writer.block():
+        writer.name("length")
+        writer.integer(layout.roll_cycle.length_ms)
+        writer.name("format")
+        writer.text(layout.roll_cycle.format)
+        writer.name("epoch")
+        writer.integer(layout.epoch)
+    writer.name("sourceId")
+    writer.integer(layout.source_id)
