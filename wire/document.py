@@ -3,14 +3,18 @@
 Theory of operation: what was fed and not yet taken is kept as one `bytes` object with a position in
 it, plus a list of chunks behind it. The chunks are joined only when a whole document is there, so a
 large document that comes in small pieces costs one copy, and memory grows with what was received,
-never with what a header claims. Bodies are views of the joined bytes and stay valid for as long as
+never with what a header claims. Pieces of a few bytes would cost more for each piece than for its
+content, so a long run of them is joined early, at the price of a second copy. Bodies are views of the joined bytes and stay valid for as long as
 they are kept.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE, body_length
+
+
+_LOOSE_CHUNKS_MAX: Final = 1024
 
 
 class Document(NamedTuple):
@@ -38,6 +42,7 @@ class Splitter:
         self._at = 0
         self._chunks: list[bytes] = []
         self._chunk_bytes = 0
+        self._joined = 0  # so many of the chunks are runs that were joined
         self._taken = 0  # stream position of self._data[0]
 
     @property
@@ -55,6 +60,9 @@ class Splitter:
         if data:
             self._chunks.append(data)
             self._chunk_bytes += len(data)
+            if len(self._chunks) - self._joined >= _LOOSE_CHUNKS_MAX:
+                self._chunks[self._joined :] = [b"".join(self._chunks[self._joined :])]
+                self._joined += 1
 
     def next_document(self) -> Document | None:
         """The next whole document; None while more bytes are needed.
@@ -137,3 +145,4 @@ class Splitter:
             self._at = 0
             self._chunks = []
             self._chunk_bytes = 0
+            self._joined = 0

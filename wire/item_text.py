@@ -115,7 +115,7 @@ class _Renderer:
     def refuse_small_number(self, at: int, end: int) -> None:
         """Raises where Java's dump takes no number: at the start of a document, and for a key."""
         if at < end and self._body[at] in _SMALL_NUMBERS:
-            raise WireError("expected a name or a value with a code, found a small number", at)
+            raise WireError("a name or a coded value was expected, a small number came", at)
 
     def _item(self, at: int, end: int) -> int:
         code = self._body[at]
@@ -128,7 +128,7 @@ class _Renderer:
 
     def _take(self, at: int, count: int, end: int) -> bytes:
         if count < 0 or count > end - at:
-            raise WireError(f"expected {count} bytes, {end - at} are left of the block", at)
+            raise WireError(f"{count} bytes were expected, the block has {end - at} left", at)
         return bytes(self._body[at : at + count])
 
     def _unpack(self, form: str, at: int, end: int) -> tuple[int | float, ...]:
@@ -149,7 +149,7 @@ class _Renderer:
     def _prefixed_text(self, at: int, end: int) -> tuple[str, int]:
         raw, at = self._prefixed(at, end)
         if raw is None:
-            raise WireError("expected text, found null", at)
+            raise WireError("a text was expected, null came", at)
         return decode_text(raw), at
 
     # --- numbers and constants ------------------------------------------------------------------
@@ -212,7 +212,7 @@ class _Renderer:
     def _long_padding(self, code: int, at: int, end: int) -> int:
         (count,) = struct.unpack("<I", self._take(at, 4, end))
         if count > end - at - 4:
-            raise WireError(f"expected {count} bytes of padding, the block ends before", at)
+            raise WireError(f"{count} bytes of padding were expected, the block ends", at)
         return at + 4 + int(count)
 
     def _comment(self, code: int, at: int, end: int) -> int:
@@ -229,7 +229,7 @@ class _Renderer:
         length = code - Code.FIELD_NAME0
         raw = self._take(at, length, end)
         if raw.translate(None, _CONTROL) != raw:
-            raise WireError("expected a name, found a control character in it", at)
+            raise WireError("a name was expected, a control character came in it", at)
         self.layout.name(quoted(decode_name(raw)))
         return at + length
 
@@ -278,7 +278,7 @@ class _Renderer:
     @contextmanager
     def _nested(self, at: int) -> Iterator[None]:
         if self._depth == NESTING_MAX:
-            raise WireError(f"expected at most {NESTING_MAX} nested blocks, found one more", at)
+            raise WireError(f"at most {NESTING_MAX} nested blocks were expected, one more came", at)
         self._depth += 1
         yield
         self._depth -= 1
@@ -291,7 +291,7 @@ class _Renderer:
         start = at + struct.calcsize(form)
         stop = start + int(length)
         if stop > end:
-            raise WireError(f"expected a block of {length} bytes, found {end - start}", at)
+            raise WireError(f"a block of {length} bytes was expected, {end - start} came", at)
         return start, stop
 
     def _block(self, code: int, at: int, end: int) -> int:
@@ -302,7 +302,7 @@ class _Renderer:
         elif first == Code.HISTORY_MESSAGE:
             self.items(self._history(first, start + 1, stop), stop)
         elif first == Code.I64_ARRAY:
-            raise WireError("expected a map or a sequence, found an array", start)
+            raise WireError("a map or a sequence was expected, an array came", start)
         else:
             with self._nested(at):
                 with self.layout.map() if first in _MAP_STARTS else self.layout.sequence():
@@ -335,7 +335,7 @@ class _Renderer:
         at += 16
         size = 8 * max(capacity, 0)
         if size > end - at:
-            raise WireError(f"expected an array of {capacity}, the block ends before", at)
+            raise WireError(f"an array of {capacity} was expected, the block ends", at)
         entries = self._body[at : at + size]
         with self.layout.sequence():
             if capacity == used and capacity <= _BOUND_VALUES_MAX:
@@ -364,7 +364,7 @@ class _Renderer:
             self.layout.scalar(str(entry))
 
     def _unassigned(self, code: int, at: int, end: int) -> int:
-        raise WireError(f"expected a code, found {code:02x}, which has no meaning", at - 1)
+        raise WireError(f"a code was expected, 0x{code:02X} came, which has no meaning", at - 1)
 
 
 _Method = Callable[[_Renderer, int, int, int], int]

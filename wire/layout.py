@@ -9,9 +9,10 @@ not a YAML printer. It holds the text so far and four things that steer it:
     leaf     whether items go on one line
     stack    what was owed where each open bracket began
 
-Every item first pays what is owed (`_begin`) and then owes a separator itself (`_done`). Blanks that
-turn out too many at the end of the text are taken back (`_tidy`), so the end stays within reach: the
-last characters are kept apart in `_tail`; all before them only grows, hence the time is linear.
+Every item first pays what is owed (`_begin`) and then owes a separator itself (`_done`). Blanks
+that turn out too many at the end of the text are taken back (`_tidy`), so the end stays within
+reach: the last characters are kept apart in `_tail`. All before them only grows, hence the time is
+linear.
 
 Source: section 9.2 of the format, and the vectors `nested.jsonl` and `bindings.jsonl`.
 """

@@ -27,6 +27,7 @@ _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _LONG_BYTES = 8
 _ARRAY_HEAD_BYTES = 2 * _LONG_BYTES  # capacity, used
+_NULLABLE = frozenset({Code.STRING_ANY, Code.TYPE_LITERAL})  # length -1 says null
 
 
 class Reader:
@@ -93,7 +94,7 @@ class Reader:
         if scale is None:
             raise WireError(f"a number was expected, code 0x{code:02X} came", start)
         value, self.position = stopbit.decode(self.data, start + 1, self.end)
-        return _truncate(value / scale)
+        return _truncate(float(value) / scale)  # as Java has it: first a double, then the division
 
     def read_text(self) -> str | None:
         """A text; None where a null stands."""
@@ -177,7 +178,7 @@ class Reader:
             self._take(1, struct.calcsize(FIXED_WIDTH[code]))
         elif code in _SKIP:
             _SKIP[code](self)
-        elif code in LENGTH_PREFIXED:
+        elif code in LENGTH_PREFIXED and code not in NAME_CODES:
             self._prefixed_text()
         else:
             raise WireError(f"a value was expected, code 0x{code:02X} came", start)
@@ -202,6 +203,8 @@ class Reader:
         length, self.position = stopbit.decode(self.data, start + 1, self.end)
         if length < 0:
             self._check_null_length(length, start)
+            if self.data[start] not in _NULLABLE:
+                raise WireError("a text was expected, length -1 says null", start)
             return None
         return decode_text(self._take(0, length), start)
 

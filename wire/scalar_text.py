@@ -6,8 +6,8 @@ where they stand on the line is the layout's business. Three things are not what
 * text is quoted by its first and last character and by a set of characters, not by whether YAML
   needs it; text that holds a `'` and none of these is not quoted at all;
 * a double is printed with a power of a thousand where that is exact (`100E3`), in plain decimals
-  where at most 18 of them are exact, and else like Java's `Double.toString`. Java 17 sometimes prints
-  one digit more than identifies the number; here it is always the shortest that does;
+  where at most 18 of them are exact, and else like Java's `Double.toString`. Java 17 sometimes
+  prints one digit more than identifies the number; here it is always the shortest that does;
 * dates and times are parsed and printed again, so `12:34:00` becomes `12:34`.
 
 Source: sections 2 and 9.3 to 9.5 of the format, and the vectors `floats.jsonl`, `strings.jsonl` and
@@ -206,7 +206,7 @@ def zoned_text(text: str) -> str:
 def _parts(form: re.Pattern[str], text: str) -> tuple[str, ...]:
     match = form.fullmatch(text)
     if match is None:
-        raise WireError(f"expected a date or time, found {text[:40]!r}")
+        raise WireError(f"a date or time was expected, {text[:40]!r} came")
     return match.groups(default="")
 
 
@@ -217,12 +217,12 @@ def _date(parts: tuple[str, ...]) -> str:
     # a sign stands where there are more than four digits, or before a year that is really negative
     wrong_sign = (year_text[0] == "+" and len(bare) == 4) or (year_text[0] == "-" and year == 0)
     if wrong_sign or (bare == year_text and len(bare) > 4) or abs(year) > _YEAR_MAX:
-        raise WireError(f"expected a year, found {year_text}")
+        raise WireError(f"a year was expected, {year_text} came")
     same_leap_year = year % 400 + 2000
     if not 1 <= int(month) <= 12:
-        raise WireError(f"expected a month, found {month}")
+        raise WireError(f"a month was expected, {month} came")
     if not 1 <= int(day) <= calendar.monthrange(same_leap_year, int(month))[1]:
-        raise WireError(f"expected a day of month {month}, found {day}")
+        raise WireError(f"a day of month {month} was expected, {day} came")
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04d}-{month}-{day}"
 
@@ -230,7 +230,7 @@ def _date(parts: tuple[str, ...]) -> str:
 def _time(parts: tuple[str, ...]) -> str:
     hour, minute, second, fraction = parts
     if int(hour) > 23 or int(minute) > 59 or int(second or 0) > 59:
-        raise WireError(f"expected a time of day, found {hour}:{minute}:{second}")
+        raise WireError(f"a time of day was expected, {hour}:{minute}:{second} came")
     nanos = fraction.ljust(9, "0")
     while nanos.endswith("000"):
         nanos = nanos[:-3]
@@ -245,6 +245,6 @@ def _zone(parts: tuple[str, ...]) -> str:
         return "Z"
     total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
     if int(minutes or 0) > 59 or int(seconds or 0) > 59 or total > _ZONE_SECONDS_MAX:
-        raise WireError(f"expected an offset of at most 18 hours, found {hours}:{minutes}")
+        raise WireError(f"an offset of at most 18 hours was expected, {hours}:{minutes} came")
     end = f":{seconds}" if int(seconds or 0) else ""
     return f"{sign}{hours}:{minutes or '00'}{end}"

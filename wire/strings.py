@@ -15,12 +15,7 @@ def encode_text(text: str) -> bytes:
     """The bytes of a text value."""
     if text.isascii():
         return text.encode("ascii")
-    if any(ord(char) >= _FIRST_ASTRAL for char in text):
-        units = text.encode("utf-16-le", "surrogatepass")
-        text = "".join(
-            chr(units[at] | units[at + 1] << 8) for at in range(0, len(units), 2)
-        )  # a str of single UTF-16 units: each is then encoded alone
-    return text.encode("utf-8", "surrogatepass")
+    return _single_units(text).encode("utf-8", "surrogatepass")
 
 
 def decode_text(data: bytes, position: int = 0) -> str:
@@ -42,10 +37,18 @@ def decode_text(data: bytes, position: int = 0) -> str:
 
 
 def encode_name(name: str) -> bytes:
-    """The bytes of a field or event name."""
-    return name.encode("latin-1", "replace")
+    """The bytes of a field or event name, one for each UTF-16 unit."""
+    return _single_units(name).encode("latin-1", "replace")
 
 
 def decode_name(data: bytes) -> str:
     """The name in `data`; every byte is a character."""
     return data.decode("latin-1")
+
+
+def _single_units(text: str) -> str:
+    """The same UTF-16 units, each a character of its own."""
+    if not any(ord(char) >= _FIRST_ASTRAL for char in text):
+        return text
+    units = text.encode("utf-16-le", "surrogatepass")
+    return "".join(chr(units[at] | units[at + 1] << 8) for at in range(0, len(units), 2))

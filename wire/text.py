@@ -14,6 +14,7 @@ the walk goes on behind it; where a header makes no sense the dump says so and e
 Source: sections 9.1 and 9.9 of the format, and the vectors `documents.jsonl` and `malformed.jsonl`.
 """
 
+import re
 from typing import Final
 
 from wire.errors import WireError
@@ -31,6 +32,7 @@ from wire.item_text import render_items
 _LINE_BYTES: Final = 16
 _SNIFFED_BYTES: Final = 32
 _TEXT_BYTES: Final = bytes([0x0A, *range(0x20, 0x80)])
+_UNSAFE: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _PRINTABLE: Final = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in range(256))
 
 
@@ -105,6 +107,11 @@ def _header_note(word: int, number: int) -> str:
 
 def _remaining(count: int) -> str:
     return f"...\n# {count} bytes remaining\n"
+
+
+def terminal_safe(text: str) -> str:
+    """The text with every control character but line feed as `\\xHH`: none reaches a terminal."""
+    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02X}", text)
 
 
 def hex_dump(data: bytes | memoryview, offset: int, *, before: bytes = b"") -> str:

@@ -15,6 +15,7 @@ from wire.codes import SHORT_NAME_MAX, SHORT_TEXT_MAX, Code
 from wire.header import HEADER_BYTES, LENGTH_MASK, META_DATA
 from wire.strings import encode_name, encode_text
 
+_INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _LONG_BYTES = 8
 _PAIR_ALIGNMENT = 16
@@ -57,10 +58,13 @@ class Writer:
         _WORD.pack_into(self.data, start, len(self.data) - start - _WORD.size)
 
     def name(self, name: str) -> None:
-        """A field name."""
+        """A field name; one that is a 32-bit decimal number goes out as that number."""
         encoded = encode_name(name)
-        if len(name) > SHORT_NAME_MAX:
+        if len(encoded) > SHORT_NAME_MAX:
             self._prefixed(Code.FIELD_NAME_ANY, encoded)
+        elif encoded.isdigit() and int(encoded) <= _INT32_MAX:
+            self.data.append(Code.FIELD_NUMBER)
+            self.data += stopbit.encode(int(encoded))
         else:
             self.data.append(Code.FIELD_NAME0 + len(encoded))
             self.data += encoded

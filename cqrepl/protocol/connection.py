@@ -105,6 +105,8 @@ class Connection:
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Takes received bytes. Call `next_event` until it has no more."""
+        if self.state is ConnectionState.CLOSED:
+            return
         self._now = self._heard = now
         self._splitter.feed(data)
 
@@ -131,7 +133,7 @@ class Connection:
         events = self._outbox.events
         try:
             while not events and self.state is not ConnectionState.CLOSED:
-                if not self._take_run() and not self._take_document():
+                if not self._take_next():
                     break
         except RemoteProtocolError:
             self._move(ConnectionMove.END)
@@ -286,7 +288,9 @@ class Connection:
     @property
     def _silence_deadline(self) -> float:
         heartbeat = self._router.heartbeat
-        return math.inf if heartbeat is None else self._heard + heartbeat.silence_max
+        if heartbeat is None:  # none registered, or its numbers were refused: our own limit counts
+            return self._heard + self.config.heartbeat_timeout_ms / 1000
+        return self._heard + heartbeat.silence_max
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
@@ -329,6 +333,12 @@ class Connection:
         self._router.heartbeat = Heartbeat(cid, numbers, now, self._outbox)
         self._router.add(cid, self._router.heartbeat)
 
+    def _take_next(self) -> bool:
+        try:
+            return self._take_run() or self._take_document()
+        except WireError as error:  # from the splitter: there is no next document to be found
+            raise RemoteProtocolError(str(error)) from error
+
     def _take_run(self) -> bool:
         """The fast lane: one event for a run of replication events."""
         handler = self._router.selected
@@ -346,10 +356,7 @@ class Connection:
         return True
 
     def _take_document(self) -> bool:
-        try:
-            document = self._splitter.next_document()
-        except WireError as error:
-            raise RemoteProtocolError(str(error)) from error
+        document = self._splitter.next_document()
         if document is None:
             return False
         if self.state is ConnectionState.WAITING:
@@ -401,12 +408,22 @@ class Connection:
             raise RemoteProtocolError(f"wire type {wanted} expected, {handler.wire_type!r} came")
 
     def _watch_frame(self) -> None:
-        """Starts the clock of a document that has begun and is not whole."""
-        if not self._splitter.pending_bytes:
+        """Starts the clock of a document that has begun and is not whole.
+
+        Whole ones may wait for a busy shell: that is not the peer's fault.
+        """
+        if not self._is_mid_document:
             self._frame_deadline = math.inf
         elif self._frame_deadline == math.inf or self._frame_position != self._splitter.position:
             self._frame_deadline = self._now + FRAME_SECONDS
             self._frame_position = self._splitter.position
+
+    @property
+    def _is_mid_document(self) -> bool:
+        try:
+            return self._splitter.pending_bytes > 0 and not self._splitter.next_is_whole
+        except WireError:
+            return False  # an error that `next_event` raises in its turn
 
     def _new_cid(self) -> int:
         while self._cid_next in self._router.handlers:

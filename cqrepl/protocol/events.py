@@ -14,7 +14,8 @@ class StopReason(Enum):
     DIVERGED = "diverged"  # the two sides hold other bytes at the same index
     REFUSED = "refused"  # other roll cycle, other index layout
     NO_ANSWER = "no answer"  # the sink did not answer the registration in time
-    FAILED = "failed"  # reading or writing the queue failed
+    DAMAGED = "damaged"  # a file of the queue breaks the format
+    FAILED = "failed"  # reading or writing the queue failed otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,7 @@ class SourceHandler:
         self._outbox = outbox
         self._intake: Intake | None = None
         self._unchecked_to: int | None = None
+        self._returned_to = offer.next_index  # the sink copied back everything before this
         self._window = Window()
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
 
@@ -138,6 +139,7 @@ class SourceHandler:
         self._move(SourceMove.EXCERPTS_RECEIVED, RemoteProtocolError)
         self.answer_deadline = now + self._answer_seconds
         assert self._intake is not None
+        self._returned_to = max(self._returned_to, batch.index_last + 1)
         events, problem = self._intake.sort(batch, ns)
         for event in events:
             if isinstance(event, CompareExcerpts):
@@ -187,11 +189,11 @@ class SourceHandler:
         self._move(SourceMove.END_OF_STREAM, RemoteProtocolError)
         assert self.answer is not None
         wanted = self.answer.next_index
-        if self._intake is not None and self._intake.next_index < wanted:
+        if self._intake is not None and self._returned_to < wanted:
             self.stop(
                 StopReason.GAP,
                 f"the sink has excerpts before {format_index(wanted)} and copied back only "
-                f"those before {format_index(self._intake.next_index)}",
+                f"those before {format_index(self._returned_to)}",
             )
             return
         self._outbox.tell(StreamingStarted(cid=self.cid, name=self.name, next_index=wanted))

@@ -200,6 +200,8 @@ class Router:
             self._outbox.refuse(f"queue {name!r}: next index {offer.next_index} is negative")
         elif any(isinstance(h, SinkHandler) and h.name == name for h in self.handlers.values()):
             self._outbox.refuse(f"queue {name!r} is registered already")
+        elif cid in self.handlers:
+            self._outbox.refuse(f"cid {cid} is bound already")
         else:
             self.selected = SinkHandler(csp, cid, offer, self._outbox)
             self.add(cid, self.selected)

@@ -208,32 +208,35 @@ class Appender:
         if writer is None:
             writer = StoreWriter.create(path, cycle, self._layout, end)
             self._listing.add(cycle)
+        assert writer.place.sequence == 0  # only empty files lie above the last excerpt
         self._stand(writer)
         return writer
 
     def _refresh(self) -> None:
         """Stands where the queue ends now. The write lock is held."""
         changes = self._listing.changes()
-        if changes == self._changes_seen and self._writer is not None:
-            self._writer.refresh()
-            if not self._writer.has_ended:
+        writer = self._writer
+        if writer is not None:
+            writer.refresh()
+            if changes == self._changes_seen and not writer.has_ended:
                 return
-        here = -1 if self._writer is None else self._writer.cycle
+        later = self._last_with_excerpts(-1 if writer is None else writer.cycle)
+        if later is not None:
+            self._stand(later)
+        self._changes_seen = changes
+
+    def _last_with_excerpts(self, above: int) -> StoreWriter | None:
+        """The highest cycle above this one that holds an excerpt."""
         for cycle in reversed(self._cycles.listing()):
-            if cycle <= here:
+            if cycle <= above:
                 break
             writer = self._open(cycle)
             if writer is None:
                 continue
             if writer.place.sequence:
-                self._stand(writer)
-                break
+                return writer
             writer.close()
-        else:
-            here = -1
-        if self._writer is not None and self._writer.cycle == here:
-            self._writer.refresh()
-        self._changes_seen = self._listing.changes()
+        return None
 
     def _stand(self, writer: StoreWriter) -> None:
         """Makes this the current writer, and closes all cycles below it."""
@@ -247,7 +250,6 @@ class Appender:
                 self._end(cycle)
         self._checked_below = writer.cycle
         self._listing.ended_below(writer.cycle)
-        self._changes_seen = self._listing.changes()
 
     def _end(self, cycle: int) -> None:
         """Puts the end-of-file mark into a store file that lacks it."""

@@ -1,8 +1,8 @@
 """The table store's keys about cycles, kept as Java's writers and tailers expect them.
 
-    listing.lowestCycle, listing.highestCycle   the least and greatest cycle with a file
-    listing.modCount                            +1 for every change of the directory
-    normalisedEOFsTo                            all cycles below have an end-of-file mark
+listing.lowestCycle, listing.highestCycle   the least and greatest cycle with a file
+listing.modCount                            +1 for every change of the directory
+normalisedEOFsTo                            all cycles below have an end-of-file mark
 """
 
 from typing import Final

@@ -159,8 +159,10 @@ class Tailer:
         now = self._clock()
         if now - self._listed_at < _LISTING_PAUSE_S:
             return None
-        self._listed_at = now
-        return self._cycles.following(self._cycle)
+        following = self._cycles.following(self._cycle)
+        if following is None:
+            self._listed_at = now  # nothing there: not again for a while
+        return following
 
     def _open(self, cycle: int) -> StoreFile | None:
         """The store file of a cycle; None when it is not there, or not ready yet."""

@@ -1,0 +1,211 @@
+"""What a source and a sink have in common: connections, from the first dial to the orderly end."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from cqrepl.net import dialer, listener
+from cqrepl.net.address import Address
+from cqrepl.net.errors import Refused
+from cqrepl.net.pump import Pump
+from cqrepl.net.roster import Roster
+from cqrepl.net.session import Session
+from cqrepl.protocol import Connection, ConnectionConfig, Role, WireShape
+from cqrepl.protocol.connection import PAYLOAD_MAX
+from cqrepl.protocol.heartbeat import numbers_problem
+
+HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
+END_SECONDS: Final = 1.5  # longest time for all connections to end in order
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How this host takes part. Exactly one of `listen` and `connect` is given.
+
+    Args:
+        remote_ids: accepted host ids; empty for any but our own. A dialler names exactly one.
+        gives_up: a dialler stops after 30 s without success.
+    """
+
+    role: Role
+    host_id: int
+    listen: Address | None = None
+    connect: Address | None = None
+    remote_ids: frozenset[int] = frozenset()
+    heartbeat_interval_ms: int = 20_000
+    heartbeat_timeout_ms: int = 40_000
+    payload_max: int = PAYLOAD_MAX
+    shape: WireShape = WireShape.NETWORK
+    gives_up: bool = False
+
+    @classmethod
+    def checked(
+        cls,
+        role: Role,
+        *,
+        listen: str | None,
+        connect: str | None,
+        host_id: int,
+        remote_ids: Iterable[int],
+        remote_id_default: int,
+        heartbeat_interval_ms: int,
+        heartbeat_timeout_ms: int,
+        payload_max: int,
+        shape: WireShape,
+        gives_up: bool,
+    ) -> "Settings":
+        """Settings as a user gives them.
+
+        Raises:
+            ValueError: they do not fit together; one sentence says how.
+            Refused: a host id that both sides would have.
+        """
+        if (listen is None) == (connect is None):
+            raise ValueError("either an address to listen on or one to connect to is needed")
+        problem = numbers_problem(heartbeat_timeout_ms, heartbeat_interval_ms)
+        if problem is not None:
+            raise ValueError(problem)
+        ids = frozenset(remote_ids)
+        if connect is not None:
+            ids = ids or frozenset({remote_id_default})
+            if len(ids) > 1:
+                raise ValueError("a side that connects expects one remote id")
+        for each in (host_id, *ids):
+            if each not in HOST_IDS:
+                raise ValueError(f"a host id from 1 to 127 expected, {each} came")
+        if host_id in ids:
+            raise Refused(
+                f"host id {host_id} is this side's own and the remote id: they must differ"
+            )
+        return cls(
+            role=role,
+            host_id=host_id,
+            listen=None if listen is None else Address.parse(listen),
+            connect=None if connect is None else Address.parse(connect),
+            remote_ids=ids,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            heartbeat_timeout_ms=heartbeat_timeout_ms,
+            payload_max=payload_max,
+            shape=shape,
+            gives_up=gives_up,
+        )
+
+
+MakeSession = Callable[[Connection, Pump], Session]
+
+
+class Endpoint:
+    """Runs the connections of one source or sink."""
+
+    def __init__(
+        self, settings: Settings, queue_names: frozenset[str], make_session: MakeSession
+    ) -> None:
+        self.settings = settings
+        self.port: int | None = None
+        self.ended_orderly = trio.Event()  # some peer has ended in order
+        self._queue_names = queue_names
+        self._make_session = make_session
+        self._roster = Roster()
+        self._live: dict[Pump, Session] = {}
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions of the connections there are."""
+        return list(self._live.values())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Listens or dials for the length of a block, then ends all connections in order.
+
+        Raises:
+            Unreachable: the port cannot be listened on, or a dialler that gives up did.
+        """
+        settings = self.settings
+        async with trio.open_nursery() as nursery:
+            if settings.listen is not None:
+                socket = await listener.open_listener(settings.listen)
+                self.port = listener.listening_port(socket)
+                nursery.start_soon(listener.serve, socket, self._accepted)
+            else:
+                assert settings.connect is not None
+                nursery.start_soon(self._dial, settings.connect)
+            yield
+            await self._end()
+            nursery.cancel_scope.cancel()
+
+    async def _end(self) -> None:
+        with trio.move_on_after(END_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for pump, session in self._live.items():
+                    nursery.start_soon(pump.end, session)
+
+    async def _dial(self, address: Address) -> None:
+        await dialer.dial(address, self._dialled, gives_up=self.settings.gives_up)
+
+    async def _accepted(self, stream: trio.SocketStream) -> None:
+        await self._serve(stream, is_dialler=False)
+
+    async def _dialled(self, stream: trio.SocketStream) -> bool:
+        return await self._serve(stream, is_dialler=True)
+
+    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> bool:
+        """Runs one connection; true when it worked at all, so that dialling again soon makes
+        sense."""
+        label = listener.peer_name(stream)
+        connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
+        pump = Pump(stream, connection, label, self._roster.enter)
+        session = self._make_session(connection, pump)
+        self._live[pump] = session
+        try:
+            await pump.run(session)
+        finally:
+            del self._live[pump]
+            self._roster.leave(pump)
+        if pump.ended_orderly:
+            self.ended_orderly.set()
+        if connection.remote_id is not None:
+            _logger.info("%s: disconnected: %s", pump.label, pump.ended_why)
+        elif not pump.heard:
+            _logger.info("%s: closed without having sent a byte", label)
+        return connection.remote_id is not None and not pump.has_failed
+
+    def _config(self, *, is_dialler: bool) -> ConnectionConfig:
+        settings = self.settings
+        return ConnectionConfig(
+            role=settings.role,
+            is_dialler=is_dialler,
+            host_id=settings.host_id,
+            remote_ids=settings.remote_ids,
+            queue_names=self._queue_names,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+            payload_max=settings.payload_max,
+            shape=settings.shape,
+            cid_first=time.time_ns() // 1000,  # unlike any that the other side has chosen
+        )
+
+
+async def until(predicate: Callable[[], bool], changed: "Signal") -> None:
+    """Waits until something is true, looking whenever `changed` says so."""
+    while not predicate():
+        await changed.wait()
+
+
+class Signal:
+    """Wakes everybody who waits, each time."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+        self._event = trio.Event()
+
+    def wait(self) -> Awaitable[None]:
+        return self._event.wait()

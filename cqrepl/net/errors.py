@@ -1,0 +1,13 @@
+"""What can keep two hosts from replicating, apart from what is wrong with a queue."""
+
+
+class NetError(Exception):
+    """The network cannot be used as asked; the message is one line for people."""
+
+
+class Unreachable(NetError):
+    """The peer could not be reached in time, or the address cannot be listened on."""
+
+
+class Refused(NetError):
+    """The peer is there and one side does not accept the other: ids, roll cycle, locks."""

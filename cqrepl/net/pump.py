@@ -1,0 +1,211 @@
+"""One connection: socket on one side, protocol core on the other.
+
+Three tasks in one nursery: the reader feeds the core and acts on its events one by one; the writer
+is the only one that sends, control documents before frames; the clock calls `tick` when the core
+says so. A full socket makes the writer wait in `send_all`, and while it waits no queue is read:
+that is the push-back.
+"""
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from cqrepl.net.pauser import Pauser
+from cqrepl.net.session import Session
+from cqrepl.protocol import Connection, RemoteProtocolError
+from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
+from cqrepl.protocol.states import ConnectionState
+
+RECEIVE_BYTES: Final = 256 * 1024
+CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
+_USER_TIMEOUT_MS: Final = 60_000
+_logger = logging.getLogger(__name__)
+
+Admit = Callable[[int, "Pump"], Awaitable[str | None]]
+
+
+class Pump:
+    """Runs one connection from the accepted or dialled stream to its end.
+
+    Args:
+        label: how log lines name the peer.
+        admit: told when the peer has named itself; answers with what is wrong, or None.
+    """
+
+    def __init__(
+        self, stream: trio.SocketStream, connection: Connection, label: str, admit: Admit
+    ) -> None:
+        self.stream = stream
+        self.connection = connection
+        self.label = label
+        self.heard = False
+        self.ended_orderly = False
+        self.has_failed = False  # ended for a reason of ours that a new connection would meet again
+        self.ended_why = ""
+        self.ended = trio.Event()
+        self._wake = trio.Event()
+        self._scope = trio.CancelScope()
+        self._clock = trio.CancelScope()
+        self._admit = admit
+
+    async def run(self, session: Session) -> None:
+        """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
+        _set_options(self.stream.socket)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, session)
+                    nursery.start_soon(self._tick)
+                    await self._read(session)
+                    nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await session.close()
+                await trio.aclose_forcefully(self.stream)
+            self.ended.set()
+
+    async def stop(self, why: str) -> None:
+        """Ends the connection without a word to the peer, and waits until it has ended."""
+        self._end(why)
+        await self.ended.wait()
+
+    def fail(self, why: str) -> None:
+        """Ends the connection for a reason of ours that is likely to be there again."""
+        self.has_failed = True
+        self._end(why)
+
+    async def end(self, session: Session) -> None:
+        """Ends in order: drains, announces it, and lets the peer close first. Bounded by the
+        caller."""
+        session.drain()
+        if self.connection.state is not ConnectionState.OPEN:
+            self._end("ended")
+            return
+        while not session.is_settled and not self.ended.is_set():
+            await trio.sleep(0.005)
+        if self.connection.state is ConnectionState.OPEN:
+            self.connection.end()
+            self.wake()
+            with trio.move_on_after(CLOSE_SECONDS):
+                await self.ended.wait()
+        self._end("ended")
+
+    def wake(self) -> None:
+        """Something may be there to send."""
+        self._wake.set()
+
+    async def _read(self, session: Session) -> None:
+        while self.connection.state is not ConnectionState.CLOSED:
+            try:
+                data = await self.stream.receive_some(RECEIVE_BYTES)
+            except trio.BrokenResourceError as error:
+                self._end(f"connection broken: {error.__cause__ or error}")
+                return
+            now = trio.current_time()
+            if data:
+                self.heard = True
+                self.connection.receive_data(bytes(data), now)
+            else:
+                self.connection.receive_end(now)
+            if not await self._act_on_events(session):
+                return
+            self._clock.deadline = self.connection.next_deadline()
+            self.wake()
+
+    async def _act_on_events(self, session: Session) -> bool:
+        """Acts on all events there are; false when the connection is over."""
+        try:
+            while (event := self.connection.next_event()) is not None:
+                if isinstance(event, OrderlyEnd | PeerLost):
+                    self._note_end(event)
+                    return False
+                if isinstance(event, Connected) and not await self._is_admitted(event):
+                    return False
+                if isinstance(event, Refused):
+                    self._log_refusal(event)
+                await session.act(event)
+        except RemoteProtocolError as error:
+            _logger.warning("%s: closed: %s", self.label, error)
+            self._end(str(error))
+            return False
+        return True
+
+    async def _is_admitted(self, event: Connected) -> bool:
+        problem = await self._admit(event.remote_id, self)
+        if problem is not None:
+            _logger.warning("%s: refused: %s", self.label, problem)
+            self.fail(problem)
+            return False
+        self.label = f"host {event.remote_id} at {self.label}"
+        _logger.info("%s: connected", self.label)
+        return True
+
+    async def _write(self, session: Session) -> None:
+        out = bytearray(session.out_bytes)
+        pauser = Pauser()
+        try:
+            while True:
+                self._wake = trio.Event()
+                data = self.connection.data_to_send()
+                if data:
+                    # looked at again before any frame: a registration goes before its queue's
+                    # frames
+                    await self.stream.send_all(data)
+                    continue
+                if self.connection.state is ConnectionState.ENDING:
+                    await self.stream.send_eof()
+                    return
+                if len(out) != session.out_bytes:
+                    out = bytearray(session.out_bytes)
+                filled = session.frame(out)
+                if filled:
+                    pauser.reset()
+                    await self.stream.send_all(memoryview(out)[:filled])
+                elif self.connection.has_data_to_send:
+                    continue
+                elif session.polls:
+                    await pauser.pause(self._wake)
+                else:
+                    await self._wake.wait()
+        except trio.BrokenResourceError as error:
+            # the reader still takes what the peer said before it went, and ends the pump
+            _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
+
+    async def _tick(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self.connection.next_deadline()) as self._clock:
+                await trio.sleep_forever()
+            try:
+                self.connection.tick(trio.current_time())
+            except RemoteProtocolError as error:
+                _logger.warning("%s: closed: %s", self.label, error)
+                self._end(str(error))
+                return
+            self.wake()
+
+    def _note_end(self, event: Event) -> None:
+        if isinstance(event, OrderlyEnd):
+            self.ended_orderly = True
+            self._end("ended in order by the peer")
+        elif isinstance(event, PeerLost):
+            self._end(event.message)
+
+    def _log_refusal(self, event: Refused) -> None:
+        # the core closes the connection after a hundred; the first few say what it is about
+        if event.count <= 3:
+            _logger.warning("%s: refused: %s", self.label, event.message)
+
+    def _end(self, why: str) -> None:
+        if not self.ended_why:
+            self.ended_why = why
+        self._scope.cancel()
+
+
+def _set_options(peer: trio.socket.SocketType) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # data that is never acknowledged by the other machine ends the connection, heartbeat or not
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)

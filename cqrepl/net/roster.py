@@ -1,0 +1,52 @@
+"""Who is connected: one live connection for each host id, and the newer one wins.
+
+A host whose connection broke without our noticing comes back on a new one, so the new one has to
+win. But two processes with one id would take over from each other for ever; more than a few times
+in a row is refused.
+"""
+
+from collections import deque
+from typing import Final
+
+import trio
+
+from cqrepl.net.pump import Pump
+
+TAKE_OVERS_MAX: Final = 3
+TAKE_OVER_SECONDS: Final = 10.0
+
+
+class Roster:
+    """The live connections of one listener or dialler."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, Pump] = {}
+        self._taken_over: dict[int, deque[float]] = {}
+
+    @property
+    def pumps(self) -> list[Pump]:
+        return list(self._live.values())
+
+    async def enter(self, host_id: int, pump: Pump) -> str | None:
+        """Makes `pump` the connection of this host; what is wrong if it may not be (None:
+        nothing)."""
+        old = self._live.get(host_id)
+        if old is not None:
+            times = self._taken_over.setdefault(host_id, deque(maxlen=TAKE_OVERS_MAX))
+            now = trio.current_time()
+            if len(times) == TAKE_OVERS_MAX and now - times[0] < TAKE_OVER_SECONDS:
+                return (
+                    f"host id {host_id} is connected, and was taken over {TAKE_OVERS_MAX} times "
+                    f"in {TAKE_OVER_SECONDS:g} s: do two hosts have this id?"
+                )
+            times.append(now)
+        self._live[host_id] = pump
+        if old is not None:
+            await old.stop(f"host id {host_id} connected again")
+        return None
+
+    def leave(self, pump: Pump) -> None:
+        """The connection is over."""
+        for host_id, live in list(self._live.items()):
+            if live is pump:
+                del self._live[host_id]

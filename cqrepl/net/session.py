@@ -1,0 +1,33 @@
+"""What a role does with one connection: the part between the pump and the queues."""
+
+from typing import Protocol
+
+from cqrepl.protocol.events import Event
+
+
+class Session(Protocol):
+    """One connection's work on the queues of one role. Methods run in the pump's tasks."""
+
+    async def act(self, event: Event) -> None:
+        """Acts on one event of the core; answers through the core's methods."""
+
+    def frame(self, out: bytearray) -> int:
+        """Writes frames to be sent into `out`; how many bytes (0: nothing to send now)."""
+
+    @property
+    def out_bytes(self) -> int:
+        """Size that `out` must have for the next call of `frame`."""
+
+    @property
+    def polls(self) -> bool:
+        """True while a queue has to be looked at again and again for something to send."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True when nothing of ours is on its way: an orderly end may be announced."""
+
+    def drain(self) -> None:
+        """Takes nothing new to send; what is on its way goes on."""
+
+    async def close(self) -> None:
+        """The connection is over: gives back what it held."""

@@ -1,0 +1,42 @@
+"""Queues that stopped: why, and what that means for a command's exit code."""
+
+from dataclasses import dataclass
+
+from cqrepl.protocol import StopReason
+from cqrepl.queue import (
+    Diverged,
+    ExcerptTooLarge,
+    IndexGap,
+    LayoutMismatch,
+    NotAQueue,
+    QueueDamaged,
+    QueueError,
+    QueueLocked,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A queue goes no further."""
+
+    name: str
+    reason: StopReason
+    message: str
+
+    def __str__(self) -> str:
+        return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"
+
+
+def reason_of(error: QueueError) -> StopReason:
+    """The reason for stopping a queue that an error of its storage stands for."""
+    match error:
+        case IndexGap():
+            return StopReason.GAP
+        case Diverged():
+            return StopReason.DIVERGED
+        case LayoutMismatch() | QueueLocked() | NotAQueue():
+            return StopReason.REFUSED
+        case QueueDamaged():
+            return StopReason.DAMAGED
+        case ExcerptTooLarge() | _:
+            return StopReason.FAILED

@@ -1,0 +1,304 @@
+"""Our appender and tailer against the real Java library, on the same files, also at the same time.
+
+Java runs with its assertions on (`-ea`) and checks its index on the way.
+"""
+
+import itertools
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import (
+    ExcerptBatch,
+    Queue,
+    QueueLayout,
+    QueueLocked,
+    Tailer,
+    cycle_of,
+    index_of,
+)
+from cqrepl.queue.rollcycle import by_name
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.java import JavaQueue, require_java
+from tests.interop.payloads import payload, payloads
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+
+CHECKED = ("-ea", "-Dqueue.check.index=true")
+NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
+Excerpts = list[tuple[int, bytes]]
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(java_options=CHECKED) as queue:
+        yield queue
+
+
+def excerpts_of(tailer: Tailer) -> Excerpts:
+    found: Excerpts = []
+    while (batch := tailer.next_batch()) is not None:
+        found += [(index, bytes(data)) for index, data in batch]
+    return found
+
+
+def dump_of(java: JavaQueue, path: Path) -> Excerpts:
+    """What Java reads from the start; an application's metadata documents are left out."""
+    out = path.with_name(path.name + ".dump")
+    answer = java.call("dump", path, out=out)
+    assert answer.exit == 0, answer
+    lines = [json.loads(text) for text in out.read_text().splitlines()[:-1]]
+    return [(int(line["index"], 16), bytes.fromhex(line["payload"])) for line in lines]
+
+
+def assert_verified(java: JavaQueue, path: Path, count: int) -> None:
+    answer = java.call("verify", path, 2000)
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == count, answer
+
+
+def runs(
+    roll_cycle_name: str, counts: dict[int, int], size: int = 40, per_batch: int = 50
+) -> Iterator[ExcerptBatch]:
+    """Batches for cycles (counted from noon) with so many excerpts each; some have no bytes."""
+    roll_cycle = by_name(roll_cycle_name)
+    first = roll_cycle.cycle_at(NOON_MS, 0)
+    for ahead, count in counts.items():
+        data = [payload(first + ahead, i, (i * 7) % size) for i in range(count)]
+        for start in range(0, count, per_batch):
+            index = index_of(first + ahead, start, roll_cycle.shift)
+            yield ExcerptBatch.of(index, data[start : start + per_batch])
+
+
+def stored(batches: list[ExcerptBatch]) -> Excerpts:
+    """What a reader must find; an excerpt without bytes is kept as the byte 8F."""
+    return [(index, bytes(data) or b"\x8f") for batch in batches for index, data in batch]
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("FAST_DAILY", {0: 700, 1: 3, 4: 300}),
+        ("FAST_HOURLY", {0: 300, 2: 257, 30: 1}),
+        ("TEST_SECONDLY", {0: 40, 1: 900, 2: 1, 70: 60}),
+        ("TEST4_SECONDLY", {0: 1200, 1: 4, 5: 129, 6: 300}),
+        ("TEST_DAILY", {0: 64, 1: 63, 3: 9}),
+        ("LARGE_DAILY", {0: 300, 2: 130}),
+        ("HUGE_DAILY", {0: 2200, 1: 5}),
+        ("MINUTELY", {0: 500, 3: 33}),
+        ("TEST2_DAILY", {0: 512, 1: 200}),
+        ("TWENTY_MINUTELY", {0: 600, 1: 1}),
+    ],
+)
+@pytest.mark.parametrize("per_batch", [1, 61])
+def test_java_verifies_what_we_append(
+    java: JavaQueue, tmp_path: Path, name: str, counts: dict[int, int], per_batch: int
+) -> None:
+    path = tmp_path / "queue"
+    batches = list(runs(name, counts, per_batch=per_batch))
+    layout = QueueLayout.of(by_name(name))
+    with Queue.open_for_append(path, create=layout) as queue:
+        appender = queue.appender()
+        for batch in batches:
+            appender.append_at(batch)
+    assert_verified(java, path, sum(counts.values()))
+    assert dump_of(java, path) == stored(batches)
+
+
+@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY", "TEST_DAILY", "HUGE_DAILY"])
+def test_our_files_are_byte_for_byte_those_of_java(
+    java: JavaQueue, tmp_path: Path, name: str
+) -> None:
+    """Up to the end of the documents, with index pages, marks and all; and so is the table store,
+    but for the number of changes."""
+    batches = list(runs(name, {0: 64}, per_batch=7))
+    stdin = [f"{index:016x} {bytes(data).hex()}" for b in batches for index, data in b]
+    answer = java.call("appendat", tmp_path / "java", name, stdin=stdin)
+    assert {line["status"] for line in answer.lines} == {"written"}
+    with Queue.open_for_append(tmp_path / "ours", create=QueueLayout.of(by_name(name))) as queue:
+        appender = queue.appender()
+        for batch in batches:
+            appender.append_at(batch)
+    [theirs] = (tmp_path / "java").glob("*.cq4")
+    ours = (tmp_path / "ours" / theirs.name).read_bytes().rstrip(b"\0")
+    assert theirs.read_bytes().rstrip(b"\0") == ours
+    keys = [
+        {line["key"]: line["value"] for line in java.call("meta", path).lines}
+        for path in (tmp_path / "java", tmp_path / "ours")
+    ]
+    for key in set(keys[0]) - {"listing.modCount"}:
+        assert keys[0][key] == keys[1][key], key
+
+
+GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
+GOLDEN_NAMES = sorted(
+    path.stem for path in GOLDEN.glob("*.json") if path.stem not in ("rollcycles", "weekly")
+)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_java_verifies_a_golden_queue_that_we_appended_to(
+    java: JavaQueue, tmp_path: Path, name: str
+) -> None:
+    """Also those in which Java's own reader stops for want of an end-of-file mark."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    manifest = json.loads((GOLDEN / f"{name}.json").read_text())
+    path = tmp_path / name
+    create = None if manifest["hasMetadataFile"] else QueueLayout.of(by_name("FAST_HOURLY"))
+    with Queue.open_for_append(path, create=create) as queue:
+        appender = queue.appender()
+        appender.append([b"one", b"", b"two"], NOON_MS)  # the clock may be behind the queue
+        roll_cycle = queue.layout.roll_cycle
+        later = cycle_of(appender.next_index, roll_cycle.shift) + 3
+        later_ms = later * roll_cycle.length_ms + queue.layout.epoch
+        appender.append([payload(1, i, 30) for i in range(40)], later_ms)
+    wide = {"interop.blockSize": max(manifest["blockSize"], 65536)}
+    answer = java.call("dump", path, "--sha", props=wide)
+    assert answer.lines[-1]["count"] == manifest["count"] + 43
+    if name == "epoch_2020":
+        return  # Java cannot count over three cycles when the epoch has a time of day
+    answer = java.call("verify", path, props=wide)
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == manifest["count"] + 43
+
+
+def test_java_reads_excerpts_of_a_mebibyte(java: JavaQueue, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    large = [payload(1, i, size) for i, size in enumerate([1 << 20, 0, 3, 1 << 20, 300_000, 1])]
+    layout = QueueLayout.of(by_name("FAST_DAILY"))
+    batch = ExcerptBatch.of(index_of(19787, 0, 32), large)
+    with Queue.open_for_append(path, create=layout) as queue:
+        queue.appender().append_at(batch)
+    wide = {"interop.blockSize": 4 << 20}
+    assert java.call("verify", path, props=wide).exit == 0
+    [*lines, _] = java.call("dump", path, props=wide).lines
+    assert [bytes.fromhex(line["payload"]) for line in lines] == [p for _, p in stored([batch])]
+
+
+@pytest.mark.parametrize("roll_cycle", ["FAST_DAILY", "TEST4_SECONDLY"])
+def test_java_and_we_take_turns_on_one_queue(
+    java: JavaQueue, tmp_path: Path, roll_cycle: str
+) -> None:
+    path = tmp_path / "queue"
+    wanted: list[bytes] = []
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name(roll_cycle))) as queue:
+        appender = queue.appender()
+        for turn in range(12):
+            now = NOON_MS + turn // 3 * 1000
+            mine = [payload(turn, i, 20) for i in range(turn * 17)]
+            if mine:
+                appender.append(mine, now)
+            theirs = list(payloads(100 + turn, 30 + turn, 0, 50))
+            answer = java.call(
+                "append", path, roll_cycle, len(theirs), "0-50", 100 + turn,
+                props={"interop.time": now},
+            )  # fmt: skip
+            assert answer.exit == 0, answer
+            wanted += mine + [data or b"\x8f" for data in theirs]
+            assert [data for _, data in excerpts_of(queue.tailer())] == wanted
+        assert appender.next_index <= (queue.last_index() or 0)
+    assert_verified(java, path, len(wanted))
+    assert [data for _, data in dump_of(java, path)] == wanted
+
+
+def test_two_processes_write_at_once(java: JavaQueue, tmp_path: Path) -> None:
+    """Java appends 6000 while we append as fast as the write lock allows; nothing is lost."""
+    path = tmp_path / "queue"
+    name = "TEST4_SECONDLY"
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name(name))) as queue:
+        appender = queue.appender()
+        props = {"interop.time": NOON_MS + 1000}  # one cycle holds 4096, so Java fills two
+        first = java.start("append", path, name, 1800, "0-90", 5, props={"interop.time": NOON_MS})
+        for i in range(1200):
+            appender.append([payload(9, i, 25)], NOON_MS)
+        assert first.result(60).exit == 0
+        second = java.start("append", path, name, 1500, "0-90", 6, props=props)
+        for i in range(1200, 2200):
+            appender.append([payload(9, i, 25)], NOON_MS + 1000)
+        assert second.result(60).exit == 0
+        found = [data for _, data in excerpts_of(queue.tailer())]
+    ours = [payload(9, i, 25) for i in range(2200)]
+    theirs = [
+        data or b"\x8f"
+        for data in itertools.chain(payloads(5, 1800, 0, 90), payloads(6, 1500, 0, 90))
+    ]
+    ours_set = set(ours)
+    assert [data for data in found if data in ours_set] == ours
+    assert [data for data in found if data not in ours_set] == theirs
+    assert_verified(java, path, 5500)
+
+
+def test_plain_java_append_is_refused_while_we_hold_the_append_lock(
+    java: JavaQueue, tmp_path: Path
+) -> None:
+    path = tmp_path / "queue"
+    soon = {"interop.timeoutMs": 200, "interop.time": NOON_MS}
+    layout = QueueLayout.of(by_name("FAST_DAILY"))
+    with Queue.open_for_append(path, create=layout) as queue:
+        queue.append_lock.acquire()
+        appender = queue.appender()
+        appender.append([b"ours"], NOON_MS)
+        [refused] = java.call("tryappend", path, "0102", props=soon).lines
+        assert refused["status"] == "refused"
+        appender.append([b"more"], NOON_MS)
+    [written] = java.call("tryappend", path, "0102", props=soon).lines
+    assert written["status"] == "written"
+    assert [data for _, data in dump_of(java, path)] == [b"ours", b"more", b"\1\2"]
+
+
+def test_an_append_lock_of_java_refuses_us(java: JavaQueue, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name("FAST_DAILY"))) as queue:
+        appender = queue.appender()
+        assert java.call("holdlock", path, "append").exit == 0
+        with pytest.raises(QueueLocked) as refused:
+            appender.append([b"ours"], NOON_MS)
+        assert refused.value.holder == java.pid
+        with pytest.raises(QueueLocked):
+            queue.append_lock.acquire()
+        assert java.call("releaselock", path, "append").exit == 0
+        appender.append([b"ours"], NOON_MS)
+    assert_verified(java, path, 1)
+
+
+def test_a_java_tailer_reads_while_we_append(java: JavaQueue, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    name, count = "TEST4_SECONDLY", 9000
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name(name))) as queue:
+        out = tmp_path / "tail"
+        tail = java.start("tail", path, count, 60, out=out)
+        appender = queue.appender()
+        batches = list(runs(name, {0: 4000, 1: 1000, 2: 4000}, per_batch=3))
+        for batch in batches:
+            appender.append_at(batch)
+        assert tail.result(60).exit == 0
+    lines = [json.loads(text) for text in out.read_text().splitlines()]
+    read = [(int(x["index"], 16), bytes.fromhex(x["payload"])) for x in lines if "index" in x]
+    assert read == stored(batches)
+
+
+def test_our_tailer_follows_a_java_appender(java: JavaQueue, tmp_path: Path) -> None:
+    """Real cycles of a second, rolling while we read: no excerpt missed, none twice."""
+    path = tmp_path / "queue"
+    Queue.open_for_append(path, create=QueueLayout.of(by_name("TEST4_SECONDLY"))).close()
+    count = 6000
+    appending = java.start("append", path, "TEST4_SECONDLY", count, "0-60", 3, 3500)
+    found: list[tuple[int, bytes]] = []
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        while len(found) < count:
+            done = appending.done()
+            new = excerpts_of(tailer)
+            assert new or not done, "Java has appended all, and we wait"
+            found += new
+    assert appending.result(60).exit == 0
+    assert [data or b"\x8f" for _, data in found] == [
+        data or b"\x8f" for data in payloads(3, count, 0, 60)
+    ]
+    assert len({index >> 32 for index, _ in found}) > 1
+    assert found == dump_of(java, path)

@@ -1,0 +1,160 @@
+"""Queues to test with: the golden ones, and how to fill, read and check one."""
+
+import hashlib
+import json
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, Tailer, index_of
+from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.storefile import START, StoreFile
+from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES
+
+GOLDEN = Path(__file__).resolve().parents[2] / "vectors" / "queues"
+# WEEKLY is refused; rollcycles.json is no queue
+GOLDEN_NAMES = sorted(
+    path.stem for path in GOLDEN.glob("*.json") if path.stem not in ("rollcycles", "weekly")
+)
+NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
+Excerpts = list[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a golden queue holds."""
+
+    name: str
+    roll_cycle_name: str
+    epoch: int
+    index_count: int
+    index_spacing: int
+    has_metadata: bool
+    digests: list[tuple[int, str]]  # (index, sha256), of all excerpts
+    java_reads: int  # how many of them Java's tailer reaches
+
+
+def manifest(name: str) -> Manifest:
+    """The manifest of a golden queue."""
+    raw = json.loads((GOLDEN / f"{name}.json").read_text())
+    return Manifest(
+        name=name,
+        roll_cycle_name=raw["rollCycle"],
+        epoch=raw["epoch"],
+        index_count=raw["indexCount"],
+        index_spacing=raw["indexSpacing"],
+        has_metadata=raw["hasMetadataFile"],
+        digests=[(int(excerpt["index"], 16), excerpt["sha256"]) for excerpt in raw["excerpts"]],
+        java_reads=raw["javaTailer"]["reads"],
+    )
+
+
+def unpack(name: str, into: Path) -> Path:
+    """A copy of a golden queue."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as tar:
+        tar.extractall(into, filter="data")
+    return into / name
+
+
+def layout(name: str = "FAST_DAILY") -> QueueLayout:
+    """The usual layout of a roll cycle."""
+    return QueueLayout.of(by_name(name))
+
+
+def noon_index(name: str = "FAST_DAILY", *, ahead: int = 0, sequence: int = 0) -> int:
+    """An index in the cycle of noon, or so many cycles later."""
+    roll_cycle = by_name(name)
+    return index_of(roll_cycle.cycle_at(NOON_MS, 0) + ahead, sequence, roll_cycle.shift)
+
+
+def noon_path(path: Path, name: str = "FAST_DAILY", *, ahead: int = 0) -> Path:
+    """The store file of that cycle."""
+    roll_cycle = by_name(name)
+    return path / (roll_cycle.file_name(roll_cycle.cycle_at(NOON_MS, 0) + ahead, 0) + ".cq4")
+
+
+def rest_of(tailer: Tailer) -> Excerpts:
+    """Everything the tailer gives now."""
+    found: Excerpts = []
+    while (batch := tailer.next_batch()) is not None:
+        found += [(index, bytes(data)) for index, data in batch]
+    return found
+
+
+def read(path: Path, index: int = 0) -> Excerpts:
+    """Everything in a queue from an index on."""
+    with Queue.open(path) as queue:
+        return rest_of(queue.tailer(index))
+
+
+def digests(excerpts: Excerpts) -> list[tuple[int, str]]:
+    """The excerpts as manifests show them."""
+    return [(index, hashlib.sha256(data).hexdigest()) for index, data in excerpts]
+
+
+def payloads(count: int, seed: int = 1) -> list[bytes]:
+    """Payloads of 0 to 40 bytes, each other than the next."""
+    return [
+        hashlib.sha512(b"%d %d" % (seed, i)).digest()[: (i * 7 + seed) % 41] for i in range(count)
+    ]
+
+
+def stored(batch: ExcerptBatch) -> Excerpts:
+    """What must be read back; an excerpt without bytes lies in the file as 8F."""
+    return [(index, bytes(data) or b"\x8f") for index, data in batch]
+
+
+def fill(path: Path, name: str, counts: dict[int, int], *, per_batch: int = 50) -> Excerpts:
+    """Makes a queue with so many excerpts in the cycles ahead of noon; what is in it then."""
+    written: Excerpts = []
+    with Queue.open_for_append(path, create=layout(name)) as queue:
+        appender = queue.appender()
+        for ahead, count in counts.items():
+            data = payloads(count, seed=ahead + 1)
+            for start in range(0, count, per_batch):
+                index = noon_index(name, ahead=ahead, sequence=start)
+                batch = ExcerptBatch.of(index, data[start : start + per_batch])
+                appender.append_at(batch)
+                written += stored(batch)
+    return written
+
+
+def check_marks(path: Path, *, holes: bool = False) -> None:
+    """Write position, sequence word and every index slot of every store file are right.
+
+    Args:
+        holes: slots may be 0 (a writer died), but none may be wrong.
+    """
+    with Queue.open(path) as queue:
+        cycles = queue._cycles
+        for cycle in cycles.listing():
+            store = StoreFile.open(cycles.path_of(cycle), cycle, writable=False)
+            assert store is not None
+            _check_store(store, holes)
+            store.close()
+
+
+def _check_store(store: StoreFile, holes: bool) -> None:
+    walked = store.walk(START)
+    words, header = store.mapping.words, store.header
+    count = walked.place.sequence
+    assert store.write_position() == walked.position_last
+    if count and header.sequence is not None:
+        word = words.load_8(header.sequence) % (1 << 64)
+        assert word == ((walked.position_last << store._shift) + count - 1) % (1 << 64)
+    indexing = Indexing(store)
+    marks = dict(walked.marks)
+    if not holes:
+        assert words.load_8(header.last_index) == len(marks) * header.index_spacing
+    for page in range(-(-max(len(marks), 1) // header.index_count)):
+        array = indexing._array(page)
+        if array is None:
+            assert holes
+            continue
+        used = words.load_8(array + 8)
+        for slot in range(header.index_count):
+            sequence = (page * header.index_count + slot) * header.index_spacing
+            position = words.load_8(array + ARRAY_HEAD_BYTES + slot * 8)
+            assert position == marks.get(sequence, 0) or (holes and position == 0)
+            assert position == 0 or slot < used

@@ -1,0 +1,110 @@
+"""Queues that Java wrote: read exactly, copied index for index, and made whole by an append."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import NotAQueue, Queue, QueueLayout
+from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.storeimage import store_image
+from cqrepl.queue.tablestore import _header_image
+from tests.unit.queue.samples import (
+    GOLDEN_NAMES,
+    Manifest,
+    check_marks,
+    digests,
+    manifest,
+    read,
+    rest_of,
+    unpack,
+)
+
+
+@pytest.fixture(params=GOLDEN_NAMES)
+def golden(request: pytest.FixtureRequest) -> Manifest:
+    return manifest(request.param)
+
+
+def test_reads_what_java_reads_and_stops_where_java_stops(golden: Manifest, tmp_path: Path) -> None:
+    path = unpack(golden.name, tmp_path)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    with Queue.open(path) as queue:
+        assert digests(rest_of(queue.tailer())) == golden.digests[: golden.java_reads]
+        assert queue.first_index() == golden.digests[0][0]
+        assert queue.last_index() == golden.digests[-1][0]
+        assert queue.next_index() == golden.digests[-1][0] + 1
+        assert queue.layout.roll_cycle.name == golden.roll_cycle_name
+        assert queue.layout.epoch == golden.epoch
+        assert queue.layout.index_count == golden.index_count
+        assert queue.layout.index_spacing == golden.index_spacing
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+
+
+def test_every_excerpt_is_found_by_its_index(golden: Manifest, tmp_path: Path) -> None:
+    path = unpack(golden.name, tmp_path)
+    with Queue.open(path) as queue:
+        step = max(1, len(golden.digests) // 25)
+        for nth in range(0, len(golden.digests), step):
+            tailer = queue.tailer(golden.digests[nth][0])
+            batch = tailer.next_batch(count_max=1)
+            assert batch is not None
+            assert digests([(i, bytes(data)) for i, data in batch]) == [golden.digests[nth]]
+            tailer.close()
+
+
+def test_a_copy_is_the_same_queue(golden: Manifest, tmp_path: Path) -> None:
+    path = unpack(golden.name, tmp_path)
+    with (
+        Queue.open(path) as source,
+        Queue.open_for_append(tmp_path / "copy", create=source.layout) as sink,
+    ):
+        appender = sink.appender()
+        for first in sorted(
+            {index >> source.layout.roll_cycle.shift for index, _ in golden.digests}
+        ):
+            tailer = source.tailer(first << source.layout.roll_cycle.shift)
+            while (batch := tailer.next_batch(count_max=97)) is not None:
+                if appender.next_index <= batch.index_first:
+                    appender.append_at(batch)
+                appender.compare(batch)
+    assert digests(read(tmp_path / "copy")) == golden.digests
+    check_marks(tmp_path / "copy")
+
+
+def test_an_append_in_a_later_cycle_makes_the_queue_readable(
+    golden: Manifest, tmp_path: Path
+) -> None:
+    path = unpack(golden.name, tmp_path)
+    create = None if golden.has_metadata else QueueLayout.of(by_name(golden.roll_cycle_name))
+    with Queue.open_for_append(path, create=create) as queue:
+        appender = queue.appender()
+        last = appender.append([b"new", b""], 1_900_000_000_000)
+        appender.append([b"last"], 0)  # a clock set back never leads back
+    found = read(path)
+    assert digests(found[:-3]) == golden.digests
+    assert found[-3:] == [(last - 1, b"new"), (last, b"\x8f"), (last + 1, b"last")]
+
+
+def test_new_files_start_with_the_bytes_of_java(golden: Manifest, tmp_path: Path) -> None:
+    """Up to the index2index page; behind it only marks differ, which `check_marks` looks at."""
+    path = unpack(golden.name, tmp_path)
+    image = bytearray(store_image(golden.index_count, golden.index_spacing))
+    for store in path.glob("*.cq4"):
+        theirs = bytearray(store.read_bytes()[:216])
+        theirs[0x40:0x50] = bytes(16)  # writePosition and sequence
+        theirs[0xB0:0xB8] = bytes(8)  # lastIndex
+        assert theirs == image[:216]
+    if golden.has_metadata and golden.name != "roll_time":  # roll times are kept, never written
+        with Queue.open(path) as queue:
+            header = _header_image(queue.layout)
+        assert (path / "metadata.cq4t").read_bytes()[: len(header)] == header
+
+
+def test_weekly_is_refused_by_name(tmp_path: Path) -> None:
+    path = unpack("weekly", tmp_path)
+    for opened in (Queue.open, Queue.open_for_append):
+        with pytest.raises(NotAQueue, match="WEEKLY is not supported"):
+            opened(path)
+    (path / "metadata.cq4t").unlink()
+    with pytest.raises(NotAQueue, match="WEEKLY is not supported"):
+        Queue.open(path)
