@@ -4,15 +4,14 @@ Theory of operation: what was fed and not yet taken is kept as one `bytes` objec
 it, plus a list of chunks behind it. The chunks are joined only when a whole document is there, so a
 large document that comes in small pieces costs one copy, and memory grows with what was received,
 never with what a header claims. Pieces of a few bytes would cost more for each piece than for its
-content, so a long run of them is joined early, at the price of a second copy. Bodies are views of the joined bytes and stay valid for as long as
-they are kept.
+content, so a long run of them is joined early, at the price of a second copy. Bodies are views of
+the joined bytes and stay valid for as long as they are kept.
 """
 
 from typing import Final, NamedTuple
 
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE, body_length
-
 
 _LOOSE_CHUNKS_MAX: Final = 1024
 

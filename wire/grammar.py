@@ -6,7 +6,7 @@ it. It covers what occurs in replication messages and in the headers of queue fi
 message history, fields whose name is an object, and the codes of the delta wire.
 
     1. parts       header word, stop-bit number, text, long array
-    2. items       every code with its operand and no meaning; what is parsed builds the same bytes
+    2. items       every code with its operand and no meaning: text is bytes, blocks stay closed
     3. values      what is asked for (a number, a text), by whatever code it came; building takes
                    the code that Java's writer takes
     4. documents   alone, in a run, in a padded run
@@ -32,7 +32,6 @@ from construct import (
     Default,
     ExprAdapter,
     ExprValidator,
-    FixedSized,
     Flag,
     Float32l,
     Float64l,
@@ -162,13 +161,14 @@ def _latin1(data: Construct) -> Construct:
     return StringEncoded(data, "latin-1")
 
 
-# a stop-bit length in bytes, then the text; length -1 is null where null can stand, "" in a name
-LongText = Prefixed(StopBit, _text(GreedyBytes))
-NullableText = FocusedSeq(
-    "text",
-    "length" / Rebuild(StopBit, lambda this: -1 if this.text is None else _text_length(this)),
-    "text" / IfThenElse(this.length == -1, Pass, FixedSized(this.length, _text(GreedyBytes))),
+# a stop-bit length in bytes, then the bytes; length -1 is null where null can stand, "" in a name
+Counted = Prefixed(StopBit, GreedyBytes)
+CountedOrNull = FocusedSeq(
+    "bytes",
+    "length" / Rebuild(StopBit, lambda this: -1 if this.bytes is None else len(this.bytes)),
+    "bytes" / IfThenElse(this.length == -1, Pass, Bytes(this.length)),
 )
+LongText = _text(Counted)
 LongName = FocusedSeq(
     "name",
     "length" / Rebuild(StopBit, len_(this.name)),
@@ -187,7 +187,7 @@ LongArray = Struct(
 FILLER_OPERANDS: Final[dict[int, Construct]] = {
     Code.PADDING: Pass,
     Code.PADDING32: Prefixed(Int32ul, GreedyBytes),
-    Code.COMMENT: LongText,
+    Code.COMMENT: Counted,
 }
 NAME_OPERANDS: Final[dict[int, Construct]] = {
     Code.FIELD_NAME_ANY: LongName,
@@ -195,7 +195,7 @@ NAME_OPERANDS: Final[dict[int, Construct]] = {
     Code.FIELD_NUMBER: StopBit,
     **{Code.FIELD_NAME0 + length: _latin1(Bytes(length)) for length in range(32)},
 }
-TYPE_OPERANDS: Final[dict[int, Construct]] = {Code.TYPE_PREFIX: LongText}
+TYPE_OPERANDS: Final[dict[int, Construct]] = {Code.TYPE_PREFIX: Counted}
 VALUE_OPERANDS: Final[dict[int, Construct]] = {
     **dict.fromkeys(range(0x80), Pass),  # the code is the number
     Code.BYTES_LENGTH8: Prefixed(Int8ul, GreedyBytes),
@@ -221,13 +221,13 @@ VALUE_OPERANDS: Final[dict[int, Construct]] = {
     Code.FALSE: Pass,
     Code.TRUE: Pass,
     Code.NULL: Pass,
-    Code.TIME: LongText,
-    Code.DATE: LongText,
-    Code.DATE_TIME: LongText,
-    Code.ZONED_DATE_TIME: LongText,
-    Code.STRING_ANY: NullableText,
-    Code.TYPE_LITERAL: NullableText,
-    **{Code.STRING0 + length: _text(Bytes(length)) for length in range(32)},
+    Code.TIME: Counted,
+    Code.DATE: Counted,
+    Code.DATE_TIME: Counted,
+    Code.ZONED_DATE_TIME: Counted,
+    Code.STRING_ANY: CountedOrNull,
+    Code.TYPE_LITERAL: CountedOrNull,
+    **{Code.STRING0 + length: Bytes(length) for length in range(32)},
 }
 
 

@@ -355,9 +355,9 @@ class _Renderer:
             return
         self._entries(entries[: 8 * used])
         if 8 * used < len(entries):
-            self.layout.leaf = True
+            self.layout.set_leaf(True)
             self._entries(entries[8 * used :])
-            self.layout.leaf = False
+            self.layout.set_leaf(False)
 
     def _entries(self, entries: bytes | memoryview) -> None:
         for (entry,) in struct.iter_unpack("<q", entries):

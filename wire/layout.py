@@ -77,13 +77,8 @@ class Layout:
         self._write(f"# {text}\n")
         self._owed = _AFTER_COMMENT
 
-    @property
-    def leaf(self) -> bool:
-        """Whether items go on one line."""
-        return self._leaf
-
-    @leaf.setter
-    def leaf(self, leaf: bool) -> None:
+    def set_leaf(self, leaf: bool) -> None:
+        """Puts the next items on one line, or each on its own."""
         self._leaf = leaf
         if not leaf and self._owed.text.startswith(","):
             self._done()  # the comma was owed for one line and now ends a line
@@ -94,9 +89,9 @@ class Layout:
         self._begin()
         self._write("? ")
         outer = self._leaf
-        self.leaf = True
+        self.set_leaf(True)
         yield
-        self.leaf = outer
+        self.set_leaf(outer)
         if self._end(1).isspace():
             self._drop(1)
         self._write(": ")

@@ -163,10 +163,11 @@ class Reader:
         return start + 1
 
     def skip_value(self) -> None:
-        """Steps over the next value as a whole, with its type prefixes; looks into nothing."""
+        """Steps over the next value as a whole, with its type prefixes; looks into nothing, so
+        that not even the text in it need be valid."""
         start, code = self._next("a value")
         while code == Code.TYPE_PREFIX:
-            self._prefixed_text()
+            self._skip_prefixed()
             start, code = self._next("a value behind its type")
         if code < Code.BYTES_LENGTH8:
             self.position = start + 1
@@ -179,7 +180,7 @@ class Reader:
         elif code in _SKIP:
             _SKIP[code](self)
         elif code in LENGTH_PREFIXED and code not in NAME_CODES:
-            self._prefixed_text()
+            self._skip_prefixed()
         else:
             raise WireError(f"a value was expected, code 0x{code:02X} came", start)
 
@@ -196,17 +197,26 @@ class Reader:
             (length,) = struct.unpack("<I", self._take(1, 4))
             self._advance(length)
         else:
-            self._prefixed_text()
+            self._skip_prefixed()
 
     def _prefixed_text(self) -> str | None:
         start = self.position
+        length = self._prefixed_length()
+        return None if length is None else decode_text(self._take(0, length), start)
+
+    def _skip_prefixed(self) -> None:
+        self._advance(self._prefixed_length() or 0)
+
+    def _prefixed_length(self) -> int | None:
+        """Length of the text behind the code, and moves to it; None for a null."""
+        start = self.position
         length, self.position = stopbit.decode(self.data, start + 1, self.end)
-        if length < 0:
-            self._check_null_length(length, start)
-            if self.data[start] not in _NULLABLE:
-                raise WireError("a text was expected, length -1 says null", start)
-            return None
-        return decode_text(self._take(0, length), start)
+        if length >= 0:
+            return length
+        self._check_null_length(length, start)
+        if self.data[start] not in _NULLABLE:
+            raise WireError("a text was expected, length -1 says null", start)
+        return None
 
     def _check_null_length(self, length: int, start: int) -> None:
         if length != -1:

@@ -158,6 +158,8 @@ class Pump:
                 if self.connection.state is ConnectionState.ENDING:
                     await self.stream.send_eof()
                     return
+                if self.connection.state is ConnectionState.CLOSED:
+                    return
                 if len(out) != session.out_bytes:
                     out = bytearray(session.out_bytes)
                 filled = session.frame(out)

@@ -253,7 +253,7 @@ def test_place_reserved_without_a_length_ends_a_store() -> None:
 
 
 def test_old_store_without_data_format_has_no_gaps() -> None:
-    store = store_of(b"\xc1x\xa1\x01")
+    store = store_of(b"\xc2xy\xa1\x01")
     assert store.index(ONE) % 4
     result = dump("-", stdin=store)
     assert result.exit_code == 0

@@ -1,0 +1,285 @@
+"""The demonstration: a real source and a real sink on loopback, one cut, and a comparison.
+
+The sink reaches the source through a relay in this process. When half of the bytes have passed, the
+relay cuts the connection; the sink dials again and goes on at its next index. When both processes
+have ended, the two queues are read and compared index by index.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.net.address import Address
+from cqrepl.net.listener import listening_port, open_listener, serve
+from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError, QueueLayout
+from cqrepl.queue.index import format_index
+from cqrepl.queue.rollcycle import by_name
+
+NAME: Final = "demo"
+_ROLL_CYCLE: Final = "FAST_DAILY"
+_BATCH_BYTES: Final = 1 << 20
+_RELAY_BYTES: Final = 256 * 1024
+_FRAME_BYTES: Final = 50  # about what a frame adds to a payload: only decides when to cut
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a demonstration measured and found."""
+
+    excerpts: int
+    payload_bytes: int
+    seconds: float
+    difference: str | None
+
+
+class Relay:
+    """Forwards one connection at a time, and cuts the first one when enough has passed."""
+
+    def __init__(self, target_port: int, cut_after: int, total: int) -> None:
+        self.passed = 0
+        self.was_cut = False
+        self.started: float | None = None
+        self._target_port = target_port
+        self._cut_after = cut_after
+        self._total = total
+
+    async def forward(self, near: trio.SocketStream) -> None:
+        far = await trio.open_tcp_stream("127.0.0.1", self._target_port)
+        self.started = self.started or time.monotonic()
+        async with near, far, trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy, near, far, False, nursery.cancel_scope)
+            nursery.start_soon(self._copy, far, near, True, nursery.cancel_scope)
+
+    async def _copy(
+        self,
+        receiving: trio.SocketStream,
+        sending: trio.SocketStream,
+        counted: bool,
+        both: trio.CancelScope,
+    ) -> None:
+        try:
+            while data := await receiving.receive_some(_RELAY_BYTES):
+                await sending.send_all(data)
+                if counted and self._has_reached_cut(len(data)):
+                    both.cancel()
+            await sending.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            both.cancel()
+
+    def _has_reached_cut(self, size: int) -> bool:
+        self.passed += size
+        _show(f"{min(99, 100 * self.passed // self._total)} % replicated")
+        if self.was_cut or self.passed < self._cut_after:
+            return False
+        self.was_cut = True
+        _say("connection cut; the sink dials again")
+        return True
+
+
+def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
+    """Runs the demonstration and prints its result; true when the copy is identical.
+
+    Raises:
+        NotAQueue: `keep` is there and not empty.
+    """
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise NotAQueue("an empty directory, or none, expected", path=keep)
+    folder = Path(tempfile.mkdtemp(prefix="cqrepl-demo-")) if keep is None else keep
+    try:
+        result = _replicate(folder, count, size)
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    _print_result(result, as_json=as_json)
+    return result.difference is None
+
+
+def make_queue(path: Path, count: int, size: int) -> None:
+    """A queue of `count` excerpts of `size` bytes, each different from the others."""
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name(_ROLL_CYCLE))) as queue:
+        appender = queue.appender()
+        seed = os.urandom(max(size, 8))
+        per_batch = max(1, _BATCH_BYTES // max(size, 1))
+        now_ms = time.time_ns() // 1_000_000
+        for start in range(0, count, per_batch):
+            numbers = range(start, min(count, start + per_batch))
+            payloads = [(number.to_bytes(8, "little") + seed)[:size] for number in numbers]
+            appender.append(payloads, now_ms)
+            _show(f"{100 * start // count} % of the queue written")
+
+
+def difference(one: Path, other: Path) -> str | None:
+    """The first difference between two queues in indexes or bytes; None when they are identical."""
+    with Queue.open(one) as first, Queue.open(other) as second:
+        for mine, theirs in _pairs(first, second):
+            if mine is None or theirs is None:
+                there = mine or theirs
+                assert there is not None
+                only = one if theirs is None else other
+                return f"index {format_index(there.index_first)} is only in {only}"
+            if mine.index_first != theirs.index_first:
+                first_, second_ = format_index(mine.index_first), format_index(theirs.index_first)
+                return f"index {first_} stands where {second_} stands in the other"
+            if _digest(mine) != _digest(theirs):
+                return _differing(mine, theirs)
+    return None
+
+
+def _pairs(
+    first: Queue, second: Queue
+) -> Iterator[tuple[ExcerptBatch | None, ExcerptBatch | None]]:
+    """Batches of the same size from both, until both are at their end."""
+    mine_left: ExcerptBatch | None = None
+    tailers = first.tailer(), second.tailer()
+    theirs_left: ExcerptBatch | None = None
+    while True:
+        mine = mine_left or tailers[0].next_batch()
+        theirs = theirs_left or tailers[1].next_batch()
+        if mine is None and theirs is None:
+            return
+        if mine is None or theirs is None:
+            yield mine, theirs
+            return
+        count = min(len(mine), len(theirs))
+        yield mine.part(0, count), theirs.part(0, count)
+        mine_left = mine.part(count, len(mine)) if count < len(mine) else None
+        theirs_left = theirs.part(count, len(theirs)) if count < len(theirs) else None
+
+
+def _digest(batch: ExcerptBatch) -> bytes:
+    digest = hashlib.blake2b(memoryview(batch.lengths))
+    for _, payload in batch:
+        digest.update(payload)
+    return digest.digest()
+
+
+def _differing(mine: ExcerptBatch, theirs: ExcerptBatch) -> str:
+    for (index, one), (_, other) in zip(mine, theirs, strict=True):
+        if one != other:
+            digests = (hashlib.sha256(each).hexdigest()[:16] for each in (one, other))
+            return f"index {format_index(index)} differs: sha256 {' / '.join(digests)}"
+    raise AssertionError("two batches of different digests are equal")
+
+
+def _replicate(folder: Path, count: int, size: int) -> Result:
+    original, copy = folder / "source", folder / "sink"
+    make_queue(original, count, size)
+    _say(f"{count:,} excerpts of {size} bytes written")
+    seconds = trio.run(_run_processes, original, copy, count * (size + _FRAME_BYTES))
+    _show("comparing")
+    found = difference(original, copy)
+    _show("")
+    return Result(count, count * size, seconds, found)
+
+
+async def _run_processes(original: Path, copy: Path, total: int) -> float:
+    """Runs source and sink to their end; the seconds from the first connection to the last ack."""
+    streams = f"{NAME}={original}"
+    async with trio.open_nursery() as nursery:
+        source = await _start(
+            nursery, "source", streams, "--listen", "127.0.0.1:0", "--until-caught-up"
+        )
+        relay = Relay(await _listening_port(source), cut_after=total // 2, total=total)
+        listener = await open_listener(Address("127.0.0.1", 0))
+        nursery.start_soon(serve, listener, relay.forward)
+        address = f"127.0.0.1:{listening_port(listener)}"
+        sink = await _start(nursery, "sink", f"{NAME}={copy}", "--connect", address, "--once")
+        try:
+            await _require_success("source", source)
+            ended = time.monotonic()
+            await _require_success("sink", sink)
+        finally:
+            for process in (source, sink):
+                if process.returncode is None:
+                    process.kill()
+        nursery.cancel_scope.cancel()
+    assert relay.started is not None
+    return ended - relay.started
+
+
+async def _start(nursery: trio.Nursery, *arguments: str) -> trio.Process:
+    command = [sys.executable, "-m", "cqrepl", *arguments]
+    process: trio.Process = await nursery.start(
+        partial(trio.run_process, command, stderr=subprocess.PIPE, check=False)
+    )
+    return process
+
+
+async def _listening_port(source: trio.Process) -> int:
+    """The port that the source says it listens on."""
+    assert source.stderr is not None
+    told = b""
+    while b"\n" not in told:
+        data = await source.stderr.receive_some()
+        if not data:
+            raise QueueError(f"the source ended: {told.decode().strip()}")
+        told += data
+    line = told.partition(b"\n")[0].decode()
+    return int(line.rpartition(":")[2])
+
+
+async def _require_success(what: str, process: trio.Process) -> None:
+    """Waits for the end of a process while taking what it says.
+
+    Raises:
+        QueueError: it failed; with the last line that it said.
+    """
+    assert process.stderr is not None
+    said = b""
+    async for data in process.stderr:
+        said = (said + data)[-4096:]
+    code = await process.wait()
+    if code != 0:
+        last = said.decode(errors="replace").strip().rpartition("\n")[2]
+        raise QueueError(f"the {what} ended with exit code {code}: {last}")
+
+
+def _print_result(result: Result, *, as_json: bool) -> None:
+    rate = result.excerpts / result.seconds
+    byte_rate = result.payload_bytes / result.seconds
+    if as_json:
+        fields = {
+            "v": 1,
+            "excerpts": result.excerpts,
+            "bytes": result.payload_bytes,
+            "seconds": round(result.seconds, 3),
+            "excerpts_per_second": round(rate),
+            "mb_per_second": round(byte_rate / 1e6, 1),
+            "identical": result.difference is None,
+            "difference": result.difference,
+        }
+        print(json.dumps(fields))
+        return
+    print(
+        f"{result.excerpts:,} excerpts in {result.seconds:.1f} s: {rate:,.0f} excerpts/s, "
+        f"{byte_rate / 1e6:,.1f} MB/s"
+    )
+    print("identical" if result.difference is None else f"not identical: {result.difference}")
+
+
+def _say(line: str) -> None:
+    _show("")
+    print(f"cqrepl demo: {line}", file=sys.stderr, flush=True)
+
+
+_shown = [""]
+
+
+def _show(text: str) -> None:
+    """Replaces the line of progress, on a terminal only."""
+    if text != _shown[0] and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+        _shown[0] = text

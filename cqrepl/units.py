@@ -1,0 +1,51 @@
+"""Times and sizes as people write them: `250ms`, `20s`, `16MiB`, `1000000`."""
+
+import re
+from typing import Final
+
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_SIZE: Final = re.compile(r"(\d+)(B|KiB|MiB|GiB|kB|MB|GB)?")
+_SIZE_BYTES: Final = {
+    None: 1,
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+}
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds of a time.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a time such as 500ms, 20s or 1m expected, {text!r} came")
+    return round(float(match[1]) * _TIME_MS[match[2]])
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a size such as 16MiB or 65536 expected, {text!r} came")
+    return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes with three digits and a decimal unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.2f} TB"

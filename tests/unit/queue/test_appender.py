@@ -1,0 +1,347 @@
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import (
+    Appender,
+    Diverged,
+    ExcerptBatch,
+    IndexGap,
+    Queue,
+    QueueError,
+    QueueLocked,
+)
+from cqrepl.queue import appender as appender_module
+from cqrepl.queue.storefile import StoreFile
+from tests.unit.queue.samples import (
+    NOON_MS,
+    check_marks,
+    fill,
+    layout,
+    noon_index,
+    noon_path,
+    payloads,
+    read,
+    stored,
+)
+
+ONE_BEFORE = 1  # a process id that is alive and not ours: the first process
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def batch(ahead: int, sequence: int, *data: bytes) -> ExcerptBatch:
+    return ExcerptBatch.of(noon_index(ahead=ahead, sequence=sequence), data)
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.glob("*.cq4")}
+
+
+# ---------------------------------------------------------------- index-exact
+
+
+@pytest.mark.parametrize("name", ["TEST_DAILY", "TEST2_DAILY", "TEST4_SECONDLY", "MINUTELY"])
+@pytest.mark.parametrize("per_batch", [1, 3, 64])
+def test_index_pages_and_marks_are_right(path: Path, name: str, per_batch: int) -> None:
+    written = fill(path, name, {0: 64, 1: 0, 2: 63, 7: 1}, per_batch=per_batch)
+    assert read(path) == written
+    check_marks(path)
+
+
+def test_a_gap_changes_nothing(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 3})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        before = snapshot(path)
+        for ahead, sequence in [(0, 4), (0, 2), (0, 0), (-1, 0), (-1, 3), (2, 1), (1, 3)]:
+            with pytest.raises(IndexGap) as gap:
+                appender.append_at(batch(ahead, sequence, b"no"))
+            assert gap.value.expected == noon_index(sequence=3)
+            assert gap.value.found == noon_index(ahead=ahead, sequence=sequence)
+        assert snapshot(path) == before
+        appender.append_at(batch(0, 3, b"yes"))
+
+
+def test_going_up_closes_the_file_that_is_left(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        appender.append_at(batch(0, 0, b"a"))
+        appender.append_at(batch(3, 0, b"b"))
+        assert appender.next_index == noon_index(ahead=3, sequence=1)
+        with pytest.raises(IndexGap):
+            appender.append_at(batch(0, 1, b"late"))
+    store = StoreFile.open(noon_path(path), 0, writable=False)
+    assert store is not None
+    assert store.has_end_mark()
+    end = bytes(store.mapping.data).rstrip(b"\0")[-8:]
+    store.close()
+    assert end == b"\0\0\0\xc0\xc3EOF"
+
+
+def test_a_closed_last_cycle_takes_no_more(path: Path) -> None:
+    """Golden eof_in_last: the queue rolled, and the newer file was removed."""
+    fill(path, "FAST_DAILY", {0: 2, 1: 1})
+    noon_path(path, ahead=1).unlink()
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        assert appender.next_index == noon_index(sequence=2)
+        with pytest.raises(IndexGap) as gap:
+            appender.append_at(batch(0, 2, b"no"))
+        assert gap.value.expected == noon_index(ahead=1)
+        assert appender.append([b"x"], NOON_MS) == noon_index(ahead=1)
+
+
+def test_an_empty_file_above_is_used_or_closed(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.appender().append_at(batch(0, 0, b"a"))
+        end = len(noon_path(path).read_bytes().rstrip(b"\0"))
+        assert end > 65_808
+        for ahead in (2, 4, 6):
+            empty = bytearray(noon_path(path).read_bytes()[:65_808] + bytes(64))
+            empty[0x40:0x50] = bytes(16)
+            empty[0xB0:0xB8] = bytes(8)
+            empty[0x8110 - 0x10 : 0x8110 + 8] = empty[0x8100:0x8108] + bytes(16)
+            noon_path(path, ahead=ahead).write_bytes(empty)
+        appender = queue.appender()
+        assert appender.next_index == noon_index(sequence=1)
+        appender.append_at(batch(4, 0, b"b"))
+        assert read(path) == [(noon_index(), b"a"), (noon_index(ahead=4), b"b")]
+        # the plain append goes to the empty file above, never below it
+        assert appender.append([b"c"], NOON_MS) == noon_index(ahead=6)
+
+
+def test_a_full_cycle_is_refused_before_anything_is_written(path: Path) -> None:
+    name = "TEST_DAILY"  # 64 excerpts a cycle
+    fill(path, name, {0: 60})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        before = snapshot(path)
+        with pytest.raises(QueueError, match="at most 64 excerpts"):
+            appender.append_at(ExcerptBatch.of(noon_index(name, sequence=60), payloads(5)))
+        assert snapshot(path) == before
+        appender.append_at(ExcerptBatch.of(noon_index(name, sequence=60), payloads(4)))
+        with pytest.raises(QueueError, match="at most 64 excerpts"):
+            appender.append([b"x"], NOON_MS)
+        appender.append_at(ExcerptBatch.of(noon_index(name, ahead=1), payloads(4)))
+    check_marks(path)
+
+
+def test_space_is_reserved_ahead(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        small, large = batch(0, 0, b"x"), batch(0, 1, bytes(3 << 20))
+        assert appender.space_needed(small)
+        appender.reserve(small)
+        assert not appender.space_needed(small)
+        assert read(path) == []
+        size = noon_path(path).stat().st_size
+        appender.append_at(small)
+        assert noon_path(path).stat().st_size == size
+        assert appender.space_needed(large)
+        appender.append_at(large)
+        assert noon_path(path).stat().st_size > size + (4 << 20)
+        assert appender.space_needed(batch(1, 0, b"x"))
+        with pytest.raises(IndexGap):
+            appender.reserve(batch(1, 1, b"x"))
+        appender.reserve(batch(1, 0, b"x"))
+        appender.append_at(batch(1, 0, b"x"))
+        assert appender.next_index == noon_index(ahead=1, sequence=1)
+
+
+def test_steps_of_space_double(path: Path) -> None:
+    grown = []
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        size = 0
+        for i in range(60):
+            appender.append_at(batch(0, i, bytes(1 << 20)))
+            now = noon_path(path).stat().st_size
+            if now > size:
+                grown.append(now - size)
+            size = now
+    assert len(grown) < 8
+    assert grown[-1] > 8 * grown[0]
+
+
+# ---------------------------------------------------------------- plain append
+
+
+def test_plain_append_follows_the_clock_but_never_back(path: Path) -> None:
+    day = 86_400_000
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        assert appender.append([b"a", b"b"], NOON_MS) == noon_index(sequence=1)
+        assert appender.append([b"c"], NOON_MS + 2 * day) == noon_index(ahead=2)
+        assert appender.append([b"d"], NOON_MS) == noon_index(ahead=2, sequence=1)
+        assert appender.append([b"e"], 0) == noon_index(ahead=2, sequence=2)
+    assert [data for _, data in read(path)] == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_two_appenders_take_turns(path: Path) -> None:
+    """Also over rolls: each finds what the other did meanwhile."""
+    day = 86_400_000
+    with (
+        Queue.open_for_append(path, create=layout()) as one,
+        Queue.open_for_append(path, create=layout()) as other,
+    ):
+        appenders = [one.appender(), other.appender()]
+        for i in range(40):
+            appenders[i * 7 % 3 % 2].append([b"%d" % i], NOON_MS + i // 6 * day)
+        appenders[0].append([b"40"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"%d" % i for i in range(41)]
+    check_marks(path)
+
+
+# ---------------------------------------------------------------- compare
+
+
+def test_compare_passes_what_is_there(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 200, 3: 80})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        appender.compare(ExcerptBatch.of(noon_index(), payloads(200, seed=1)))
+        appender.compare(ExcerptBatch.of(noon_index(sequence=50), payloads(200, seed=1)[50:60]))
+        appender.compare(ExcerptBatch.of(noon_index(sequence=60), payloads(200, seed=1)[60:]))
+        appender.compare(ExcerptBatch.of(noon_index(ahead=3), payloads(80, seed=4)))
+
+
+def test_other_bytes_are_diverged_and_named(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 20})
+    data = payloads(20, seed=1)
+    data[13] = data[13] + b"x"
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        with pytest.raises(Diverged) as diverged:
+            appender.compare(ExcerptBatch.of(noon_index(), data))
+        assert diverged.value.index == noon_index(sequence=13)
+        assert diverged.value.stored != diverged.value.received
+        assert diverged.value.received in str(diverged.value)
+
+
+def test_an_empty_excerpt_equals_its_stored_form(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        appender.append([b"", b"\x8f"], NOON_MS)
+        appender.compare(batch(0, 0, b"", b""))
+        appender.compare(batch(0, 0, b"\x8f", b"\x8f"))
+        with pytest.raises(Diverged):
+            appender.compare(batch(0, 0, b"\x8e"))
+
+
+@pytest.mark.parametrize(("ahead", "sequence"), [(0, 19), (0, 20), (0, 25), (1, 0), (-1, 0)])
+def test_comparing_what_is_not_there_is_a_gap(path: Path, ahead: int, sequence: int) -> None:
+    fill(path, "FAST_DAILY", {0: 20})
+    with Queue.open_for_append(path) as queue, pytest.raises(IndexGap):
+        queue.appender().compare(
+            ExcerptBatch.of(
+                noon_index(ahead=ahead, sequence=sequence), [*payloads(20, seed=1)[19:], b"new"]
+            )
+        )
+
+
+# ---------------------------------------------------------------- locks
+
+
+def hold(queue: Queue, lock_name: str, pid: int) -> None:
+    assert queue._table is not None
+    queue._table.value(f"chronicle.{lock_name}.lock", 0).store(pid)
+
+
+def test_a_foreign_append_lock_refuses(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        hold(queue, "append", ONE_BEFORE)
+        with pytest.raises(QueueLocked) as locked:
+            appender.append([b"x"], NOON_MS)
+        assert locked.value.holder == ONE_BEFORE
+        with pytest.raises(QueueLocked):
+            appender.append_at(batch(0, 0, b"x"))
+        with pytest.raises(QueueLocked), appender.exclusive(0.0):
+            pass
+        hold(queue, "append", os.getpid())
+        appender.append([b"x"], NOON_MS)
+
+
+def test_a_foreign_write_lock_is_waited_for_and_never_robbed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 0.02)
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        hold(queue, "write", ONE_BEFORE)
+        with pytest.raises(QueueLocked):
+            appender.append([b"x"], NOON_MS)
+        assert queue._write_lock is not None
+        assert queue._write_lock.holder() == ONE_BEFORE
+        hold(queue, "write", 0x1234_5678_0000_0000 + 999_999_999)  # thread id above a dead process
+        appender.append([b"x"], NOON_MS)
+        assert queue._write_lock.holder() is None
+
+
+def test_exclusive_keeps_other_writers_out_and_knows_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other writer is a thread here, and a process in the interop tests."""
+    monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 0.02)
+    with (
+        Queue.open_for_append(path, create=layout()) as queue,
+        Queue.open_for_append(path) as other,
+    ):
+        appender, rival = queue.appender(), other.appender()
+        rival.append([b"a"], NOON_MS)
+        with appender.exclusive(1.0):
+            assert appender.next_index == noon_index(sequence=1)
+            assert queue.append_lock.is_held
+            refused: list[str] = []
+            thread = threading.Thread(target=_append_in_vain, args=(rival, refused))
+            thread.start()
+            appender.append_at(batch(0, 1, b"b"))
+            thread.join()
+            appender.append_at(batch(1, 0, b"c"))
+        assert len(refused) == 1
+        assert not queue.append_lock.is_held
+        rival.append([b"d"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"a", b"b", b"c", b"d"]
+    check_marks(path)
+
+
+def _append_in_vain(rival: Appender, refused: list[str]) -> None:
+    try:
+        rival.append([b"never"], NOON_MS)
+    except QueueLocked as error:
+        refused.append(str(error))
+
+
+def test_a_sink_that_holds_the_append_lock_keeps_it_through_exclusive(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.append_lock.acquire()
+        appender = queue.appender()
+        with appender.exclusive(0.0):
+            appender.append([b"a"], NOON_MS)
+        assert queue.append_lock.is_held
+        assert queue.append_lock.holder() == os.getpid()
+    with Queue.open_for_append(path) as queue:
+        assert queue.append_lock.holder() is None
+
+
+def test_closed_files_are_unmapped(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 2})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        appender.compare(ExcerptBatch.of(noon_index(), payloads(2, seed=1)))
+        appender.close()
+        appender.close()
+        assert str(noon_path(path)) not in Path("/proc/self/maps").read_text()
+
+
+def test_stored_form_is_what_readers_get(path: Path) -> None:
+    first = batch(0, 0, b"", b"x")
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.appender().append_at(first)
+    assert read(path) == stored(first)

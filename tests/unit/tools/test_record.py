@@ -1,0 +1,414 @@
+"""The recording proxy on loopback: what it writes down, and where exactly it fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_replication_event
+from tools import record
+from tools.record import Action, OnDocument, Recorder, TranscriptFile, forward_all
+
+ROOT = Path(__file__).parents[3]
+VECTORS = ROOT / "tests/vectors/network"
+TRANSCRIPTS = sorted(set(VECTORS.glob("*.json")) - {VECTORS / "acceptor-behaviour.json"})
+DOCUMENTS = [
+    write_cid(7),
+    write_replication_event(5, b"first", 1),
+    write_cid(7),
+    write_replication_event(6, bytes(3000), 2),
+    write_cid(7),
+]
+ANSWER = write_acknowledgement(5, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A proxy with one connection through it; the sink dials."""
+
+    recorder: Recorder
+    sink: trio.SocketStream
+    source: trio.SocketStream
+    accepted: "trio.MemoryReceiveChannel[trio.SocketStream]"
+
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]]:
+        async with await trio.open_tcp_stream("127.0.0.1", self.recorder.port) as sink:
+            yield sink, await self.accepted.receive()
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[int, "trio.MemoryReceiveChannel[trio.SocketStream]"]]:
+    """A port, and the streams of those who dial it."""
+    send, receive = trio.open_memory_channel[trio.SocketStream](10)
+
+    async def hand_over(stream: trio.SocketStream) -> None:
+        await send.send(stream)
+        await trio.sleep_forever()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, hand_over, listeners)
+        yield listeners[0].socket.getsockname()[1], receive
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def joined(on_document: OnDocument = forward_all) -> AsyncIterator[Joined]:
+    async with (
+        listening() as (port, accepted),
+        record.proxy(("127.0.0.1", port), dialler="sink", on_document=on_document) as recorder,
+    ):
+        async with await trio.open_tcp_stream("127.0.0.1", recorder.port) as sink:
+            source = await accepted.receive()
+            yield Joined(recorder=recorder, sink=sink, source=source, accepted=accepted)
+
+
+async def read_count(stream: trio.SocketStream, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = await stream.receive_some(count - len(data))
+        assert more, f"the stream ended after {len(data)} bytes"
+        data += more
+    return data
+
+
+async def read_to_end(stream: trio.SocketStream) -> bytes:
+    data = b""
+    with suppress(trio.BrokenResourceError):  # a reset is an end too
+        while more := await stream.receive_some():
+            data += more
+    return data
+
+
+async def assert_silent(stream: trio.SocketStream) -> None:
+    with trio.move_on_after(0.05) as scope:
+        data = await stream.receive_some()
+        raise AssertionError(f"{data!r} came")
+    assert scope.cancelled_caught
+
+
+def happened(recorder: Recorder) -> list[str]:
+    return [entry.kind for entry in recorder.entries if entry.direction == "event"]
+
+
+async def test_documents_of_both_sides_pass_and_are_recorded() -> None:
+    async with joined() as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        assert await read_count(ends.sink, sum(map(len, DOCUMENTS))) == b"".join(DOCUMENTS)
+        await ends.sink.send_all(ANSWER)
+        assert await read_count(ends.source, len(ANSWER)) == ANSWER
+        recorder = ends.recorder
+    assert recorder.documents_from("source") == DOCUMENTS
+    assert recorder.documents_from("sink") == [ANSWER]
+    assert (recorder.count_from("source"), recorder.count_from("sink")) == (5, 1)
+    assert recorder.entries[0].kind == "connected by sink"
+    entry = recorder.entries[-2].as_json()
+    assert entry == {
+        "conn": 1,
+        "t_ms": entry["t_ms"],
+        "dir": "sink->source",
+        "kind": "data",
+        "hex": ANSWER.hex(),
+        "text": "--- !!data #binary\nidx: 0x5\nns: 1",
+    }
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+async def test_a_recorded_session_is_recorded_alike(path: Path) -> None:
+    wanted = [
+        {key: each[key] for key in ("dir", "kind", "hex", "text")}
+        for each in json.loads(path.read_text())
+        if each["dir"] != "event"
+    ]
+    async with joined() as ends:
+        for each in wanted:
+            raw = bytes.fromhex(each["hex"])
+            sender, receiver = ends.sink, ends.source
+            if each["dir"] == "source->sink":
+                sender, receiver = receiver, sender
+            await sender.send_all(raw)
+            assert await read_count(receiver, len(raw)) == raw
+        entries = [entry.as_json() for entry in ends.recorder.entries]
+    found = [
+        {key: each[key] for key in ("dir", "kind", "hex", "text")}
+        for each in entries
+        if each["dir"] != "event"
+    ]
+    assert found == wanted
+
+
+async def test_documents_may_come_byte_by_byte() -> None:
+    async with joined() as ends:
+        for document in DOCUMENTS[:2]:
+            for byte in document:
+                await ends.source.send_all(bytes([byte]))
+            assert await read_count(ends.sink, len(document)) == document
+        assert ends.recorder.documents_from("source") == DOCUMENTS[:2]
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+async def test_cut_passes_its_document_and_ends_both_sides(number: int) -> None:
+    async with joined(record.at(number, "source", Action.CUT)) as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:number])
+        assert await read_to_end(ends.source) == b""
+        assert ends.recorder.documents_from("source") == DOCUMENTS[:number]
+        assert happened(ends.recorder)[-1] == "connection dropped by the network"
+
+
+async def test_cut_inside_passes_half_of_its_document() -> None:
+    async with joined(record.at(4, "source", Action.CUT_INSIDE)) as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        half = DOCUMENTS[3][: len(DOCUMENTS[3]) // 2]
+        assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:3]) + half
+        assert ends.recorder.documents_from("source") == DOCUMENTS[:3]
+        assert happened(ends.recorder)[-1] == "connection dropped by the network inside a document"
+
+
+async def test_only_the_named_sender_is_counted() -> None:
+    async with joined(record.at(1, "sink", Action.CUT)) as ends:
+        await ends.source.send_all(DOCUMENTS[0])
+        assert await read_count(ends.sink, len(DOCUMENTS[0])) == DOCUMENTS[0]
+        await ends.sink.send_all(ANSWER)
+        assert await read_to_end(ends.source) == ANSWER
+
+
+async def test_a_later_connection_is_not_touched_and_counts_on() -> None:
+    numbers = []
+
+    def on_document(conn: int, sender: str, number: int, raw: bytes) -> Action:
+        numbers.append((conn, sender, number, raw))
+        return Action.CUT if number == 2 else Action.FORWARD
+
+    async with joined(on_document) as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS[:2]))
+        await read_to_end(ends.sink)
+        async with ends.again() as (sink, source):
+            await source.send_all(DOCUMENTS[2])
+            assert await read_count(sink, len(DOCUMENTS[2])) == DOCUMENTS[2]
+        assert ends.recorder.connections == 2
+    assert numbers == [
+        (1, "source", 1, DOCUMENTS[0]),
+        (1, "source", 2, DOCUMENTS[1]),
+        (2, "source", 3, DOCUMENTS[2]),
+    ]
+
+
+async def test_stall_keeps_both_sockets_open_and_passes_nothing() -> None:
+    async with joined(record.at(2, "source", Action.STALL)) as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        passed = b"".join(DOCUMENTS[:2])
+        assert await read_count(ends.sink, len(passed)) == passed
+        await ends.recorder.stalled.wait()
+        await ends.sink.send_all(ANSWER)
+        await assert_silent(ends.source)
+        await assert_silent(ends.sink)
+        await ends.source.aclose()
+        assert await read_to_end(ends.sink) == b""
+        assert happened(ends.recorder)[-2:] == [
+            "network stalls, nothing is forwarded any more",
+            "closed by source",
+        ]
+
+
+async def test_a_stalled_sender_meets_a_full_socket() -> None:
+    async with joined(record.at(1, "source", Action.STALL)) as ends:
+        with trio.move_on_after(0.2) as scope:
+            await ends.source.send_all(DOCUMENTS[0] + bytes(64 * 1024 * 1024))
+        assert scope.cancelled_caught
+
+
+async def test_an_answer_that_waits_holds_its_document_and_all_behind_it() -> None:
+    reached, go_on = trio.Event(), trio.Event()
+
+    async def wait() -> Action:
+        reached.set()
+        await go_on.wait()
+        return Action.FORWARD
+
+    def on_document(_conn: int, _sender: str, number: int, _raw: bytes) -> object:
+        return wait() if number == 3 else Action.FORWARD
+
+    async with joined(on_document) as ends:  # type: ignore[arg-type]
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        before = b"".join(DOCUMENTS[:2])
+        assert await read_count(ends.sink, len(before)) == before
+        await reached.wait()
+        await assert_silent(ends.sink)
+        go_on.set()
+        behind = b"".join(DOCUMENTS[2:])
+        assert await read_count(ends.sink, len(behind)) == behind
+
+
+async def test_an_async_function_may_answer_every_document() -> None:
+    async def on_document(_conn: int, _sender: str, number: int, _raw: bytes) -> Action:
+        await trio.lowlevel.checkpoint()
+        return Action.CUT if number == 3 else Action.FORWARD
+
+    async with joined(on_document) as ends:
+        await ends.source.send_all(b"".join(DOCUMENTS))
+        assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:3])
+
+
+async def test_the_caller_may_cut_at_any_time() -> None:
+    async with joined() as ends:
+        await ends.source.send_all(DOCUMENTS[0])
+        await read_count(ends.sink, len(DOCUMENTS[0]))
+        ends.recorder.cut()
+        assert await read_to_end(ends.sink) == b""
+        assert await read_to_end(ends.source) == b""
+        ends.recorder.cut()
+        assert happened(ends.recorder)[1:] == ["connection dropped by the network"]
+
+
+async def test_bytes_that_are_no_documents_pass_as_they_are() -> None:
+    async with joined() as ends:
+        sent = DOCUMENTS[0] + bytes(4) + b"anything" + DOCUMENTS[1]
+        await ends.source.send_all(sent)
+        assert await read_count(ends.sink, len(sent)) == sent
+        await ends.source.send_all(b"more")
+        assert await read_count(ends.sink, 4) == b"more"
+        assert ends.recorder.documents_from("source") == DOCUMENTS[:1]
+        assert happened(ends.recorder)[-1].startswith("no documents any more from source")
+
+
+async def test_a_torn_document_passes_with_the_end_of_the_stream() -> None:
+    async with joined() as ends:
+        await ends.source.send_all(DOCUMENTS[1][:-1])
+        await ends.source.aclose()
+        assert await read_to_end(ends.sink) == DOCUMENTS[1][:-1]
+        assert happened(ends.recorder)[-1] == "closed by source"
+
+
+async def test_an_end_of_one_direction_leaves_the_other_open() -> None:
+    async with joined() as ends:
+        await ends.sink.send_eof()
+        assert await read_to_end(ends.source) == b""
+        await ends.source.send_all(DOCUMENTS[0])
+        await ends.source.aclose()
+        assert await read_to_end(ends.sink) == DOCUMENTS[0]
+        assert happened(ends.recorder)[1:] == ["closed by sink"]
+
+
+async def test_a_reset_of_one_side_ends_the_other() -> None:
+    async with joined() as ends:
+        linger = (1).to_bytes(4, sys.byteorder) + bytes(4)  # close with a reset
+        ends.sink.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
+        await ends.sink.aclose()
+        assert await read_to_end(ends.source) == b""
+        assert happened(ends.recorder)[-1] == "closed by sink"
+
+
+async def test_nobody_at_the_target_ends_the_connection() -> None:
+    async with listening() as (port, _):
+        pass
+    async with record.proxy(("127.0.0.1", port), dialler="source") as recorder:
+        async with await trio.open_tcp_stream("127.0.0.1", recorder.port) as stream:
+            assert await read_to_end(stream) == b""
+        assert happened(recorder) == ["connected by source", "sink is not there"]
+
+
+def test_a_transcript_is_whole_after_every_entry(tmp_path: Path) -> None:
+    path = tmp_path / "transcript.json"
+    file = TranscriptFile(path)
+    for count in range(4):
+        assert len(json.loads(path.read_text())) == count
+        file(record.Entry(conn=1, t_ms=count, direction="event", kind="é"))
+    file.close()
+    assert [each["t_ms"] for each in json.loads(path.read_text())] == [0, 1, 2, 3]
+
+
+# the command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--dialler", "sink"],
+        ["--to", "nowhere", "--dialler", "sink"],
+        ["--to", "127.0.0.1:1", "--dialler", "other"],
+        ["--to", "127.0.0.1:1", "--dialler", "sink", "--cut"],
+        ["--to", "127.0.0.1:1", "--dialler", "sink", "--cut", "--after", "3"],
+        ["--to", "127.0.0.1:1", "--dialler", "sink", "--after", "3", "--of", "sink"],
+        ["--to", "127.0.0.1:1", "--dialler", "sink", "--stall", "--after", "0", "--of", "sink"],
+        ["--to", "127.0.0.1:1", "--dialler", "sink", "--after", "1", "--cut", "--stall"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_end_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        record.parse_arguments(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err
+
+
+@asynccontextmanager
+async def command(*arguments: str) -> AsyncIterator[tuple[trio.Process, int]]:
+    """The command as a process, and the port that it printed."""
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            lambda task_status: trio.run_process(
+                [sys.executable, "-m", "tools.record", *arguments],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                check=False,
+                task_status=task_status,
+            )
+        )
+        yield process, int(await process.stdout.receive_some())
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_command_in_order(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "transcript.json"
+    async with listening() as (target, accepted):
+        to = f"127.0.0.1:{target}"
+        async with command("--to", to, "--dialler", "sink", "--out", str(path)) as (process, port):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as sink:
+                await sink.send_all(ANSWER)
+                await read_count(await accepted.receive(), len(ANSWER))
+            process.send_signal(number)
+            assert await process.wait() == 0
+    kinds = [each["kind"] for each in json.loads(path.read_text())]
+    assert kinds[:2] == ["connected by sink", "data"]
+
+
+async def test_kill_ends_the_process_after_the_document_and_not_a_byte_later() -> None:
+    victim = await trio.lowlevel.open_process(["sleep", "60"])
+    kill = ["--kill", str(victim.pid), "--after", "2", "--of", "source", "--run-seconds", "60"]
+    async with listening() as (target, accepted):
+        to = f"127.0.0.1:{target}"
+        async with command("--to", to, "--dialler", "sink", *kill) as (_, port):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as sink:
+                source = await accepted.receive()
+                await source.send_all(b"".join(DOCUMENTS))
+                assert await read_to_end(sink) == b"".join(DOCUMENTS[:2])
+            assert await victim.wait() == -signal.SIGKILL
+
+
+async def test_the_command_ends_after_its_time() -> None:
+    async with command("--to", "127.0.0.1:1", "--dialler", "sink", "--run-seconds", "0.1") as each:
+        assert await each[0].wait() == 0
+
+
+async def test_killing_a_process_that_is_gone_still_cuts() -> None:
+    gone = await trio.run_process(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_stdout=True
+    )
+    async with joined(record.at(1, "source", Action.STALL)) as ends:
+        await ends.source.send_all(DOCUMENTS[0])
+        await record.kill_when_stalled(ends.recorder, int(gone.stdout))
+        assert await read_to_end(ends.sink) == DOCUMENTS[0]
+    assert not os.path.exists(f"/proc/{int(gone.stdout)}")
