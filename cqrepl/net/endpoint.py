@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -15,8 +15,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.session import Session
-from cqrepl.protocol import Connection, ConnectionConfig, Role, WireShape
-from cqrepl.protocol.connection import PAYLOAD_MAX
+from cqrepl.protocol import PAYLOAD_MAX, Connection, ConnectionConfig, Role, WireShape
 from cqrepl.protocol.heartbeat import numbers_problem
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
@@ -189,23 +188,3 @@ class Endpoint:
             shape=settings.shape,
             cid_first=time.time_ns() // 1000,  # unlike any that the other side has chosen
         )
-
-
-async def until(predicate: Callable[[], bool], changed: "Signal") -> None:
-    """Waits until something is true, looking whenever `changed` says so."""
-    while not predicate():
-        await changed.wait()
-
-
-class Signal:
-    """Wakes everybody who waits, each time."""
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def set(self) -> None:
-        self._event.set()
-        self._event = trio.Event()
-
-    def wait(self) -> Awaitable[None]:
-        return self._event.wait()

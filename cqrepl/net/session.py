@@ -1,8 +1,10 @@
 """What a role does with one connection: the part between the pump and the queues."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from cqrepl.protocol.events import Event
+
+OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
 
 
 class Session(Protocol):

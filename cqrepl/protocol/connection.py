@@ -15,23 +15,19 @@ Ids are written from the receiver's point of view: `remote_id` on the wire is th
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, StopReason
+from cqrepl.protocol.greeting import ConnectionConfig, read_uber, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
     SINK_HANDLER,
-    WIRE_TYPES,
     HeartbeatHandler,
     QueueShape,
     ReplicationHandler,
     TerminatorHandler,
-    UberHandler,
-    WireShape,
-    read_routing,
     write_registration,
     write_uber,
 )
@@ -45,38 +41,14 @@ from cqrepl.protocol.states import (
     SinkState,
     moved,
 )
-from cqrepl.protocol.uber import Role, Router, RouterConfig
+from cqrepl.protocol.uber import Router, RouterConfig
 from cqrepl.queue.batch import ExcerptBatch
-from wire import Document, Reader, Splitter, WireError, kernel
+from wire import Document, Splitter, WireError, kernel
 
-PAYLOAD_MAX: Final = 16 * 1024 * 1024
 FRAME_OVERHEAD_MAX: Final = 4096
 GREETING_BYTES_MAX: Final = 64 * 1024
 GREETING_SECONDS: Final = 5.0
 FRAME_SECONDS: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionConfig:
-    """What our side is and accepts.
-
-    Args:
-        remote_ids: host ids that may be at the other end; empty for any but our own. A dialler
-            names exactly one.
-        queue_names: the queues that a sink takes from the network.
-        cid_first: cids that we choose count up from here; the other side must not choose the same.
-    """
-
-    role: Role
-    is_dialler: bool
-    host_id: int
-    remote_ids: frozenset[int] = frozenset()
-    queue_names: frozenset[str] = frozenset()
-    heartbeat_interval_ms: int = 20_000
-    heartbeat_timeout_ms: int = 40_000
-    payload_max: int = PAYLOAD_MAX
-    shape: WireShape = WireShape.NETWORK
-    cid_first: int = 1
 
 
 class Connection:
@@ -319,15 +291,13 @@ class Connection:
 
     def _greet(self, now: float) -> None:
         config = self.config
-        assert len(config.remote_ids) == 1
         (remote_id,) = config.remote_ids
         numbers = HeartbeatHandler(
             timeout_ms=config.heartbeat_timeout_ms, interval_ms=config.heartbeat_interval_ms
         )
         cid = self._new_cid()
-        uber = UberHandler(remote_id=config.host_id, local_id=remote_id)
         self._outbox.send(
-            write_uber(uber, config.shape),
+            write_uber(uber_of(config, remote_id), config.shape),
             write_registration(HEARTBEAT_CSP, cid, numbers, config.shape),
         )
         self._router.heartbeat = Heartbeat(cid, numbers, now, self._outbox)
@@ -369,43 +339,15 @@ class Connection:
         return True
 
     def _receive_uber(self, document: Document) -> None:
-        body = document.body
-        if not body or not body[0] & 0x80:
-            raise RemoteProtocolError("a binary UberHandler expected, text or nothing came")
-        try:
-            handler = read_routing(Reader(body)).handler
-        except WireError as error:
-            raise RemoteProtocolError(f"an UberHandler expected, got {error}") from error
-        if not isinstance(handler, UberHandler):
-            raise RemoteProtocolError("an UberHandler expected before any other document")
-        self._check_uber(handler)
+        handler = read_uber(document.body, self.config)
         self.remote_id = handler.remote_id
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
         self._splitter.length_max = self.config.payload_max + FRAME_OVERHEAD_MAX
         if not self.config.is_dialler:
-            answer = UberHandler(
-                remote_id=self.config.host_id,
-                local_id=handler.remote_id,
-                wire_type=handler.wire_type,
-            )
+            answer = uber_of(self.config, handler.remote_id, handler.wire_type)
             self._outbox.send(write_uber(answer, self.config.shape))
         self._outbox.tell(Connected(remote_id=handler.remote_id))
-
-    def _check_uber(self, handler: UberHandler) -> None:
-        config = self.config
-        if handler.remote_id == config.host_id:
-            raise RemoteProtocolError(f"both sides have host id {config.host_id}")
-        if handler.local_id != config.host_id:
-            raise RemoteProtocolError(
-                f"the peer expects host id {handler.local_id}, this side has {config.host_id}"
-            )
-        if config.remote_ids and handler.remote_id not in config.remote_ids:
-            wanted = ", ".join(str(each) for each in sorted(config.remote_ids))
-            raise RemoteProtocolError(f"host id {wanted} expected, {handler.remote_id} came")
-        if handler.wire_type not in WIRE_TYPES:
-            wanted = " or ".join(sorted(WIRE_TYPES))
-            raise RemoteProtocolError(f"wire type {wanted} expected, {handler.wire_type!r} came")
 
     def _watch_frame(self) -> None:
         """Starts the clock of a document that has begun and is not whole.

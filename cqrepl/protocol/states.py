@@ -12,6 +12,8 @@ from cqrepl.protocol.errors import ProtocolError
 
 
 class ConnectionState(Enum):
+    """One connection, on either side."""
+
     WAITING = auto()  # the peer's UberHandler has not come
     OPEN = auto()  # both sides know each other; sub-handlers may be registered
     ENDING = auto()  # our TerminatorHandler is sent: nothing but the end of the stream follows
@@ -19,6 +21,8 @@ class ConnectionState(Enum):
 
 
 class ConnectionMove(Enum):
+    """What moves a connection."""
+
     UBER_ACCEPTED = auto()
     TERMINATOR_SENT = auto()
     TERMINATOR_RECEIVED = auto()
@@ -37,6 +41,8 @@ class SourceState(Enum):
 
 
 class SourceMove(Enum):
+    """What moves a queue on the source's side."""
+
     ANSWER = auto()
     ANSWER_AHEAD = auto()
     LOCKED = auto()
@@ -57,6 +63,8 @@ class SinkState(Enum):
 
 
 class SinkMove(Enum):
+    """What moves a queue on the sink's side."""
+
     ANSWERED = auto()
     FRAMED = auto()
     END_OF_STREAM_SENT = auto()

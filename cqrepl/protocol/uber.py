@@ -98,9 +98,9 @@ class Router:
         name = reader.read_name()
         if name != "re":
             self._require_small(document)
-        if name is None:
-            self._outbox.refuse("a data document without a name")
-        elif name == "handler" and self._csp_pending is not None:
+        if name is None:  # text, for instance
+            raise WireError(f"a field name was expected, code 0x{reader.peek_code():02X} came")
+        if name == "handler" and self._csp_pending is not None:
             self._routing(read_routing(Reader(document.body)), now)
         elif self.selected is None:
             self._outbox.refuse(f"{name[:40]!r} for no handler")

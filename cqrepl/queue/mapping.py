@@ -21,6 +21,7 @@ closed.
 import fcntl
 import mmap
 import os
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -36,13 +37,22 @@ class Mapping:
     """One file, mapped. `data` is all of its bytes, `words` their aligned words."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
+        """Opens and maps a file.
+
+        Raises:
+            QueueDamaged: there is something else under that name.
+        """
         self.path = path
         self.writable = writable
-        self._descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        access = os.O_RDWR if writable else os.O_RDONLY
+        # a pipe of that name must not keep us waiting
+        self._descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NONBLOCK)
         self._map: mmap.mmap | None = None
         self.data = memoryview(b"")
         self.words = Words(self.data)
         try:
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise QueueDamaged("expected a regular file", path=path)
             self._remap(self.file_size())
         except BaseException:
             self.close()

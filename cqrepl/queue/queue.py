@@ -81,12 +81,9 @@ class Queue:
         path = Path(path)
         if create is not None and not path.exists():
             path.mkdir(parents=True)
-        table = _open_table(path, writable=True)
+        table = _open_table(path, writable=True, create=create)
         if table is None:
-            if create is None:
-                raise NotAQueue(f"expected a queue with {FILE_NAME}, found none", path=path)
-            _check_names(path, create)
-            table = TableStore.create(path / FILE_NAME, create)
+            raise NotAQueue(f"expected a queue with {FILE_NAME}, found none", path=path)
         try:
             layout = _with_indexing(path, table.layout, create)
             if create is not None and not layout.matches(create):
@@ -222,19 +219,22 @@ class Queue:
             store.close()
 
 
-def _open_table(path: Path, *, writable: bool) -> TableStore | None:
-    """The table store in a directory; None when there is none."""
+def _open_table(
+    path: Path, *, writable: bool, create: QueueLayout | None = None
+) -> TableStore | None:
+    """The table store in a directory; None when there is none, and none is to be created."""
+    if not path.is_dir():
+        raise NotAQueue("expected a queue directory, found none", path=path)
+    file = path / FILE_NAME
     try:
-        if not path.is_dir():
-            raise NotAQueue("expected a queue directory, found none", path=path)
-        return TableStore(path / FILE_NAME, writable=writable)
-    except FileNotFoundError:
-        if (path / FILE_NAME_V4).exists():
-            raise NotAQueue(
-                f"expected a queue of version 5, found {FILE_NAME_V4} of version 4", path=path
-            ) from None
-        return None
-    except (PermissionError, IsADirectoryError) as error:
+        if not file.exists():
+            _check_names(path, create)
+            if create is None:
+                return None
+        if create is not None:
+            return TableStore.create(file, create)  # also one that its creator died over
+        return TableStore(file, writable=writable)
+    except PermissionError as error:
         raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
 
 
@@ -249,11 +249,17 @@ def _guess_layout(path: Path) -> QueueLayout:
         raise NotAQueue(str(error), path=path) from error
 
 
-def _check_names(path: Path, layout: QueueLayout) -> None:
-    """Refuses to make a table store beside store files of another roll cycle."""
+def _check_names(path: Path, create: QueueLayout | None) -> None:
+    """Refuses a version 4 queue, and a table store beside store files of another roll cycle."""
+    if (path / FILE_NAME_V4).exists():
+        raise NotAQueue(
+            f"expected a queue of version 5, found {FILE_NAME_V4} of version 4", path=path
+        )
+    if create is None:
+        return
     for name in store_names(path):
-        if layout.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), layout.epoch) is None:
-            raise LayoutMismatch(f"expected {layout}, found {name}", path=path)
+        if create.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), create.epoch) is None:
+            raise LayoutMismatch(f"expected {create}, found {name}", path=path)
 
 
 def _with_indexing(

@@ -157,27 +157,10 @@ class Side:
                     connection.stop_queue(self.cid, StopReason.GAP, f"nothing before {index:#x}")
                 else:
                     self.tail = index
-            case ev.AppendExcerpts(cid=cid, batch=batch, ns=ns):
-                if self.queue.excerpts and batch.index_first != self.queue.next_index:
-                    self.seen["roll"] += 1
-                self.queue.append_at(batch)
-                self.count_received("append")
-                if self.role is Role.SINK:
-                    connection.stored(cid, batch.index_last, ns)
-            case ev.CompareExcerpts(cid=cid, batch=batch, ns=ns):
-                self.count_received("repeat")
-                index = self.queue.differs(batch)
-                if self.role is Role.SOURCE:
-                    assert self.compared is not None
-                    mine = self.queue.batch_from(self.compared, 1)
-                    if mine is not None and mine.index_first != batch.index_first:
-                        index = mine.index_first
-                    self.compared = batch.index_last + 1
-                if index is not None:
-                    self.seen["divergence"] += 1
-                    connection.stop_queue(cid, StopReason.DIVERGED, f"{index:#x}")
-                elif self.role is Role.SINK:
-                    connection.stored(cid, batch.index_last, ns)
+            case ev.AppendExcerpts():
+                self.append(connection, event)
+            case ev.CompareExcerpts():
+                self.compare(connection, event)
             case ev.Acknowledged(index=index):
                 self.acknowledged = max(self.acknowledged, index)
                 self.seen["acknowledgement"] += 1
@@ -186,6 +169,30 @@ class Side:
                 self.queue.is_locked = False
             case ev.Refused(message=message):
                 raise AssertionError(f"refused between two good peers: {message}")
+
+    def append(self, connection: Connection, event: ev.AppendExcerpts) -> None:
+        if self.queue.excerpts and event.batch.index_first != self.queue.next_index:
+            self.seen["roll"] += 1
+        self.queue.append_at(event.batch)
+        self.count_received("append")
+        if self.role is Role.SINK:
+            connection.stored(event.cid, event.batch.index_last, event.ns)
+
+    def compare(self, connection: Connection, event: ev.CompareExcerpts) -> None:
+        batch = event.batch
+        self.count_received("repeat")
+        index = self.queue.differs(batch)
+        if self.role is Role.SOURCE:  # in order, and none of ours may be left out
+            assert self.compared is not None
+            mine = self.queue.batch_from(self.compared, 1)
+            if mine is not None and mine.index_first != batch.index_first:
+                index = mine.index_first
+            self.compared = batch.index_last + 1
+        if index is not None:
+            self.seen["divergence"] += 1
+            connection.stop_queue(event.cid, StopReason.DIVERGED, f"{index:#x}")
+        elif self.role is Role.SINK:
+            connection.stored(event.cid, batch.index_last, event.ns)
 
     def count_received(self, what: str) -> None:
         self.seen["back copy" if self.role is Role.SOURCE and what == "append" else what] += 1

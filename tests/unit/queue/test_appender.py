@@ -15,6 +15,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue import appender as appender_module
 from cqrepl.queue.storefile import StoreFile
+from cqrepl.queue.storeimage import store_image
 from tests.unit.queue.samples import (
     NOON_MS,
     check_marks,
@@ -100,14 +101,8 @@ def test_a_closed_last_cycle_takes_no_more(path: Path) -> None:
 def test_an_empty_file_above_is_used_or_closed(path: Path) -> None:
     with Queue.open_for_append(path, create=layout()) as queue:
         queue.appender().append_at(batch(0, 0, b"a"))
-        end = len(noon_path(path).read_bytes().rstrip(b"\0"))
-        assert end > 65_808
         for ahead in (2, 4, 6):
-            empty = bytearray(noon_path(path).read_bytes()[:65_808] + bytes(64))
-            empty[0x40:0x50] = bytes(16)
-            empty[0xB0:0xB8] = bytes(8)
-            empty[0x8110 - 0x10 : 0x8110 + 8] = empty[0x8100:0x8108] + bytes(16)
-            noon_path(path, ahead=ahead).write_bytes(empty)
+            noon_path(path, ahead=ahead).write_bytes(store_image(4096, 256))
         appender = queue.appender()
         assert appender.next_index == noon_index(sequence=1)
         appender.append_at(batch(4, 0, b"b"))

@@ -8,7 +8,7 @@ short.
 import json
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from wire.strings import encode_name
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 Vector = dict[str, Any]
-Call = list[Any]
+Call = Sequence[Any]
 
 # kinds of calls that the writer does not have yet; it has every other one
 NOT_YET_WRITTEN: Final = frozenset(
@@ -39,12 +39,15 @@ NOT_YET_WRITTEN: Final = frozenset(
         "float64",
         "id",
         "int32forBinding",
+        "map",
         "marshallable16",
         "marshallable8",
+        "marshallableMap",
         "notComplete",
         "object",
         "textBytes",
         "typeLiteral",
+        "untypedObject",
         "utf8",
         "uuid",
         "zonedDateTime",
@@ -53,14 +56,27 @@ NOT_YET_WRITTEN: Final = frozenset(
 # kinds that the reader does not have yet: names that are objects, and two defects of Java's writer
 NOT_YET_READ: Final = frozenset({"eventObject", "textBytes", "utf8"})
 # values that the reader only steps over as yet
-STEPPED_OVER: Final = ("date", "dateTime", "object", "typeLiteral", "uuid", "zonedDateTime")
+STEPPED_OVER: Final = frozenset(
+    {
+        "date",
+        "dateTime",
+        "map",
+        "marshallableMap",
+        "object",
+        "time",
+        "typeLiteral",
+        "untypedObject",
+        "uuid",
+        "zonedDateTime",
+    }
+)
 _NESTING: Final = {"marshallable": 0, "sequence": 0, "typedMarshallable": 1}
 
 
 def load(*files: str) -> list[Vector]:
     """The vectors of these files."""
-    lines = [line for name in files for line in (VECTORS / f"{name}.jsonl").open(encoding="ascii")]
-    return [json.loads(line) for line in lines]
+    texts = [(VECTORS / f"{name}.jsonl").read_text(encoding="ascii") for name in files]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
 def kinds(vector: Vector) -> set[str]:
@@ -231,10 +247,13 @@ def read_calls(reader: Reader, calls: list[Call]) -> None:
         if field is not None:
             assert reader.read_name() == _name_as_read(field)
         whole = Reader(reader.data, reader.position, reader.end)
-        if method == "typePrefix":  # belongs to the value that the next call writes
-            type_name = arguments[0]
+        if method in ("typePrefix", "nothing"):  # the value itself is the next call's
+            type_name = arguments[0] if arguments else None
             continue
         whole.skip_value()
+        if _kinds_of((field, method, arguments)) & STEPPED_OVER:
+            reader.position = whole.position
+            continue
         assert reader.read_type() == (type_name or _type_of(method, arguments))
         type_name = None
         _READ[method](reader, *arguments)
@@ -252,8 +271,8 @@ def _name_as_read(field: Any) -> str:
 
 
 def _type_of(method: str, arguments: list[Any]) -> str | None:
-    if method == "rawBytes":
-        return "byte[]"
+    if method in ("rawBytes", "object"):
+        return "byte[]" if method == "rawBytes" else "WireType"
     if method in ("bytesTyped", "typedMarshallable"):
         return None if arguments[0] is None else str(arguments[0])
     return None
@@ -344,7 +363,6 @@ def _read_longs(
 
 _READ: Final[dict[str, Callable[..., object]]] = {
     **dict.fromkeys(_INTEGERS, _read_number),
-    **dict.fromkeys(STEPPED_OVER, lambda reader, *_: reader.skip_value()),
     "arrayDelta_f64": _read_delta,
     "arrayDelta_i64": _read_delta,
     "array_f64": _read_array,
@@ -374,9 +392,9 @@ _READ: Final[dict[str, Callable[..., object]]] = {
     "marshallable16": _read_block,
     "marshallable8": _read_block,
     "null": _read_null,
+    "object": lambda reader, wire_type: _read_text(reader, wire_type["wiretype"]),
     "rawBytes": _read_bytes,
     "sequence": _read_block,
     "text": _read_text,
-    "time": lambda reader, _text: reader.skip_value(),
     "typedMarshallable": _read_typed,
 }

@@ -1,0 +1,152 @@
+"""A sink's work on one connection: answers, copies back, appends, acknowledges.
+
+An acknowledgement goes out when the excerpts are in the mapped file with their headers published.
+A queue takes from one connection at a time.
+"""
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from cqrepl.net.pump import Pump
+from cqrepl.net.session import OUT_BYTES
+from cqrepl.net.sinkqueue import SinkQueue
+from cqrepl.net.stops import Stop, reason_of
+from cqrepl.net.waiting import Signal
+from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.batch import ExcerptBatch
+
+_logger = logging.getLogger(__name__)
+
+
+class SinkSession:
+    """A sink's work on one connection."""
+
+    def __init__(
+        self, queues: Mapping[str, SinkQueue], changed: Signal, connection: Connection, pump: Pump
+    ) -> None:
+        self.out_bytes = OUT_BYTES
+        self.is_settled = True  # whatever was received has been acted on when anybody asks
+        self.polls = False
+        self._queues = queues
+        self._changed = changed
+        self._connection = connection
+        self._pump = pump
+        self._back_copies: dict[int, Tailer] = {}
+        self._batch: ExcerptBatch | None = None
+        self._start = 0
+        self._is_draining = False
+
+    def drain(self) -> None:
+        self._is_draining = True
+
+    async def act(self, event: ev.Event) -> None:
+        match event:
+            case ev.QueueOffered():
+                await self._answer(event)
+            case ev.BackCopyWanted():
+                self._begin_back_copy(event)
+            case ev.AppendExcerpts() | ev.CompareExcerpts():
+                await self._store(event)
+            case ev.QueueStopped():
+                self._stopped(event.name, event.reason, event.message)
+
+    def frame(self, out: bytearray) -> int:
+        """Frames of the back copies, one queue after the other."""
+        for cid, tailer in list(self._back_copies.items()):
+            filled = 0 if self._is_draining else self._frame_queue(cid, tailer, out)
+            if filled or self._batch is not None:
+                return filled
+        return 0
+
+    async def close(self) -> None:
+        for tailer in self._back_copies.values():
+            tailer.close()
+        for queue in self._queues.values():
+            if queue.owner is self:
+                queue.owner = None
+        self._changed.set()
+
+    async def _answer(self, event: ev.QueueOffered) -> None:
+        queue = self._queues[event.name]
+        if queue.owner is not None or queue.stop is not None:
+            why = "it takes from another source" if queue.stop is None else "it has stopped"
+            self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
+            return
+        queue.owner = self
+        offer = event.offer
+        try:
+            await trio.to_thread.run_sync(queue.prepare, offer.shape, offer.source_id)
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+            return
+        shift = queue.queue.layout.roll_cycle.shift
+        self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
+
+    def _begin_back_copy(self, event: ev.BackCopyWanted) -> None:
+        queue = self._queues[event.name]
+        _logger.info("%s: queue %r: back copy", self._pump.label, event.name)
+        try:
+            self._back_copies[event.cid] = queue.queue.tailer(event.index_first)
+        except QueueError as error:
+            self._stop(event.cid, event.name, error)
+
+    def _frame_queue(self, cid: int, tailer: Tailer, out: bytearray) -> int:
+        if self._batch is None:
+            self._start = 0
+            self._batch = tailer.next_batch(payload_max=self._connection.config.payload_max)
+        if self._batch is None:
+            del self._back_copies[cid]
+            tailer.close()
+            self._connection.end_back_copy(cid)
+            return 0
+        # the nano time is the writer's, and only the sink's own acknowledgements echo it
+        count, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
+        if not count:
+            self.out_bytes = self._connection.frame_size(cid, self._batch.lengths[self._start])
+            return 0
+        self.out_bytes = OUT_BYTES
+        self._start += count
+        if self._start == len(self._batch):
+            self._batch = None
+        return filled
+
+    async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
+        queue = self._queues[event.name]
+        batch = event.batch
+        if queue.stop is not None:
+            return
+        try:
+            if isinstance(event, ev.CompareExcerpts):
+                queue.appender.compare(batch)
+            else:
+                if queue.appender.space_needed(batch):
+                    await trio.to_thread.run_sync(queue.appender.reserve, batch)
+                queue.appender.append_at(batch)
+        except QueueError as error:
+            self._stop(event.cid, event.name, error)
+            return
+        except OSError as error:
+            # no space, most likely: nothing of it is acknowledged, and it is tried again later
+            _logger.error("%s: queue %r: %s", self._pump.label, event.name, error)
+            self._pump.fail(f"queue {event.name!r}: {error}")
+            return
+        queue.received_excerpts += len(batch)
+        queue.received_bytes += batch.payload_bytes
+        self._connection.stored(event.cid, batch.index_last, event.ns)
+
+    def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:
+        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
+        self._stopped(name, reason, str(error))
+        self._connection.stop_queue(cid, reason, str(error))
+
+    def _stopped(self, name: str, reason: StopReason, message: str) -> None:
+        queue = self._queues[name]
+        if queue.owner is not self or queue.stop is not None:
+            return  # refused for this connection only, or known
+        queue.stop = Stop(name=name, reason=reason, message=message)
+        _logger.error("%s: %s", self._pump.label, queue.stop)
+        self._changed.set()

@@ -1,0 +1,108 @@
+"""One queue of a sink: opened or made like the source's, and locked for everybody else."""
+
+from pathlib import Path
+from typing import Final
+
+from cqrepl.net.stops import Stop
+from cqrepl.protocol import QueueShape
+from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue.rollcycle import RollCycle, by_name
+
+# a peer may ask for any index layout within these; beyond, one store file would fill a disk
+_INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
+_INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
+
+
+class SinkQueue:
+    """One queue of a sink, over all connections."""
+
+    def __init__(self, name: str, path: Path, roll_cycle: RollCycle) -> None:
+        self.name = name
+        self.path = path
+        self.owner: object | None = None  # the connection that it takes from
+        self.stop: Stop | None = None
+        self.received_excerpts = self.received_bytes = 0
+        self._roll_cycle = roll_cycle
+        self._queue: Queue | None = None
+        self._appender: Appender | None = None
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            self._open(None)
+
+    @property
+    def queue(self) -> Queue:
+        assert self._queue is not None
+        return self._queue
+
+    @property
+    def appender(self) -> Appender:
+        assert self._appender is not None
+        return self._appender
+
+    @property
+    def shape(self) -> QueueShape:
+        layout = self.queue.layout
+        return QueueShape(
+            roll_cycle=layout.roll_cycle.name,
+            epoch=layout.epoch,
+            index_count=layout.index_count,
+            index_spacing=layout.index_spacing,
+        )
+
+    def prepare(self, offer: QueueShape | None, source_id: int) -> None:
+        """Opens the queue, makes it like the source's if there is none, and checks that it is
+        alike.
+
+        Raises:
+            LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
+            QueueLocked: another process has the append lock.
+        """
+        if self._queue is None:
+            self._open(self._layout(offer, source_id))
+        if offer is not None and offer != self.shape:
+            raise LayoutMismatch(
+                f"the source's queue has {offer}, this one {self.shape}", path=self.path
+            )
+
+    def close(self) -> None:
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = self._appender = None
+
+    def _open(self, create: QueueLayout | None) -> None:
+        if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
+            raise NotAQueue("a queue or an empty directory expected", path=self.path)
+        queue = Queue.open_for_append(self.path, create=create)
+        try:
+            queue.append_lock.acquire()
+            self._appender = queue.appender()
+        except BaseException:
+            queue.close()
+            raise
+        self._queue = queue
+
+    def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:
+        if offer is None:
+            return QueueLayout.of(self._roll_cycle)
+        count, spacing = offer.index_count, offer.index_spacing
+        if (
+            count not in _INDEX_COUNT
+            or spacing not in _INDEX_SPACING
+            or count & (count - 1)
+            or spacing & (spacing - 1)
+        ):
+            raise LayoutMismatch(f"index {count}/{spacing} cannot be made here", path=self.path)
+        try:
+            roll_cycle = by_name(offer.roll_cycle)
+        except ValueError as error:
+            raise LayoutMismatch(str(error), path=self.path) from error
+        return QueueLayout(
+            roll_cycle=roll_cycle,
+            epoch=offer.epoch,
+            index_count=count,
+            index_spacing=spacing,
+            source_id=source_id,
+        )
+
+
+def _looks_like_queue(path: Path) -> bool:
+    return any(each.suffix in (".cq4", ".cq4t") for each in path.iterdir())

@@ -1,0 +1,296 @@
+"""A source's work on one connection: offers its queues, takes back copies, streams.
+
+Each connection has its own tailers and its own window, so a slow sink holds nobody up.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from cqrepl.net.acklog import AckLog
+from cqrepl.net.backcopy import BackCopyTarget
+from cqrepl.net.pump import Pump
+from cqrepl.net.session import OUT_BYTES
+from cqrepl.net.stops import Stop, reason_of
+from cqrepl.net.waiting import Signal
+from cqrepl.protocol import Connection, QueueShape, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.queue import Queue, QueueError, Tailer
+from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.index import format_index
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
+
+class SourceQueue:
+    """One queue of a source, over all connections."""
+
+    def __init__(self, name: str, path: Path, ack_log: Path | None) -> None:
+        self.name = name
+        self.path = path
+        self.queue = Queue.open(path)
+        self.target = self.queue.last_index()  # what was there at the start
+        self.acknowledged = -1
+        self.sent_excerpts = self.sent_bytes = 0
+        self.ack_log = None if ack_log is None else AckLog(ack_log)
+
+    @property
+    def shape(self) -> QueueShape:
+        layout = self.queue.layout
+        return QueueShape(
+            roll_cycle=layout.roll_cycle.name,
+            epoch=layout.epoch,
+            index_count=layout.index_count,
+            index_spacing=layout.index_spacing,
+        )
+
+    def close(self) -> None:
+        self.queue.close()
+        if self.ack_log is not None:
+            self.ack_log.close()
+
+
+class SourceShared:
+    """What the connections of one source have in common, apart from the queues."""
+
+    def __init__(self, *, asks_ack: bool) -> None:
+        self.asks_ack = asks_ack
+        self.changed = Signal()
+        self.stops: list[Stop] = []
+
+    def note_stop(self, stop: Stop) -> None:
+        """A queue goes no further on some connection."""
+        self.stops.append(stop)
+        _logger.error("%s", stop)
+        self.changed.set()
+
+
+class Outgoing:
+    """One queue on one connection."""
+
+    def __init__(self, source_queue: SourceQueue, cid: int) -> None:
+        self.queue = source_queue
+        self.cid = cid
+        self.tailer: Tailer | None = None
+        self.batch: ExcerptBatch | None = None
+        self.start = 0
+        self.stream_from: int | None = None
+        self.back_copy: BackCopyTarget | None = None
+        self.has_stopped = False
+
+    def close(self) -> None:
+        self.batch = None
+        if self.tailer is not None:
+            self.tailer.close()
+            self.tailer = None
+        if self.back_copy is not None:
+            self.back_copy.close()
+            self.back_copy = None
+
+
+class SourceSession:
+    """A source's work on one connection."""
+
+    def __init__(
+        self, queues: Mapping[str, SourceQueue], shared: SourceShared, link: Connection, pump: Pump
+    ) -> None:
+        self.outgoing: dict[int, Outgoing] = {}
+        self._queues = queues
+        self.out_bytes = OUT_BYTES
+        self._shared = shared
+        self._connection = link
+        self._pump = pump
+        self._is_draining = False
+        self._turn = 0
+
+    @property
+    def polls(self) -> bool:
+        return not self._is_draining and any(
+            each.tailer is not None and self._connection.source(each.cid).has_room
+            for each in self.outgoing.values()
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        return all(
+            each.has_stopped or self._connection.source(each.cid).is_settled
+            for each in self.outgoing.values()
+        )
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True when this sink has all that was in the queues at the start."""
+        return len(self.outgoing) == len(self._queues) and all(
+            self._has_target(each) for each in self.outgoing.values()
+        )
+
+    @property
+    def has_stopped(self) -> bool:
+        return all(each.has_stopped for each in self.outgoing.values())
+
+    def drain(self) -> None:
+        self._is_draining = True
+
+    async def act(self, event: ev.Event) -> None:
+        match event:
+            case ev.Connected():
+                self._offer()
+            case ev.SinkAhead():
+                await self._lock(self.outgoing[event.cid], event.next_index)
+            case ev.AppendExcerpts() | ev.CompareExcerpts():
+                await self._take_back(self.outgoing[event.cid], event)
+            case ev.StreamingStarted():
+                self._start(self.outgoing[event.cid], event.next_index)
+            case ev.Acknowledged():
+                self._acknowledged(self.outgoing[event.cid], event)
+            case ev.QueueStopped():
+                self._stopped(self.outgoing[event.cid], event.reason, event.message)
+
+    def frame(self, out: bytearray) -> int:
+        """Frames of the queues in turn, so that a busy queue does not hold up the others."""
+        if self._is_draining:
+            return 0
+        filled = 0
+        live = list(self.outgoing.values())
+        for nth in range(len(live)):
+            each = live[(self._turn + nth) % len(live)]
+            if each.tailer is not None:
+                filled = self._frame_queue(each, each.tailer, out, filled)
+        self._turn += 1
+        return filled
+
+    async def close(self) -> None:
+        for each in self.outgoing.values():
+            each.close()
+        self._shared.changed.set()
+
+    def _offer(self) -> None:
+        for each in self._queues.values():
+            try:
+                next_index = each.queue.next_index()
+                source_id = each.queue.layout.source_id
+            except QueueError as error:
+                self._shared.note_stop(
+                    Stop(name=each.name, reason=reason_of(error), message=str(error))
+                )
+                continue
+            cid = self._connection.offer_queue(
+                each.name,
+                next_index,
+                acknowledgement=self._shared.asks_ack,
+                source_id=source_id,
+                shape=each.shape,
+            )
+            self.outgoing[cid] = Outgoing(each, cid)
+
+    def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
+        if not self._connection.source(each.cid).has_room:
+            return filled
+        if each.batch is None:
+            if len(out) - filled < OUT_BYTES // 4 and filled:
+                return filled  # what is left is too little to be worth a look
+            each.batch = self._guarded(each, lambda: self._next_batch(tailer))
+            each.start = 0
+            if each.batch is None:
+                return filled
+        batch, start = each.batch, each.start
+        count, end = self._connection.frame_excerpts(
+            each.cid, batch, start, time.monotonic_ns(), out, filled
+        )
+        if not count:
+            if not filled:  # an excerpt that is larger than the buffer gets one of its own
+                self.out_bytes = self._connection.frame_size(each.cid, batch.lengths[start])
+            return filled
+        if self.out_bytes != OUT_BYTES:
+            self.out_bytes = OUT_BYTES
+        self._sent(each, batch, start, count)
+        return end
+
+    def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
+        payload_max = self._connection.config.payload_max
+        return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
+
+    def _sent(self, each: Outgoing, batch: ExcerptBatch, start: int, count: int) -> None:
+        each.queue.sent_excerpts += count
+        each.queue.sent_bytes += sum(batch.lengths[start : start + count])
+        each.queue.queue.raise_sent(batch.index_first + start + count - 1)
+        each.start = start + count
+        if each.start == len(batch):
+            each.batch = None
+
+    async def _lock(self, each: Outgoing, next_index: int) -> None:
+        """The sink has more than this queue: keeps everybody else out while it copies back."""
+        offered = self._connection.source(each.cid).offer.next_index
+        _logger.info(
+            "%s: queue %r: the sink is ahead (%s, here %s): back copy",
+            self._pump.label,
+            each.queue.name,
+            format_index(next_index),
+            format_index(offered),
+        )
+        try:
+            each.back_copy = await trio.to_thread.run_sync(BackCopyTarget, each.queue.path, offered)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+            return
+        self._connection.begin_back_copy(
+            each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
+        )
+
+    async def _take_back(
+        self, each: Outgoing, event: ev.AppendExcerpts | ev.CompareExcerpts
+    ) -> None:
+        if each.back_copy is None:  # stopped a moment ago
+            return
+        try:
+            if isinstance(event, ev.CompareExcerpts):
+                each.back_copy.compare(event.batch)
+            else:
+                await each.back_copy.append(event.batch)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+
+    def _start(self, each: Outgoing, next_index: int) -> None:
+        each.close()
+        each.stream_from = next_index
+        each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        self._shared.changed.set()
+
+    def _acknowledged(self, each: Outgoing, event: ev.Acknowledged) -> None:
+        each.queue.acknowledged = max(each.queue.acknowledged, event.index)
+        each.queue.queue.raise_acknowledged(event.index)
+        if each.queue.ack_log is not None:
+            each.queue.ack_log.note(event)
+        self._pump.wake()  # the window may have been full
+        self._shared.changed.set()
+
+    def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:
+        if each.has_stopped:  # by us, and now the core tells of it
+            return
+        each.close()
+        each.has_stopped = True
+        self._shared.note_stop(Stop(name=each.queue.name, reason=reason, message=message))
+
+    def _guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+            return None
+
+    def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
+        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
+        self._connection.stop_queue(each.cid, reason, str(error))
+        self._stopped(each, reason, str(error))
+
+    def _has_target(self, each: Outgoing) -> bool:
+        target = each.queue.target
+        if each.stream_from is None:
+            return False
+        acknowledged = self._connection.source(each.cid).index_acknowledged
+        return target is None or each.stream_from > target or acknowledged >= target

@@ -1,0 +1,359 @@
+"""A scripted peer: documents as good, odd and hostile peers send them, and what our side answers.
+
+Documents are built with the wire writer and decoded with the wire reader, never with the core's own
+`messages`, so that a wrong field name in the core cannot hide in its tests.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cqrepl.protocol import Connection, ConnectionConfig, Role
+from cqrepl.protocol import events as ev
+from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.index import index_of
+from wire import Reader, Splitter, Writer
+from wire.codes import BLOCK_LENGTH, Code
+
+Message = dict[str, Any]
+
+HANDLERS = "net.openhft.chronicle.network.cluster.handlers."
+REPLICATION = "software.chronicle.enterprise.queue.replication."
+TERMINATOR = "net.openhft.chronicle.network.cluster.TerminatorHandler"
+SOURCE_ID, SINK_ID = 1, 2
+HEARTBEAT_CID = 77
+CID = 901
+NAME = "q"
+CSP = f"/replication/{NAME}/{SINK_ID}"
+SHIFT = 32
+CYCLE = 0x512A
+NS = 1 << 55
+SHAPE_FIELDS: Message = {
+    "v": 1,
+    "rollCycle": "FAST_DAILY",
+    "epoch": 0,
+    "indexCount": 4096,
+    "indexSpacing": 256,
+}
+
+
+def index(sequence: int, cycles: int = 0) -> int:
+    """Index of an excerpt in the tests' first cycle, or some cycles later."""
+    return index_of(CYCLE + cycles, sequence, SHIFT)
+
+
+def batch(first: int, *payloads: bytes) -> ExcerptBatch:
+    return ExcerptBatch.of(first, payloads)
+
+
+# documents to send
+
+
+class Typed:
+    """A value behind a type prefix; `body` None leaves the value out."""
+
+    def __init__(self, name: str, body: object) -> None:
+        self.name = name
+        self.body = body
+
+
+class Hex(int):
+    """A number under the code AF."""
+
+
+def write_value(writer: Writer, value: object) -> None:
+    match value:
+        case Typed():
+            writer.type_prefix(value.name)
+            if value.body is not None:
+                write_value(writer, value.body)
+        case None:
+            writer.null()
+        case bool():
+            writer.boolean(value)
+        case Hex():
+            writer.hex_int(value)
+        case int():
+            writer.integer(value)
+        case str():
+            writer.text(value)
+        case bytes():
+            writer.data += value  # items as they are
+        case dict():
+            with writer.block():
+                for name, each in value.items():
+                    writer.name(name)
+                    write_value(writer, each)
+        case _:
+            raise AssertionError(value)
+
+
+def document(fields: Message | bytes, *, metadata: bool, events: bool = False) -> bytes:
+    """A document with these fields, or with this body; `events` names them as event names."""
+    writer = Writer()
+    with writer.document(metadata=metadata):
+        if isinstance(fields, bytes):
+            writer.data += fields
+        else:
+            for name, value in fields.items():
+                (writer.event if events else writer.name)(name)
+                write_value(writer, value)
+    return bytes(writer.data)
+
+
+def meta(**fields: object) -> bytes:
+    return document(fields, metadata=True)
+
+
+def data(**fields: object) -> bytes:
+    return document(fields, metadata=False)
+
+
+def header(length: int, *, metadata: bool = False) -> bytes:
+    """The four bytes that announce a body of `length` bytes."""
+    return (length | (1 << 30 if metadata else 0)).to_bytes(4, "little")
+
+
+def uber(remote_id: int, local_id: int, wire_type: object = None, **more: object) -> bytes:
+    wire_type = Typed("WireType", "BINARY_LIGHT") if wire_type is None else wire_type
+    body = {"remoteIdentifier": remote_id, "localIdentifier": local_id, "wireType": wire_type}
+    return meta(handler=Typed(HANDLERS + "UberHandler", body | more))
+
+
+def register(csp: str, cid: int, handler: object, **more: object) -> bytes:
+    fields: Message = {"csp": csp, "cid": cid, "handler": handler}
+    return document(fields | more, metadata=True, events=True)
+
+
+def heartbeats(
+    timeout_ms: int = 40_000, interval_ms: int = 20_000, cid: int = HEARTBEAT_CID, **more: object
+) -> bytes:
+    body = {"heartbeatTimeoutMs": timeout_ms, "heartbeatIntervalMs": interval_ms}
+    return register("/", cid, Typed(HANDLERS + "HeartbeatHandler", body | more))
+
+
+def replication_body(
+    next_index: int = 0, *, name: object = NAME, acknowledgement: object = True, **more: object
+) -> Message:
+    body: Message = {
+        "queueName": name,
+        "wireType": "BINARY_LIGHT",
+        "acknowledgement": acknowledgement,
+        "nextIndexRequired": Hex(next_index),
+        "sourceId": 1002,
+    }
+    return body | more
+
+
+def sink_handler(next_index: int = 0, **more: Any) -> Typed:
+    """What a source registers on the sink."""
+    return Typed("SinkReplicationHandler", replication_body(next_index, **more))
+
+
+def source_handler(next_index: int = 0, **more: Any) -> Typed:
+    """What a sink registers on the source."""
+    return Typed("SourceReplicationHandler", replication_body(next_index, **more))
+
+
+def terminator(cid: int = 5000) -> bytes:
+    return register("/", cid, Typed(TERMINATOR, {}))
+
+
+def select(cid: int = CID) -> bytes:
+    return meta(cid=cid)
+
+
+def literal(payload: bytes) -> bytes:
+    """Length and bytes of a payload, as one item."""
+    writer = Writer()
+    writer.bytes_literal(payload)
+    return bytes(writer.data)
+
+
+def items(*values: object) -> bytes:
+    """Values one after the other, without names."""
+    writer = Writer()
+    for value in values:
+        write_value(writer, value)
+    return bytes(writer.data)
+
+
+def block(content: bytes) -> bytes:
+    """A nested block with a 32-bit length."""
+    writer = Writer()
+    with writer.block():
+        writer.data += content
+    return bytes(writer.data)
+
+
+def excerpt(at: int, payload: bytes, ns: int = NS, cid: int = CID) -> bytes:
+    """One replication event, cid document and all, in the usual form."""
+    return select(cid) + data(re=block(items(Hex(at), literal(payload), ns)))
+
+
+def excerpts(first: int, *payloads: bytes, cid: int = CID) -> bytes:
+    return b"".join(excerpt(first + at, each, NS + at, cid) for at, each in enumerate(payloads))
+
+
+def end_of_stream(cid: int = CID) -> bytes:
+    return select(cid) + data(eos=None)
+
+
+def acknowledgement(at: int, ns: int = NS, cid: int = CID) -> bytes:
+    return select(cid) + data(idx=Hex(at), ns=ns)
+
+
+def heartbeat(cid: int = HEARTBEAT_CID) -> bytes:
+    return select(cid) + data(heartbeat="")
+
+
+# what was said
+
+
+def decoded(stream: bytes) -> list[Message]:
+    """Documents as plain values, whatever the widths of their numbers; `meta` marks meta-data."""
+    splitter = Splitter(1 << 30)
+    splitter.feed(stream)
+    messages = []
+    while (each := splitter.next_document()) is not None:
+        message: Message = {"meta": True} if each.is_metadata else {}
+        reader = Reader(each.body)
+        while (name := reader.read_name()) is not None:
+            message[name] = _replicated(reader) if name == "re" else _value(reader)
+        assert reader.peek_code() is None
+        messages.append(message)
+    assert not splitter.pending_bytes
+    return messages
+
+
+def _replicated(reader: Reader) -> tuple[int, bytes, int]:
+    reader = reader.read_block()
+    at, payload = reader.read_int(), reader.read_block()
+    return at, bytes(payload.data[payload.position : payload.end]), reader.read_int()
+
+
+def _value(reader: Reader) -> Any:
+    kind = reader.read_type()
+    if kind is not None:
+        return (kind, _value(reader))
+    code = reader.peek_code()
+    assert code is not None
+    if code in BLOCK_LENGTH:
+        fields = reader.read_block().read_fields()
+        return {name: _value(value) for name, value in fields.items()}
+    if code == Code.NULL or code >= Code.STRING0 or code == Code.STRING_ANY:
+        return reader.read_text()
+    if code in (Code.TRUE, Code.FALSE):
+        return reader.read_bool()
+    return reader.read_int()
+
+
+# our side
+
+
+class Ours:
+    """A connection of ours with its clock: documents in, events and messages out."""
+
+    def __init__(self, role: Role, *, is_dialler: bool = False, **config: Any) -> None:
+        self.now = 0.0
+        source = role is Role.SOURCE
+        other = SINK_ID if source else SOURCE_ID
+        values: dict[str, Any] = {
+            "role": role,
+            "is_dialler": is_dialler,
+            "host_id": SOURCE_ID if source else SINK_ID,
+            "remote_ids": frozenset({other}),
+            "queue_names": frozenset() if source else frozenset({NAME}),
+        }
+        self.config = ConnectionConfig(**(values | config))
+        self.connection = Connection(self.config, self.now)
+
+    def receive(self, *documents: bytes) -> list[ev.Event]:
+        """Takes the bytes and gives every event, without acting on any."""
+        self.connection.receive_data(b"".join(documents), self.now)
+        return self.events()
+
+    def events(self) -> list[ev.Event]:
+        return list(iter(self.connection.next_event, None))
+
+    def said(self) -> list[Message]:
+        """What our side sent since the last call."""
+        return decoded(self.connection.data_to_send())
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        self.connection.tick(self.now)
+
+    def greeted(self, *more: bytes) -> "Ours":
+        """With UberHandlers and heartbeats exchanged; nothing of it is left to be said."""
+        peer, mine = next(iter(self.config.remote_ids), SOURCE_ID), self.config.host_id
+        beat = b"" if self.config.is_dialler else heartbeats()
+        events = self.receive(uber(peer, mine), beat, *more)
+        assert events[0] == ev.Connected(remote_id=peer)
+        self.connection.data_to_send()
+        return self
+
+    def frame(self, cid: int, run: ExcerptBatch, start: int = 0, ns: int = NS) -> bytes:
+        out = bytearray(1 << 16)
+        count, filled = self.connection.frame_excerpts(cid, run, start, ns, out, 0)
+        assert count == len(run) - start
+        return bytes(out[:filled])
+
+
+def sink(**config: Any) -> Ours:
+    """A greeted sink."""
+    return Ours(Role.SINK, **config).greeted()
+
+
+def source(**config: Any) -> Ours:
+    """A greeted source."""
+    return Ours(Role.SOURCE, **config).greeted()
+
+
+def receiving_sink(next_index: int = 0, offered: int = 0, **config: Any) -> Ours:
+    """A sink that has `next_index`, answered, and copied back nothing."""
+    ours = sink(**config)
+    ours.receive(register(CSP, CID, sink_handler(offered)))
+    ours.connection.answer_queue(CID, next_index, SHIFT, None)
+    if next_index > offered:
+        ours.events()
+        ours.connection.end_back_copy(CID)
+    ours.connection.data_to_send()
+    return ours
+
+
+def offering_source(next_index: int = 0, *, acknowledgement: bool = True, **config: Any) -> Ours:
+    """A source that offered its queue under `CID`."""
+    ours = source(cid_first=CID, **config)
+    offer_queue(ours, next_index, acknowledgement=acknowledgement)
+    ours.connection.data_to_send()
+    return ours
+
+
+def offer_queue(
+    ours: Ours, next_index: int = 0, *, name: str = NAME, acknowledgement: bool = True
+) -> int:
+    return ours.connection.offer_queue(
+        name, next_index, acknowledgement=acknowledgement, source_id=1002, shape=None
+    )
+
+
+def streaming_source(next_index: int = 0, wanted: int = 0, **more: Any) -> Ours:
+    """A source whose sink wants everything from `wanted` on."""
+    ours = offering_source(next_index, **more)
+    ours.receive(register(CSP, CID, source_handler(wanted)), end_of_stream())
+    return ours
+
+
+def kinds(events: Iterable[ev.Event]) -> list[type]:
+    return [type(event) for event in events]
+
+
+def fed(ours: Ours, stream: bytes, sizes: Callable[[], int]) -> list[ev.Event]:
+    """Feeds the bytes in pieces of these sizes."""
+    events = []
+    at = 0
+    while at < len(stream):
+        size = sizes()
+        events += ours.receive(stream[at : at + size])
+        at += size
+    return events

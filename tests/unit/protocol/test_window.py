@@ -1,0 +1,85 @@
+"""What was sent and not acknowledged: counted exactly, and bounded."""
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cqrepl.protocol.window import BYTES_MAX, EXCERPTS_MAX, Window
+from tests.unit.protocol.peer import index
+
+
+def lengths(*values: int) -> "array[int]":
+    return array("q", values)
+
+
+def is_empty(window: Window) -> bool:
+    return window.is_empty
+
+
+def is_full(window: Window) -> bool:
+    return window.is_full
+
+
+def test_an_acknowledgement_counts_everything_up_to_it() -> None:
+    window = Window()
+    assert is_empty(window)
+    window.add(index(0), lengths(10, 20, 30))
+    window.add(index(3), lengths(40))
+    assert window.acknowledge(index(1)) == (2, 30)
+    assert window.acknowledge(index(1)) == (0, 0)
+    assert not is_empty(window)
+    assert window.acknowledge(index(3)) == (2, 70)
+    assert is_empty(window)
+
+
+def test_an_acknowledgement_in_a_later_cycle_covers_the_earlier_ones() -> None:
+    window = Window()
+    window.add(index(5), lengths(1, 2))
+    window.add(index(0, cycles=1), lengths(4, 8))
+    window.add(index(0, cycles=3), lengths(16))
+    assert window.acknowledge(index(0, cycles=1)) == (3, 7)
+    assert window.acknowledge(index(0, cycles=3)) == (2, 24)
+
+
+def test_what_was_sent_twice_is_counted_twice() -> None:
+    window = Window()
+    window.add(index(4), lengths(1, 1))
+    window.add(index(3), lengths(1, 1))
+    assert window.acknowledge(index(5)) == (4, 4)
+    assert is_empty(window)
+
+
+def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
+    by_bytes = Window()
+    by_bytes.add(index(0), lengths(BYTES_MAX - 1))
+    assert not is_full(by_bytes)
+    by_bytes.add(index(1), lengths(1))
+    assert is_full(by_bytes)
+    by_bytes.acknowledge(index(0))
+    assert not is_full(by_bytes)
+
+    by_count = Window()
+    by_count.add(index(0), array("q", bytes(8 * EXCERPTS_MAX)))
+    assert is_full(by_count)
+    by_count.acknowledge(index(0))
+    assert not is_full(by_count)
+
+
+@given(
+    runs=st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=5), max_size=8),
+    steps=st.lists(st.integers(0, 45), max_size=10),
+)
+def test_it_agrees_with_a_list(runs: list[list[int]], steps: list[int]) -> None:
+    window = Window()
+    left: list[tuple[int, int]] = []
+    at = 0
+    for run in runs:
+        window.add(at, array("q", run))
+        left += [(at + place, length) for place, length in enumerate(run)]
+        at += len(run)
+    for step in steps:
+        known = [length for each, length in left if each <= step]
+        left = [(each, length) for each, length in left if each > step]
+        assert window.acknowledge(step) == (len(known), sum(known))
+        assert is_empty(window) == (not left)

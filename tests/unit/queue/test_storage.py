@@ -1,0 +1,361 @@
+"""The parts below a queue: words, mappings, store files, index pages."""
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import NotAQueue, Queue, QueueDamaged, atomics
+from cqrepl.queue.atomics import INT64_MAX, INT64_MIN, Words
+from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.storefile import START, Place, StoreFile
+from cqrepl.queue.storeimage import store_image
+from tests.unit.queue.samples import (
+    NOON_MS,
+    check_marks,
+    fill,
+    layout,
+    noon_index,
+    noon_path,
+    read,
+)
+
+# ---------------------------------------------------------------- words
+
+
+def test_words_hold_what_was_stored_and_exchange_only_what_is_expected() -> None:
+    words = Words(memoryview(mmap.mmap(-1, 64)))
+    words.store_4(4, 0xFFFFFFFE)
+    assert words.load_4(4) == 0xFFFFFFFE
+    assert words.load_4(0) == words.load_4(8) == 0
+    assert not words.exchange_4(4, 0, 1)
+    assert words.exchange_4(4, 0xFFFFFFFE, 1)
+    for value in (INT64_MIN, -1, 0, INT64_MAX):
+        before = words.load_8(16)
+        assert words.exchange_8(16, before, value)
+        assert words.load_8(16) == value
+        words.store_8(24, value)
+        assert words.load_8(24) == value
+    assert not words.exchange_8(16, 5, 6)
+    words.raise_8(32, 5)
+    words.raise_8(32, 3)
+    words.lower_8(32, 4)
+    words.lower_8(32, 9)
+    assert words.load_8(32) == 4
+
+
+@pytest.mark.parametrize("position", [-4, 2, 64, 62])
+def test_words_outside_or_between_are_our_own_mistake(position: int) -> None:
+    words = Words(memoryview(mmap.mmap(-1, 64)))
+    with pytest.raises((AssertionError, IndexError)):
+        words.load_4(position)
+    with pytest.raises(AssertionError):
+        words.store_4(position, 1)
+
+
+def test_words_that_may_not_be_written_are_not() -> None:
+    with pytest.raises(AssertionError):
+        Words(memoryview(bytes(8))).store_4(0, 1)
+
+
+def test_a_library_that_lacks_a_function_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomics, "_SONAME", "libc.so.6")
+    monkeypatch.setattr(atomics.ctypes.util, "find_library", lambda name: None)
+    assert atomics._load() is None
+    monkeypatch.setattr(atomics, "_SONAME", "no-such-library.so")
+    monkeypatch.setattr(atomics.ctypes.util, "find_library", lambda name: "libatomic.so.1")
+    assert atomics._load() is not None
+
+
+# ---------------------------------------------------------------- mappings
+
+
+def test_a_mapping_follows_the_file_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    mapping = Mapping(path, writable=False)
+    assert mapping.length == 0
+    assert not mapping.cover(4)
+    path.write_bytes(b"x" * 5000)
+    assert mapping.cover(4)
+    assert bytes(mapping.data) == b"x" * 5000
+    view = mapping.data[10:20]
+    with path.open("ab") as file:
+        file.write(b"y" * 5000)
+    assert mapping.cover(9000)
+    assert not mapping.cover(10_001)
+    mapping.close()
+    mapping.close()
+    assert bytes(view) == b"x" * 10
+
+
+def test_reserving_grows_and_never_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10_000)
+    mapping = Mapping(path, writable=True)
+    mapping.reserve(0, 5000)
+    assert path.stat().st_size == 10_000
+    mapping.reserve(0, 20_000)
+    assert path.read_bytes() == b"x" * 10_000 + bytes(10_000)
+    assert mapping.length == 20_000
+    mapping.close()
+
+
+def test_a_mapping_knows_whether_the_path_still_means_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100)
+    mapping = Mapping(path, writable=False)
+    assert mapping.is_current()
+    path.unlink()
+    assert not mapping.is_current()
+    path.write_bytes(b"x" * 100)
+    assert not mapping.is_current()
+    mapping.close()
+
+
+# ---------------------------------------------------------------- store files
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    fill(tmp_path / "queue", "TEST4_SECONDLY", {0: 300})
+    return noon_path(tmp_path / "queue", "TEST4_SECONDLY")
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    raw = path.read_bytes()
+    assert old in raw
+    path.write_bytes(raw.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"\xb9\x06header", b"\xb9\x06hoader", "header of a store file"),
+        (b"\xc8indexing", b"\xc8indoxing", "header of a store file"),
+        (b"\xcdwritePosition", b"\xcdwratePosition", "header of a store file"),
+        (b"\xcaindexCount\xa1\x20", b"\xcaindexCount\xa1\x21", "powers of 2"),
+        (b"\xccindexSpacing\xa1\x04", b"\xccindexSpacing\xa1\x00", "powers of 2"),
+        (b"\xcaindexCount\xa1\x20", b"\xcaindexCount\xe1\x20", "header of a store file"),
+        (b"\x8e\x01\0\0\0\0\x8d\x02\0\0", b"\x8e\x01\0\0\0\0\x8d\x01\0\0", "header of a store"),
+        (b"\x8e\x01\0\0\0\0\x8d\x02\0\0", b"\x8e\0\0\0\0\x8d\x02\0\0\0", "header of a store|align"),
+    ],
+)
+def test_a_broken_store_header_is_damage(
+    store_path: Path, old: bytes, new: bytes, message: str
+) -> None:
+    change(store_path, old, new)
+    with pytest.raises(QueueDamaged, match=message) as damaged:
+        Queue.open(store_path.parent)
+    assert damaged.value.path == store_path
+
+
+def test_a_long_off_its_alignment_is_damage(store_path: Path) -> None:
+    change(store_path, b"\xc9lastIndex\x8e\0\0\0\0\xa7", b"\xc9lastIndex\x8f\x8f\x8f\x8f\xa7\0")
+    with pytest.raises(QueueDamaged, match="aligned to 8"):
+        Queue.open(store_path.parent)
+
+
+def test_another_data_format_is_version_4(store_path: Path) -> None:
+    change(store_path, b"\xcadataFormat\xa1\x01", b"\xcadataFormat\xa1\x00")
+    with pytest.raises(NotAQueue, match="version 4"):
+        Queue.open(store_path.parent)
+
+
+def test_integers_of_every_width_are_read(tmp_path: Path) -> None:
+    """Older writers spell the numbers in other codes; the block is found by name all the same."""
+    image = bytearray(store_image(32, 4))
+    at = image.index(b"\xcaindexCount\xa1\x20") + 11
+    image[at : at + 2] = b"\x8f\x20"  # one byte is the number itself, with padding before it
+    path = tmp_path / "20240305-120000T4.cq4"
+    path.write_bytes(image)
+    store = StoreFile.open(path, 0, writable=False)
+    assert store is not None
+    assert store.header.index_count == 32
+    store.close()
+
+
+def test_a_very_old_write_position_has_no_sequence_word(tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    with Queue.open_for_append(path, create=layout("TEST4_SECONDLY")) as queue:
+        queue.appender().append([b"first"], NOON_MS)
+        store = noon_path(path, "TEST4_SECONDLY")
+        # the array of two longs becomes padding and one long
+        raw = bytearray(store.read_bytes())
+        at = raw.index(b"\x8d\x02\0\0\0\0\0\0\0")
+        last = raw[at + 17 : at + 25]
+        raw[at : at + 33] = (
+            b"\x8e" + (18).to_bytes(4, "little") + bytes(18) + b"\x8f" + b"\xa7" + last
+        )
+        store.write_bytes(raw)
+    with Queue.open_for_append(path) as queue:
+        queue.appender().append([b"second"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"first", b"second"]
+    opened = StoreFile.open(store, 0, writable=False)
+    assert opened is not None
+    assert opened.header.sequence is None
+    assert opened.write_position() == opened.walk(START).position_last
+    opened.close()
+
+
+def test_a_header_that_appears_though_the_lock_is_ours_is_damage(store_path: Path) -> None:
+    with Queue.open_for_append(store_path.parent) as queue:
+        writer = queue.appender()._writer
+        assert writer is not None
+        position = writer.place.position
+        writer.store.mapping.words.store_4(position, 8)
+        with pytest.raises(QueueDamaged, match="expected an empty header word, found 0x00000008"):
+            writer.store.publish(position, 4)
+
+
+def test_a_write_position_behind_the_end_stops_an_appender(store_path: Path) -> None:
+    """Documents were lost: appending over the hole would lose what may lie behind it."""
+    store = StoreFile.open(store_path, 0, writable=True)
+    assert store is not None
+    store.mapping.words.store_4(store.walk(START, 290).place.position, 0)
+    store.close()
+    with (
+        Queue.open_for_append(store_path.parent) as queue,
+        pytest.raises(QueueDamaged, match="the documents end before"),
+    ):
+        queue.appender()
+
+
+@pytest.mark.parametrize("wrong", [0, 8, 3, 1 << 40, -8])
+def test_a_write_position_that_lags_is_repaired(store_path: Path, wrong: int) -> None:
+    store = StoreFile.open(store_path, 0, writable=True)
+    assert store is not None
+    store.mapping.words.store_8(store.header.write_position, wrong)
+    assert not store.has_end_mark()
+    if wrong >= 1 << 40:
+        store.close()
+        with Queue.open_for_append(store_path.parent) as queue, pytest.raises(QueueDamaged):
+            queue.appender()
+        return
+    store.close()
+    with Queue.open_for_append(store_path.parent) as queue:
+        queue.appender()
+    check_marks(store_path.parent)
+
+
+# ---------------------------------------------------------------- index pages
+
+
+def test_places_lead_to_every_sequence(store_path: Path) -> None:
+    store = StoreFile.open(store_path, 0, writable=False)
+    assert store is not None
+    indexing = Indexing(store)
+    for sequence in range(300):
+        place = indexing.place_before(sequence)
+        assert place.sequence == sequence - sequence % 4
+        assert store.walk(place, sequence).place.sequence == sequence
+    assert indexing.place_before().sequence == 296
+    store.close()
+
+
+def test_holes_are_walked_over_and_filled_by_the_next_writer(store_path: Path) -> None:
+    store = StoreFile.open(store_path, 0, writable=True)
+    assert store is not None
+    indexing = Indexing(store)
+    arrays = [indexing._array(page) for page in range(3)]
+    words = store.mapping.words
+    for page, slot in ((2, 5), (2, 7), (2, 8), (2, 9), (2, 10), (0, 0)):
+        array = arrays[page]
+        assert array is not None
+        words.store_8(array + 16 + slot * 8, 0)
+    assert indexing.place_before(2 * 128 + 21).sequence == 2 * 128 + 16
+    assert indexing.place_before(2).sequence == 0
+    store.close()
+    written = read(store_path.parent)
+    assert len(written) == 300
+    with Queue.open_for_append(store_path.parent) as queue:
+        queue.appender().append([b"more"] * 300, NOON_MS)
+    assert len(read(store_path.parent)) == 600
+    check_marks(store_path.parent, holes=True)
+    assert read(store_path.parent, written[277][0])[:23] == written[277:]
+
+
+def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
+    """A writer died after the first excerpt of a new page, before it wrote the page."""
+    path = store_path.parent
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        appender.append([b"x"] * (384 - 300), NOON_MS)
+        writer = appender._writer
+        assert writer is not None
+        writer._indexing._array = lambda page: None  # type: ignore[method-assign]
+        writer._indexing._pages_array = 1
+        end = writer.place
+        writer.store.mapping.data[end.position + 4 : end.position + 8] = b"last"
+        writer.store.publish(end.position, 4)
+    with Queue.open_for_append(path) as queue:
+        assert queue.appender().next_index == noon_index("TEST4_SECONDLY", sequence=385)
+    check_marks(path)
+
+
+def test_a_missing_page_of_a_closed_file_is_left_missing(store_path: Path) -> None:
+    path = store_path.parent
+    with Queue.open_for_append(path) as queue:
+        writer = queue.appender()._writer
+        assert writer is not None
+        pages = writer._indexing._pages()
+        assert pages is not None
+        words = writer.store.mapping.words
+        words.store_8(pages + 16 + 2 * 8, 0)
+        words.store_8(pages + 8, 2)
+        writer.end()
+    with Queue.open_for_append(path) as queue:
+        assert queue.appender().next_index == noon_index("TEST4_SECONDLY", sequence=300)
+    assert len(read(path)) == 300
+    assert len(read(path, noon_index("TEST4_SECONDLY", sequence=290))) == 10
+
+
+@pytest.mark.parametrize("damage", ["name", "capacity", "position", "far", "data"])
+def test_a_broken_page_costs_time_and_nothing_else(store_path: Path, damage: str) -> None:
+    store = StoreFile.open(store_path, 0, writable=True)
+    assert store is not None
+    indexing = Indexing(store)
+    pages, array = indexing._pages(), indexing._array(0)
+    assert pages is not None
+    assert array is not None
+    words = store.mapping.words
+    page = words.load_8(pages + 16)
+    if damage == "name":
+        store.mapping.data[page + 6] ^= 1
+    elif damage == "capacity":
+        words.store_8(array, 16)
+    elif damage == "position":
+        words.store_8(pages + 16, page + 2)
+    elif damage == "far":
+        words.store_8(store.header.pages, 1 << 50)
+    else:
+        words.store_8(pages + 16, store.walk(START, 5).position_last)
+    fresh = Indexing(store)
+    if damage == "far":
+        assert fresh.place_before(200) == START
+    assert store.walk(fresh.place_before(7), 7).place == store.walk(START, 7).place
+    store.close()
+    assert len(read(store_path.parent, noon_index("TEST4_SECONDLY", sequence=9))) == 291
+
+
+def test_a_page_that_cannot_be_parsed_is_named(store_path: Path) -> None:
+    store = StoreFile.open(store_path, 0, writable=False)
+    assert store is not None
+    with pytest.raises(QueueDamaged, match="expected an index page"):
+        Indexing(store)._array_at(store.walk(START, 1).position_last, "index")
+    with pytest.raises(QueueDamaged, match="expected an index page"):
+        Indexing(store)._array_at(0, "index")
+    store.close()
+
+
+def test_a_walk_stops_where_it_is_told(store_path: Path) -> None:
+    store = StoreFile.open(store_path, 0, writable=False)
+    assert store is not None
+    place = store.walk(START, 10).place
+    assert place.sequence == 10
+    assert store.walk(place, 10).place == place
+    assert store.walk(Place(10, place.position)).place.sequence == 300
+    assert os.path.exists(store.path)
+    store.close()

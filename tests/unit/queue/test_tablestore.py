@@ -1,0 +1,199 @@
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import NotAQueue, QueueDamaged, QueueError, tablestore
+from cqrepl.queue.tablestore import TableStore
+from tests.unit.queue import processes
+from tests.unit.queue.samples import layout, unpack
+
+FILE = "metadata.cq4t"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / FILE
+
+
+@pytest.fixture
+def table(path: Path) -> Iterator[TableStore]:
+    table = TableStore.create(path, layout())
+    yield table
+    table.close()
+
+
+def test_keys_are_found_whatever_their_case(table: TableStore, path: Path) -> None:
+    assert table.find("listing.highestCycle") is None
+    table.value("listing.highestCycle", 5).store(-7)
+    found = table.find("LISTING.highestcycle")
+    assert found is not None
+    assert found.load() == -7
+    assert table.value("Listing.HIGHESTCYCLE", 5).load() == -7
+    other = TableStore(path, writable=False)
+    assert other.keys() == {"listing.highestcycle": -7}
+    other.close()
+
+
+def test_values_rise_fall_and_count(table: TableStore) -> None:
+    value = table.value("x", 10)
+    value.raise_to(5)
+    assert value.load() == 10
+    value.raise_to(15)
+    value.lower_to(20)
+    assert value.load() == 15
+    value.lower_to(-3)
+    value.add(-4)
+    assert value.load() == -7
+    assert not value.exchange(0, 1)
+    assert value.exchange(-7, 1)
+
+
+def test_bytes_of_keys_are_those_of_java(tmp_path: Path) -> None:
+    """A key is named, padded and aligned as in a table store that Java wrote."""
+    golden = unpack("fast_daily_basic", tmp_path) / FILE
+    theirs = TableStore(golden, writable=False)
+    names = theirs.keys()
+    theirs.close()
+    raw = golden.read_bytes()
+    ours = TableStore.create(tmp_path / "ours", layout())
+    for name, value in names.items():
+        at = raw.lower().index(name.encode())
+        ours.value(raw[at : at + len(name)].decode(), value)
+    ours.close()
+    assert (tmp_path / "ours").read_bytes() == raw
+
+
+def test_a_key_that_does_not_fit_is_refused(table: TableStore) -> None:
+    for i in range(500):
+        table.value(f"key.{i:0200}", i)
+    with pytest.raises(QueueError, match="room for the key") as full:
+        table.value("x" * 50_000, 0)
+    assert full.value.position is not None
+    assert table.value("small", 7).load() == 7
+
+
+def test_a_creator_that_died_half_way_is_finished(path: Path) -> None:
+    for left in (b"", bytes(1000), b"\0\0\0\x80" + b"\xb9\x06hea" + bytes(1000)):
+        path.write_bytes(left)
+        table = TableStore.create(path, layout())
+        assert table.layout == layout()
+        table.value("key", 3)
+        table.close()
+
+
+def test_a_key_whose_writer_died_is_overwritten(table: TableStore, path: Path) -> None:
+    table.value("one", 1)
+    end = table._walked
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(b"\x30\0\0\x80" + b"garbage" * 20)
+    table.value("two", 2)
+    table.value("three", 3)
+    other = TableStore(path, writable=False)
+    assert other.keys() == {"one": 1, "two": 2, "three": 3}
+    other.close()
+
+
+def test_values_that_are_no_longs_are_left_alone(table: TableStore, path: Path) -> None:
+    text = b"\xb9\x04text\xe2hi"
+    with path.open("r+b") as file:
+        file.seek(table._walked)
+        file.write(len(text).to_bytes(4, "little") + text)
+    assert table.find("text") is None
+    assert table.value("next", 4).load() == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"\xb9\x7fx", "expected a key"),
+        (b"\xb9\x02xy\xa7" + bytes(8), "aligned to 8"),
+    ],
+)
+def test_a_broken_key_is_damage(table: TableStore, path: Path, body: bytes, message: str) -> None:
+    with path.open("r+b") as file:
+        file.seek(table._walked)
+        file.write(len(body).to_bytes(4, "little") + body)
+    with pytest.raises(QueueDamaged, match=message):
+        table.find("x")
+
+
+def test_a_key_that_ends_behind_the_file_is_damage(table: TableStore, path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(table._walked)
+        file.write((1 << 29).to_bytes(4, "little"))
+    with pytest.raises(QueueDamaged, match="expected a document of the table store"):
+        table.keys()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        (b"\xb9\x06header", b"\xb9\x06hoader", QueueDamaged, "header of a table store"),
+        (b"\xc4roll", b"\xc4rull", QueueDamaged, "header of a table store"),
+        (b"yyyyMMdd'F'", b"yyyyMMdd'Q'", NotAQueue, "format of a roll cycle"),
+        (b"\xa6\x00\x5c\x26\x05", b"\xa6\x00\x5c\x26\x06", QueueDamaged, "86400000 ms"),
+    ],
+)
+def test_a_broken_header_is_refused(
+    table: TableStore, path: Path, old: bytes, new: bytes, error: type[Exception], message: str
+) -> None:
+    path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(error, match=message):
+        TableStore(path, writable=False)
+
+
+def test_a_file_without_a_header_is_no_table_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tablestore, "_READY_TIMEOUT_S", 0.01)
+    for left in (b"", bytes(2), bytes(100)):
+        path.write_bytes(left)
+        with pytest.raises(QueueDamaged, match="found no header"):
+            TableStore(path, writable=False)
+
+
+def test_another_process_holds_the_table_lock(
+    table: TableStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tablestore, "_LOCK_TIMEOUT_S", 0.02)
+    ready, done = os.pipe(), os.pipe()
+
+    def work() -> None:
+        descriptor = os.open(path, os.O_RDWR)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 0x7FFFFFFFFFFFFFFE)
+        os.write(ready[1], b"!")
+        os.read(done[0], 1)
+
+    pid = processes.start(work)
+    os.read(ready[0], 1)
+    with pytest.raises(QueueError, match="expected the table lock"):
+        table.value("late", 1)
+    os.write(done[1], b"!")
+    assert processes.finish(pid) == 0
+    assert table.value("late", 1).load() == 1
+    for descriptor in (*ready, *done):
+        os.close(descriptor)
+
+
+def test_threads_add_keys_at_once(path: Path) -> None:
+    TableStore.create(path, layout()).close()
+
+    def work() -> None:
+        table = TableStore(path, writable=True)
+        for i in range(40):
+            table.value(f"key.{i}", i)
+        table.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    table = TableStore(path, writable=False)
+    assert len(table.keys()) == 40
+    table.close()
