@@ -1,31 +1,26 @@
-"""The connection as a whole: greeting, ids, limits of bytes and time, and every way to end."""
+"""The connection as a whole: limits of bytes and time, bad bytes, calls out of turn."""
 
-import json
 import math
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cqrepl.protocol import (
+    PAYLOAD_MAX,
     Connection,
     ConnectionConfig,
     LocalProtocolError,
-    QueueShape,
     RemoteProtocolError,
     Role,
     StopReason,
-    WireShape,
 )
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX, GREETING_BYTES_MAX, PAYLOAD_MAX
+from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX, GREETING_BYTES_MAX
 from cqrepl.protocol.states import ConnectionState
 from tests.unit.protocol.peer import (
     CID,
     CSP,
-    HANDLERS,
     HEARTBEAT_CID,
     NAME,
     SHIFT,
@@ -33,7 +28,6 @@ from tests.unit.protocol.peer import (
     SOURCE_ID,
     Ours,
     Typed,
-    acknowledgement,
     batch,
     data,
     decoded,
@@ -58,28 +52,10 @@ from tests.unit.protocol.peer import (
     source,
     source_handler,
     streaming_source,
-    terminator,
     uber,
 )
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "network"
-SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
-WIRE_TYPE = ("WireType", "BINARY_LIGHT")
-
-
-def uber_said(remote_id: int, local_id: int, wire_type: str = "BINARY_LIGHT") -> dict[str, Any]:
-    body = {
-        "remoteIdentifier": remote_id,
-        "localIdentifier": local_id,
-        "wireType": ("WireType", wire_type),
-    }
-    return {"meta": True, "handler": (HANDLERS + "UberHandler", body)}
-
-
-def heartbeats_said(cid: int, timeout_ms: int, interval_ms: int) -> dict[str, Any]:
-    body = {"heartbeatTimeoutMs": timeout_ms, "heartbeatIntervalMs": interval_ms}
-    handler = (HANDLERS + "HeartbeatHandler", body)
-    return {"meta": True, "csp": "/", "cid": cid, "handler": handler}
+# limits of bytes
 
 
 def refused(ours: Ours, *documents: bytes) -> str:
@@ -91,193 +67,6 @@ def refused(ours: Ours, *documents: bytes) -> str:
     assert ours.connection.next_deadline() == math.inf
     ours.tick(1e9)
     return str(caught.value)
-
-
-# greeting
-
-
-def test_a_dialler_greets_before_it_has_read_anything() -> None:
-    ours = Ours(
-        Role.SINK,
-        is_dialler=True,
-        heartbeat_interval_ms=30_000,
-        heartbeat_timeout_ms=40_000,
-        cid_first=787122337,
-    )
-    recorded = json.loads((VECTORS / "connect.json").read_text())
-    first = [bytes.fromhex(each["hex"]) for each in recorded if each["dir"] == "sink->source"][:2]
-    assert ours.connection.data_to_send() == b"".join(first)
-
-
-def test_an_acceptor_is_silent_until_it_is_greeted_and_then_reflects() -> None:
-    ours = Ours(Role.SINK)
-    assert ours.said() == []
-    assert ours.receive(uber(SOURCE_ID, SINK_ID)) == [ev.Connected(remote_id=SOURCE_ID)]
-    assert ours.said() == [uber_said(SINK_ID, SOURCE_ID)]
-    assert ours.receive(heartbeats(3000, 700, cid=1 << 40)) == []
-    assert ours.said() == [heartbeats_said(1 << 40, 3000, 700)]
-
-
-def test_a_dialler_does_not_reflect() -> None:
-    ours = Ours(Role.SINK, is_dialler=True)
-    ours.connection.data_to_send()
-    assert ours.receive(uber(SOURCE_ID, SINK_ID)) == [ev.Connected(remote_id=SOURCE_ID)]
-    assert ours.receive(heartbeats(cid=1), heartbeat(cid=1)) == []
-    assert ours.said() == []
-
-
-@pytest.mark.parametrize("source_dials", [True, False])
-@pytest.mark.parametrize("shape", list(WireShape))
-def test_two_of_ours_meet(source_dials: bool, shape: WireShape) -> None:
-    one = Ours(Role.SOURCE, is_dialler=source_dials, shape=shape)
-    other = Ours(Role.SINK, is_dialler=not source_dials, shape=shape)
-    events: dict[str, list[ev.Event]] = {"source": [], "sink": []}
-    for _ in range(3):
-        events["sink"] += other.receive(one.connection.data_to_send())
-        events["source"] += one.receive(other.connection.data_to_send())
-    assert events == {
-        "source": [ev.Connected(remote_id=SINK_ID)],
-        "sink": [ev.Connected(remote_id=SOURCE_ID)],
-    }
-
-
-@pytest.mark.parametrize("wire_type", ["BINARY", "BINARY_LIGHT"])
-@pytest.mark.parametrize("is_typed", [True, False])
-def test_both_binary_wire_types_are_taken_and_reflected(wire_type: str, is_typed: bool) -> None:
-    ours = Ours(Role.SINK)
-    value = Typed("WireType", wire_type) if is_typed else wire_type
-    assert kinds(ours.receive(uber(SOURCE_ID, SINK_ID, value))) == [ev.Connected]
-    assert ours.said() == [uber_said(SINK_ID, SOURCE_ID, wire_type)]
-
-
-def test_a_greeting_without_wire_type_means_binary_light() -> None:
-    ours = Ours(Role.SINK)
-    body = {"localIdentifier": SINK_ID, "remoteIdentifier": SOURCE_ID}
-    assert kinds(ours.receive(meta(handler=Typed(HANDLERS + "UberHandler", body))))
-    assert ours.said() == [uber_said(SINK_ID, SOURCE_ID)]
-
-
-@pytest.mark.parametrize("wire_type", ["TEXT", "RAW", "binary_light", ""])
-def test_other_wire_types_close(wire_type: str) -> None:
-    problem = refused(Ours(Role.SINK), uber(SOURCE_ID, SINK_ID, Typed("WireType", wire_type)))
-    assert problem == f"wire type BINARY or BINARY_LIGHT expected, {wire_type!r} came"
-
-
-@pytest.mark.parametrize(
-    "greeting",
-    [
-        uber(SOURCE_ID, SINK_ID, clusterName="global"),
-        uber(SOURCE_ID, SINK_ID, a=1, b=True, c=None, d={"e": "f"}, g="h"),
-        meta(
-            handler=Typed(
-                HANDLERS + "UberHandler",
-                {
-                    "wireType": Typed("WireType", "BINARY_LIGHT"),
-                    "extra": -1,
-                    "localIdentifier": SINK_ID,
-                    "remoteIdentifier": SOURCE_ID,
-                },
-            )
-        ),
-        meta(
-            handler=Typed("UberHandler", {"remoteIdentifier": SOURCE_ID, "localIdentifier": 2}),
-            later="text",
-        ),
-        # the overview's shape
-        data(
-            handler=Typed(
-                HANDLERS + "UberHandler",
-                {
-                    "remoteIdentifier": SOURCE_ID,
-                    "localIdentifier": SINK_ID,
-                    "wireType": Typed("WireType", "BINARY_LIGHT"),
-                    "clusterName": "global",
-                },
-            )
-        ),
-        document(
-            {"handler": Typed("UberHandler", {"remoteIdentifier": 1, "localIdentifier": 2})},
-            metadata=True,
-            events=True,
-        ),
-    ],
-    ids=["cluster name", "extra fields", "reordered", "alias, field behind", "seed", "event name"],
-)
-def test_greetings_are_read_by_name(greeting: bytes) -> None:
-    assert Ours(Role.SINK).receive(greeting) == [ev.Connected(remote_id=SOURCE_ID)]
-
-
-@pytest.mark.parametrize(
-    ("remote_id", "local_id", "problem"),
-    [
-        (SINK_ID, SOURCE_ID, "both sides have host id 2"),
-        (SINK_ID, SINK_ID, "both sides have host id 2"),
-        (SOURCE_ID, 6, "the peer expects host id 6, this side has 2"),
-        (9, SINK_ID, "host id 1 expected, 9 came"),
-        (-1, SINK_ID, "host id 1 expected, -1 came"),
-        (1 << 62, SINK_ID, f"host id 1 expected, {1 << 62} came"),
-    ],
-)
-@pytest.mark.parametrize("is_dialler", [True, False])
-def test_wrong_ids_close_at_once(
-    remote_id: int, local_id: int, problem: str, is_dialler: bool
-) -> None:
-    assert refused(Ours(Role.SINK, is_dialler=is_dialler), uber(remote_id, local_id)) == problem
-
-
-def test_several_remote_ids_may_be_allowed() -> None:
-    for remote_id in (1, 3, 5):
-        ours = Ours(Role.SINK, remote_ids=frozenset({1, 3, 5}))
-        assert ours.receive(uber(remote_id, SINK_ID)) == [ev.Connected(remote_id=remote_id)]
-        assert ours.connection.remote_id == remote_id
-    problem = refused(Ours(Role.SINK, remote_ids=frozenset({1, 3, 5})), uber(4, SINK_ID))
-    assert problem == "host id 1, 3, 5 expected, 4 came"
-
-
-def test_without_remote_ids_any_but_our_own_is_taken() -> None:
-    for remote_id in (1, 42, 127):
-        ours = Ours(Role.SINK, remote_ids=frozenset())
-        assert ours.receive(uber(remote_id, SINK_ID)) == [ev.Connected(remote_id=remote_id)]
-    assert "both sides" in refused(Ours(Role.SINK, remote_ids=frozenset()), uber(2, SINK_ID))
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        heartbeats(),
-        register(CSP, CID, sink_handler()),
-        select(CID),
-        heartbeat(),
-        excerpt(index(0), b"x"),
-        data(),
-        meta(),
-        meta(handler="text"),
-        meta(handler=Typed("no.such.Handler", {"remoteIdentifier": 1, "localIdentifier": 2})),
-        meta(handler=Typed(HANDLERS + "UberHandler", {"remoteIdentifier": SOURCE_ID})),
-        meta(handler=Typed(HANDLERS + "UberHandler", {"localIdentifier": SINK_ID})),
-        meta(handler=Typed(HANDLERS + "UberHandler", "text")),
-        meta(handler=Typed(HANDLERS + "UberHandler", {"remoteIdentifier": "1"})),
-        meta(
-            handler=Typed(HANDLERS + "UberHandler", {"remoteIdentifier": "1", "localIdentifier": 2})
-        ),
-        terminator(),
-        document(b"\x01\x02\x03\x04\x05", metadata=True),
-        document(b"handler: !UberHandler {\n remoteIdentifier: 1\n}\n", metadata=True),
-        document(b"\xc7handler\xb6\x7f", metadata=True),
-        document(bytes([0x8F] * 50), metadata=True),
-        bytes(4),
-        b"\xff" * 8,
-        b"GET / HTTP/1.1\r\n\r\n",
-        header(5)[:3] + b"\x80" + b"12345",
-    ],
-    ids=range(23),
-)
-@pytest.mark.parametrize("is_dialler", [True, False])
-def test_anything_before_the_greeting_closes(first: bytes, is_dialler: bool) -> None:
-    refused(Ours(Role.SINK, is_dialler=is_dialler), first, uber(SOURCE_ID, SINK_ID))
-
-
-# limits of bytes
 
 
 def padded_uber(length: int) -> bytes:
@@ -479,151 +268,6 @@ def test_nothing_is_due_on_a_closed_connection() -> None:
     ours.connection.receive_end(0)
     assert ours.connection.next_deadline() == math.inf
     ours.tick(1e9)
-
-
-# the end of the stream
-
-
-@pytest.mark.parametrize(
-    ("ours", "before", "event"),
-    [
-        (lambda: Ours(Role.SINK), b"", "end of stream unannounced"),
-        (lambda: Ours(Role.SINK), header(9), "end of stream in the middle of a document (4 bytes"),
-        (sink, b"", "end of stream unannounced"),
-        (streaming_source, b"", "end of stream unannounced"),
-        (receiving_sink, b"", None),
-        (receiving_sink, excerpt(index(0), b"x")[:-1], "end of stream in the middle of a document"),
-        (receiving_sink, b"\x05", "end of stream in the middle of a document (1 bytes"),
-    ],
-    ids=["greeting", "in greeting", "sink", "source", "receiving", "in event", "in header"],
-)
-def test_the_end_of_the_stream_is_orderly_only_from_a_source_that_cannot_announce_it(
-    ours: Callable[[], Ours], before: bytes, event: str | None
-) -> None:
-    this = ours()
-    this.receive(before)
-    this.connection.receive_end(this.now)
-    (end,) = this.events()
-    if event is None:
-        assert end == ev.OrderlyEnd()
-    else:
-        assert isinstance(end, ev.PeerLost)
-        assert end.message.startswith(event)
-    this.connection.receive_end(this.now)
-    assert this.events() == []
-
-
-def test_a_peer_with_the_extension_announces_its_end_or_is_lost() -> None:
-    ours = sink()
-    shape = {"v": 1, "rollCycle": "FAST_DAILY", "epoch": 0, "indexCount": 1, "indexSpacing": 1}
-    ours.receive(register(CSP, CID, sink_handler(cqrepl=shape)))
-    ours.connection.answer_queue(CID, 0, SHIFT, SHAPE)
-    ours.connection.receive_end(0)
-    assert kinds(ours.events()) == [ev.PeerLost]
-
-
-def join(source_dials: bool = False) -> tuple[Ours, Ours, int]:
-    """Two of ours that stream one queue."""
-    one = Ours(Role.SOURCE, is_dialler=source_dials, cid_first=100)
-    other = Ours(Role.SINK, is_dialler=not source_dials, cid_first=200)
-    exchange(one, other)
-    cid = one.connection.offer_queue(NAME, 0, acknowledgement=True, source_id=7, shape=SHAPE)
-    exchange(one, other)
-    other.connection.answer_queue(cid, 0, SHIFT, SHAPE)
-    assert kinds(exchange(one, other)[0]) == [ev.StreamingStarted]
-    return one, other, cid
-
-
-def exchange(one: Ours, other: Ours) -> tuple[list[ev.Event], list[ev.Event]]:
-    """What each was told, after everything that both had to say."""
-    told: tuple[list[ev.Event], list[ev.Event]] = ([], [])
-    while one.connection.has_data_to_send or other.connection.has_data_to_send:
-        told[1].extend(other.receive(one.connection.data_to_send()))
-        told[0].extend(one.receive(other.connection.data_to_send()))
-    return told
-
-
-@pytest.mark.parametrize("source_dials", [True, False])
-@pytest.mark.parametrize("source_ends", [True, False])
-def test_an_orderly_end_is_announced_to_a_peer_with_the_extension(
-    source_dials: bool, source_ends: bool
-) -> None:
-    ours, theirs, cid = join(source_dials)
-    if not source_ends:
-        ours, theirs = theirs, ours
-    ours.connection.end()
-    assert ours.connection.state is ConnectionState.ENDING
-    (last,) = decoded(ours.connection.data_to_send())
-    assert last["csp"] == "/"
-    assert last["cid"] not in (cid, 100, 200)
-    assert last["handler"] == ("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
-    assert theirs.receive(terminator(last["cid"])) == [ev.OrderlyEnd()]
-    assert theirs.connection.state is ConnectionState.CLOSED
-    ours.connection.receive_end(0)
-    assert ours.events() == [ev.OrderlyEnd()]
-
-
-def test_both_sides_may_end_at_once() -> None:
-    one, other, _ = join()
-    one.connection.end()
-    other.connection.end()
-    assert exchange(one, other) == ([ev.OrderlyEnd()], [ev.OrderlyEnd()])
-
-
-def test_nothing_follows_the_announcement_of_the_end() -> None:
-    one, _, cid = join()
-    one.connection.end()
-    one.connection.data_to_send()
-    one.tick(20)
-    assert one.said() == []
-    with pytest.raises(LocalProtocolError):
-        one.frame(cid, batch(index(0), b"x"))
-
-
-def test_the_last_acknowledgement_goes_before_the_announcement() -> None:
-    one, other, cid = join()
-    frames = one.frame(cid, batch(index(0), b"x", b"y"))
-    (event,) = other.receive(frames)
-    assert isinstance(event, ev.AppendExcerpts)
-    crowd(other)
-    other.connection.stored(cid, index(1), event.ns)
-    other.connection.end()
-    said = decoded(other.connection.data_to_send())
-    assert said[-2]["idx"] == index(1)
-    assert "handler" in said[-1]
-
-
-def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() -> None:
-    ours = streaming_source()
-    ours.connection.end()
-    assert ours.said() == []
-    assert ours.connection.state is ConnectionState.ENDING
-    assert kinds(ours.receive(acknowledgement(index(0)))) == [ev.Refused]
-    ours.connection.receive_end(0)
-    assert ours.events() == [ev.OrderlyEnd()]
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
-    """With a comment behind the handler, as recorded in section 3.4; in the split form too."""
-    typed = Typed("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
-    comment = b"\xbe\x24localIdentifier=1,remoteIdentifier=2"
-    if split:
-        last = meta(csp="/", cid=292323922173575) + meta(handler=typed)
-    else:
-        last = (
-            bytes.fromhex(
-                "82000040b90363737 0e12fb903636964a7875e8af7dd090100b90768616e646c6572b637".replace(
-                    " ", ""
-                )
-            )
-            + b"net.openhft.chronicle.network.cluster.TerminatorHandler"
-            + bytes.fromhex("8200000000")
-            + comment
-        )
-    ours = sink()
-    assert ours.receive(last, heartbeat()) == [ev.OrderlyEnd()]
-    assert ours.connection.state is ConnectionState.CLOSED
 
 
 # calls of our own that are not allowed

@@ -153,7 +153,12 @@ def test_a_broken_store_header_is_damage(
 
 
 def test_a_long_off_its_alignment_is_damage(store_path: Path) -> None:
-    change(store_path, b"\xc9lastIndex\x8e\0\0\0\0\xa7", b"\xc9lastIndex\x8f\x8f\x8f\x8f\xa7\0")
+    value = (300).to_bytes(8, "little")
+    change(
+        store_path,
+        b"\xc9lastIndex\x8e\0\0\0\0\xa7" + value,
+        b"\xc9lastIndex\x8f\x8f\x8f\x8f\xa7" + value + b"\x8f",
+    )
     with pytest.raises(QueueDamaged, match="aligned to 8"):
         Queue.open(store_path.parent)
 
@@ -214,7 +219,7 @@ def test_a_write_position_behind_the_end_stops_an_appender(store_path: Path) -> 
     """Documents were lost: appending over the hole would lose what may lie behind it."""
     store = StoreFile.open(store_path, 0, writable=True)
     assert store is not None
-    store.mapping.words.store_4(store.walk(START, 290).place.position, 0)
+    store.mapping.words.store_4(store.walk(START, 298).place.position, 0)
     store.close()
     with (
         Queue.open_for_append(store_path.parent) as queue,

@@ -1,0 +1,32 @@
+"""The README's example runs and prints what the README says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def test_example_prints_what_is_promised() -> None:
+    text = README.read_text()
+    found = re.search(r"```python\n(.*?)```\s+prints\n\n((?:    [^\n]*\n)+)", text, re.DOTALL)
+    assert found is not None
+    program, promised = found[1], found[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == promised.split()
+
+
+def test_commands_exist() -> None:
+    """Every `cqrepl` option that the README shows is one that the command knows."""
+    commands = re.findall(r"^    (cqrepl \w+)[^\n]*", README.read_text(), re.MULTILINE)
+    assert {"cqrepl source", "cqrepl sink"} <= set(commands)
+    for line in re.findall(r"^    cqrepl (\w+)([^\n]*)", README.read_text(), re.MULTILINE):
+        done = subprocess.run(
+            [sys.executable, "-m", "cqrepl", line[0], "--help"], capture_output=True, text=True
+        )
+        for option in re.findall(r"(--[a-z-]+)", line[1]):
+            assert option in done.stdout

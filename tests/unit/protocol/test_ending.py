@@ -1,0 +1,188 @@
+"""Every way in which a connection ends, and which of them are in order."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cqrepl.protocol import (
+    LocalProtocolError,
+    QueueShape,
+    Role,
+)
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.states import ConnectionState
+from tests.unit.protocol.peer import (
+    CID,
+    CSP,
+    NAME,
+    SHIFT,
+    Ours,
+    Typed,
+    acknowledgement,
+    batch,
+    data,
+    decoded,
+    excerpt,
+    header,
+    heartbeat,
+    index,
+    kinds,
+    meta,
+    receiving_sink,
+    register,
+    select,
+    sink,
+    sink_handler,
+    streaming_source,
+    terminator,
+)
+
+SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
+
+
+def crowd(ours: Ours) -> None:
+    """Fills the outbox as a peer does that reads nothing."""
+    while not ours.connection._outbox.is_crowded:
+        ours.connection._outbox.send(select() + data(idx=1, ns=1))
+
+
+@pytest.mark.parametrize(
+    ("ours", "before", "event"),
+    [
+        (lambda: Ours(Role.SINK), b"", "end of stream unannounced"),
+        (lambda: Ours(Role.SINK), header(9), "end of stream in the middle of a document (4 bytes"),
+        (sink, b"", "end of stream unannounced"),
+        (streaming_source, b"", "end of stream unannounced"),
+        (receiving_sink, b"", None),
+        (receiving_sink, excerpt(index(0), b"x")[:-1], "end of stream in the middle of a document"),
+        (receiving_sink, b"\x05", "end of stream in the middle of a document (1 bytes"),
+    ],
+    ids=["greeting", "in greeting", "sink", "source", "receiving", "in event", "in header"],
+)
+def test_the_end_of_the_stream_is_orderly_only_from_a_source_that_cannot_announce_it(
+    ours: Callable[[], Ours], before: bytes, event: str | None
+) -> None:
+    this = ours()
+    this.receive(before)
+    this.connection.receive_end(this.now)
+    (end,) = this.events()
+    if event is None:
+        assert end == ev.OrderlyEnd()
+    else:
+        assert isinstance(end, ev.PeerLost)
+        assert end.message.startswith(event)
+    this.connection.receive_end(this.now)
+    assert this.events() == []
+
+
+def test_a_peer_with_the_extension_announces_its_end_or_is_lost() -> None:
+    ours = sink()
+    shape = {"v": 1, "rollCycle": "FAST_DAILY", "epoch": 0, "indexCount": 1, "indexSpacing": 1}
+    ours.receive(register(CSP, CID, sink_handler(cqrepl=shape)))
+    ours.connection.answer_queue(CID, 0, SHIFT, SHAPE)
+    ours.connection.receive_end(0)
+    assert kinds(ours.events()) == [ev.PeerLost]
+
+
+def join(source_dials: bool = False) -> tuple[Ours, Ours, int]:
+    """Two of ours that stream one queue."""
+    one = Ours(Role.SOURCE, is_dialler=source_dials, cid_first=100)
+    other = Ours(Role.SINK, is_dialler=not source_dials, cid_first=200)
+    exchange(one, other)
+    cid = one.connection.offer_queue(NAME, 0, acknowledgement=True, source_id=7, shape=SHAPE)
+    exchange(one, other)
+    other.connection.answer_queue(cid, 0, SHIFT, SHAPE)
+    assert kinds(exchange(one, other)[0]) == [ev.StreamingStarted]
+    return one, other, cid
+
+
+def exchange(one: Ours, other: Ours) -> tuple[list[ev.Event], list[ev.Event]]:
+    """What each was told, after everything that both had to say."""
+    told: tuple[list[ev.Event], list[ev.Event]] = ([], [])
+    while one.connection.has_data_to_send or other.connection.has_data_to_send:
+        told[1].extend(other.receive(one.connection.data_to_send()))
+        told[0].extend(one.receive(other.connection.data_to_send()))
+    return told
+
+
+@pytest.mark.parametrize("source_dials", [True, False])
+@pytest.mark.parametrize("source_ends", [True, False])
+def test_an_orderly_end_is_announced_to_a_peer_with_the_extension(
+    source_dials: bool, source_ends: bool
+) -> None:
+    ours, theirs, cid = join(source_dials)
+    if not source_ends:
+        ours, theirs = theirs, ours
+    ours.connection.end()
+    assert ours.connection.state is ConnectionState.ENDING
+    (last,) = decoded(ours.connection.data_to_send())
+    assert last["csp"] == "/"
+    assert last["cid"] not in (cid, 100, 200)
+    assert last["handler"] == ("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
+    assert theirs.receive(terminator(last["cid"])) == [ev.OrderlyEnd()]
+    assert theirs.connection.state is ConnectionState.CLOSED
+    ours.connection.receive_end(0)
+    assert ours.events() == [ev.OrderlyEnd()]
+
+
+def test_both_sides_may_end_at_once() -> None:
+    one, other, _ = join()
+    one.connection.end()
+    other.connection.end()
+    assert exchange(one, other) == ([ev.OrderlyEnd()], [ev.OrderlyEnd()])
+
+
+def test_nothing_follows_the_announcement_of_the_end() -> None:
+    one, _, cid = join()
+    one.connection.end()
+    one.connection.data_to_send()
+    one.tick(20)
+    assert one.said() == []
+    with pytest.raises(LocalProtocolError):
+        one.frame(cid, batch(index(0), b"x"))
+
+
+def test_the_last_acknowledgement_goes_before_the_announcement() -> None:
+    one, other, cid = join()
+    frames = one.frame(cid, batch(index(0), b"x", b"y"))
+    (event,) = other.receive(frames)
+    assert isinstance(event, ev.AppendExcerpts)
+    crowd(other)
+    other.connection.stored(cid, index(1), event.ns)
+    other.connection.end()
+    said = decoded(other.connection.data_to_send())
+    assert said[-2]["idx"] == index(1)
+    assert "handler" in said[-1]
+
+
+def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() -> None:
+    ours = streaming_source()
+    ours.connection.end()
+    assert ours.said() == []
+    assert ours.connection.state is ConnectionState.ENDING
+    assert kinds(ours.receive(acknowledgement(index(0)))) == [ev.Refused]
+    ours.connection.receive_end(0)
+    assert ours.events() == [ev.OrderlyEnd()]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
+    """With a comment behind the handler, as recorded in section 3.4; in the split form too."""
+    typed = Typed("net.openhft.chronicle.network.cluster.TerminatorHandler", {})
+    comment = b"\xbe\x24localIdentifier=1,remoteIdentifier=2"
+    if split:
+        last = meta(csp="/", cid=292323922173575) + meta(handler=typed)
+    else:
+        last = (
+            bytes.fromhex(
+                "82000040b90363737 0e12fb903636964a7875e8af7dd090100b90768616e646c6572b637".replace(
+                    " ", ""
+                )
+            )
+            + b"net.openhft.chronicle.network.cluster.TerminatorHandler"
+            + bytes.fromhex("8200000000")
+            + comment
+        )
+    ours = sink()
+    assert ours.receive(last, heartbeat()) == [ev.OrderlyEnd()]
+    assert ours.connection.state is ConnectionState.CLOSED
