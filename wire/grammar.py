@@ -239,7 +239,6 @@ Filler = _item(FILLER_OPERANDS)
 Fillers = Default(GreedyRange(Filler), [])
 Name = _item(NAME_OPERANDS)
 Scalar = _item(VALUE_OPERANDS)  # the content of a block stays unread
-Item = _item(FILLER_OPERANDS | NAME_OPERANDS | TYPE_OPERANDS | VALUE_OPERANDS)
 
 # what belongs to a value and stands before it: its types, and filler
 Value = Struct("before" / GreedyRange(_item(FILLER_OPERANDS | TYPE_OPERANDS)), "item" / Scalar)
@@ -324,14 +323,27 @@ Text = Select(
     ),
     tagged(Code.STRING_ANY, LongText),
 )
+NullText = ExprValidator(tagged(Code.STRING_ANY, CountedOrNull), lambda text, _: text is None)
+TextOrNull = Select(Null, Text, NullText)
 TypeName = tagged(Code.TYPE_PREFIX, LongText)
+
+
+def _name_number(name: str, _: object) -> int:
+    require(re.fullmatch("[0-9]{1,31}", name) is not None, "the name is a decimal number")
+    require(int(name) < 1 << 31, "the name is a number of 32 bits")
+    return int(name)
+
+
+NumberName = ExprAdapter(
+    tagged(Code.FIELD_NUMBER, StopBit), lambda number, _: str(number), _name_number
+)
 ShortName = FocusedSeq(
     "name",
     "code" / Rebuild(OneOf(Byte, range(0xC0, 0xE0)), lambda this: 0xC0 + len(this.name)),
     "name" / _latin1(Bytes(this.code - 0xC0)),
 )
 EventName = tagged(Code.EVENT_NAME, LongName)
-FieldName = Select(ShortName, tagged(Code.FIELD_NAME_ANY, LongName), EventName)
+FieldName = Select(NumberName, ShortName, tagged(Code.FIELD_NAME_ANY, LongName), EventName)
 
 
 def block(content: Construct) -> Construct:

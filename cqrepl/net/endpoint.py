@@ -112,6 +112,7 @@ class Endpoint:
         self._make_session = make_session
         self._roster = Roster()
         self._live: dict[Pump, Session] = {}
+        self._is_ending = False
 
     @property
     def sessions(self) -> list[Session]:
@@ -139,6 +140,7 @@ class Endpoint:
             nursery.cancel_scope.cancel()
 
     async def _end(self) -> None:
+        self._is_ending = True
         with trio.move_on_after(END_SECONDS):
             async with trio.open_nursery() as nursery:
                 for pump, session in self._live.items():
@@ -156,6 +158,9 @@ class Endpoint:
     async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> bool:
         """Runs one connection; true when it worked at all, so that dialling again soon makes
         sense."""
+        if self._is_ending:  # what was ended in order must not begin again
+            await trio.aclose_forcefully(stream)
+            await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
         pump = Pump(stream, connection, label, self._roster.enter)

@@ -15,6 +15,9 @@ slot before it has led to exactly that position; otherwise the walk starts at th
 So a damaged page costs time and never shows bytes that are no excerpt.
 """
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import Iterator
 
 from cqrepl.queue.errors import QueueDamaged
@@ -50,6 +53,31 @@ class Indexing:
         except QueueDamaged:
             pass
         return START
+
+    def check_last(self, sequence: int, offsets: array[int]) -> None:
+        """Holds a run of excerpts against the slot of the last one that has a slot.
+
+        Args:
+            sequence: of the first excerpt of the run.
+            offsets: where the bodies start.
+
+        Raises:
+            QueueDamaged: the slot names another position: the walk has gone astray.
+        """
+        last = sequence + len(offsets) - 1
+        last -= last % self._spacing
+        if last < sequence:
+            return
+        page, slot = divmod(last // self._spacing, self._count)
+        array = self._array(page)
+        expected = 0 if array is None else self._slot(array, slot)
+        found = offsets[last - sequence] - HEADER_BYTES
+        if expected not in (0, found):  # 0: not yet there, or its writer died before
+            raise QueueDamaged(
+                f"expected excerpt {last} at {expected}, as its index slot says",
+                path=self._store.path,
+                position=found,
+            )
 
     def page_of(self, sequence: int) -> int:
         """Number of the page that a sequence belongs into."""

@@ -179,6 +179,20 @@ class StoreFile:
         """Header position of the last excerpt as recorded; may lag behind, 0 for none."""
         return self.mapping.words.load_8(self.header.write_position)
 
+    def check_end(self, position: int) -> None:
+        """Does nothing when no document is known to stand at or behind `position`.
+
+        Raises:
+            QueueDamaged: a writer recorded an excerpt there, and it is not to be found.
+        """
+        recorded = self.write_position()  # read first: it is stored after the header word
+        if recorded >= position and not is_ready(self.word_at(position)):
+            raise QueueDamaged(
+                f"expected an excerpt, as one at {recorded} was recorded, found none",
+                path=self.path,
+                position=position,
+            )
+
     def publish(self, position: int, word: int) -> None:
         """Makes what was laid behind the header at `position` visible.
 

@@ -8,6 +8,11 @@ A hole is never stepped over silently. A cycle without a file is no hole, since 
 but when the tailer's own file has been removed behind it, whole cycles between may have been, and
 that is reported as a gap.
 
+Bytes have no checksums here, but positions can be compared: a length that is wrong shifts all that
+comes behind it, so each batch is held against the index slot of its last indexed excerpt, and where
+nothing follows, the recorded write position must not lie behind. Either way it is reported as
+damage instead of waited at, or passed on under wrong indexes.
+
 The batches are views of the mapped file, valid until the next call.
 """
 
@@ -51,6 +56,7 @@ class Tailer:
         self._clock = clock
         self._listed_at = -_LISTING_PAUSE_S
         self._store: StoreFile | None = None
+        self._indexing: Indexing | None = None
         self._cycle = _BEFORE_ALL
         self._position = 0
         self._index = index
@@ -92,6 +98,7 @@ class Tailer:
             if found.stop is Stop.TOO_LARGE:
                 length = body_length(self._store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=self._store.path)
+            self._store.check_end(found.position)
             if found.stop is not Stop.END_OF_FILE or not self._enter_next():
                 return None
         return None
@@ -106,6 +113,8 @@ class Tailer:
         batch = ExcerptBatch(
             self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
         )
+        assert self._indexing is not None
+        self._indexing.check_last(sequence_of(self._index, self._cycles.shift), found.offsets)
         self._index += len(batch)
         return batch
 
@@ -119,8 +128,9 @@ class Tailer:
         store = self._open(cycle)
         if store is None:
             raise IndexGap(index, self._first_after(cycle), "its store file is not there")
+        self._indexing = Indexing(store)
         try:
-            place = store.walk(Indexing(store).place_before(sequence), sequence).place
+            place = store.walk(self._indexing.place_before(sequence), sequence).place
             if place.sequence < sequence:
                 end = index_of(cycle, place.sequence, self._cycles.shift)
                 raise IndexGap(index, end, "its cycle ends before", path=store.path)
@@ -150,6 +160,7 @@ class Tailer:
                 )  # fmt: skip
             self._store.close()
         self._store, self._cycle, self._position = store, cycle, 0
+        self._indexing = Indexing(store)
         self._index = index_of(cycle, 0, self._cycles.shift)
         return True
 

@@ -26,7 +26,7 @@ NAME = "q"
 CSP = f"/replication/{NAME}/{SINK_ID}"
 SHIFT = 32
 CYCLE = 0x512A
-NS = 1 << 55
+NS = (1 << 55) + 1  # no value that Java writes as a float
 SHAPE_FIELDS: Message = {
     "v": 1,
     "rollCycle": "FAST_DAILY",
