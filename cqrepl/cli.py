@@ -13,7 +13,7 @@ import click
 from cqrepl._version import VERSION
 from cqrepl.units import parse_size, parse_time_ms
 
-USAGE_EXIT = 2
+INTERRUPTED_EXIT = 130
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -47,7 +47,19 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """A group whose commands can be interrupted before they have started to take signals."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED_EXIT)
+
+
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -242,6 +254,8 @@ def _arguments(queues: tuple[str, ...], shared: dict[str, Any]) -> dict[str, Any
     try:
         for text in queues:
             name, equals, directory = text.partition("=")
+            if equals and not directory:
+                raise ValueError(f"NAME=QUEUE_DIR expected, {text!r} came")
             path = Path(directory if equals else text)
             pairs.append((name if equals else path.absolute().name, path))
         if len({name for name, _ in pairs}) != len(pairs):

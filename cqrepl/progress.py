@@ -8,6 +8,7 @@ import trio
 
 from cqrepl.net import Sink, Source
 from cqrepl.net.streaming import SourceQueue
+from cqrepl.queue import QueueError
 from cqrepl.queue.index import cycle_of
 from cqrepl.units import format_bytes
 
@@ -39,7 +40,10 @@ async def show_progress(replicator: Source | Sink) -> None:
 
 def lag_text(source: Source) -> str:
     """How far the acknowledgements are behind the ends of the queues."""
-    behind = [_lag(each) for each in source.queues.values()]
+    try:
+        behind = [_lag(each) for each in source.queues.values()]
+    except (QueueError, OSError):
+        return "not known"  # the connections meet the same, and say what it is
     if None in behind:
         return "more than a cycle"
     return f"{sum(each for each in behind if each is not None):,}"

@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -28,6 +28,10 @@ REFUSED: Final = 5
 INTERRUPTED: Final = 130
 
 Replicator = TypeVar("Replicator", Source, Sink)
+
+
+class BadArguments(Exception):
+    """What the user asked for does not fit together; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def guarded(name: str, work: Callable[[], int]) -> int:
         return work()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (NetError, QueueError, OSError, ValueError) as error:
+    except (NetError, QueueError, OSError, BadArguments) as error:
         return report(name, error)
     except BaseExceptionGroup as group:
         known = _known(group)
@@ -104,7 +108,8 @@ async def _run(
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, ended, first_signal, nursery.cancel_scope)
-            async with serve() as replicator:
+            async with AsyncExitStack() as stack:
+                replicator = await _enter(stack, serve())
                 if listen is not None:
                     host = listen.rpartition(":")[0]
                     print(
@@ -117,6 +122,15 @@ async def _run(
                     ended.append(_Ended(code))
             nursery.cancel_scope.cancel()
     return ended[0].code
+
+
+async def _enter(
+    stack: AsyncExitStack, service: AbstractAsyncContextManager[Replicator]
+) -> Replicator:
+    try:
+        return await stack.enter_async_context(service)
+    except ValueError as error:  # of the arguments; any later one is a fault of our own
+        raise BadArguments(str(error)) from error
 
 
 async def _until_over(
@@ -170,7 +184,7 @@ def _known(group: BaseExceptionGroup[BaseException]) -> Exception | None:
     found: Exception | None = None
     for each in group.exceptions:
         one = _known(each) if isinstance(each, BaseExceptionGroup) else each
-        if not isinstance(one, NetError | QueueError | OSError):
+        if not isinstance(one, NetError | QueueError | OSError | BadArguments):
             return None
         found = one
     return found

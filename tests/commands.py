@@ -104,8 +104,8 @@ class Start(Protocol):
 
 
 @asynccontextmanager
-async def commands() -> AsyncIterator[Start]:
-    """What starts commands; they live no longer than the block."""
+async def commands(seconds: float = 60) -> AsyncIterator[Start]:
+    """What starts commands; they live no longer than the block, and the block not for ever."""
     started: list[Command] = []
 
     async def start(role: str, *arguments: object) -> Command:
@@ -116,9 +116,10 @@ async def commands() -> AsyncIterator[Start]:
         return started[-1]
 
     try:
-        async with trio.open_nursery() as nursery:
-            yield start
-            nursery.cancel_scope.cancel()
+        with trio.fail_after(seconds):
+            async with trio.open_nursery() as nursery:
+                yield start
+                nursery.cancel_scope.cancel()
     except BaseException as error:
         for command in started:
             error.add_note(f"--- {command.title} (process {command.pid}):\n{command.said}")

@@ -102,9 +102,7 @@ def _stop_bit_groups(value: int, _: object) -> list[int]:
     magnitude = ~value if value < 0 else value
     places = range(max(1, -(-magnitude.bit_length() // 7)))
     groups = [magnitude >> (7 * place) & 0x7F | 0x80 for place in places]
-    if value < 0:
-        return [*groups, 0]
-    return [*groups[:-1], groups[-1] & 0x7F]
+    return [*groups, 0] if value < 0 else [*groups[:-1], groups[-1] & 0x7F]
 
 
 # 7 bits a byte, least significant first, the top bit set on all but the last. A negative number is

@@ -245,9 +245,8 @@ MetadataBody = _nested(
 TableBody = _nested(
     "wireType" / field("wireType", typed("WireType", Text)),
     "metadata" / field("metadata", typed("SCQMeta", MetadataBody)),
+    Align(4, 0),  # inside the block: its length says so
 )
-TableHeader = _file_document(
-    True, "store" / event("header", typed("STStore", TableBody)), Align(4, 0)
-)
+TableHeader = _file_document(True, "store" / event("header", typed("STStore", TableBody)))
 TableEntry = _file_document(False, "key" / EventName, "value" / BoundLong, Align(4, 0))
 TableStore = Struct("header" / TableHeader, "entries" / GreedyRange(TableEntry))

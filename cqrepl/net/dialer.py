@@ -14,9 +14,10 @@ PAUSE_FIRST_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 3.0
 COMPLAIN_SECONDS: Final = 60.0
 GIVE_UP_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0  # longest wait for an answer of any kind from a host
 
-# takes a connected stream; true when it got as far as to exchange UberHandlers
-OnDialled = Callable[[trio.SocketStream], Awaitable[bool]]
+# runs a connected stream to its end; what was wrong, or None when UberHandlers were exchanged
+OnDialled = Callable[[trio.SocketStream], Awaitable[str | None]]
 _logger = logging.getLogger(__name__)
 
 
@@ -27,21 +28,15 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
         Unreachable: `gives_up`, and nothing worked for 30 s.
     """
     pause = PAUSE_FIRST_SECONDS
-    failing_since: float | None = None
+    failing_since = trio.current_time()
     complained = -COMPLAIN_SECONDS
     while True:
-        problem = "the peer closed the connection before its UberHandler"
-        try:
-            stream = await trio.open_tcp_stream(address.host, address.port)
-        except OSError as error:
-            problem = _reason(error)
-        else:
-            if await on_stream(stream):
-                pause, failing_since = PAUSE_FIRST_SECONDS, None
-                await trio.sleep(_jitter(pause))
-                continue
+        problem = await _dial_once(address, on_stream)
         now = trio.current_time()
-        failing_since = now if failing_since is None else failing_since
+        if problem is None:
+            pause, failing_since = PAUSE_FIRST_SECONDS, now
+            await trio.sleep(_jitter(pause))
+            continue
         if gives_up and now - failing_since >= GIVE_UP_SECONDS - pause:
             raise Unreachable(f"{address} not reached within {GIVE_UP_SECONDS:g} s: {problem}")
         if now - complained >= COMPLAIN_SECONDS:
@@ -49,6 +44,17 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
             _logger.warning("cannot connect to %s: %s; trying again", address, problem)
         await trio.sleep(_jitter(pause))
         pause = min(pause * 2, PAUSE_MAX_SECONDS)
+
+
+async def _dial_once(address: Address, on_stream: OnDialled) -> str | None:
+    try:
+        with trio.fail_after(CONNECT_SECONDS):
+            stream = await trio.open_tcp_stream(address.host, address.port)
+    except OSError as error:
+        return _reason(error)
+    except trio.TooSlowError:
+        return f"no answer within {CONNECT_SECONDS:g} s"
+    return await on_stream(stream)
 
 
 def _jitter(seconds: float) -> float:

@@ -16,9 +16,11 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.session import Session
 from cqrepl.protocol import PAYLOAD_MAX, Connection, ConnectionConfig, Role, WireShape
+from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.heartbeat import numbers_problem
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
+EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits
 END_SECONDS: Final = 1.5  # longest time for all connections to end in order
 _logger = logging.getLogger(__name__)
 
@@ -70,6 +72,10 @@ class Settings:
         problem = numbers_problem(heartbeat_timeout_ms, heartbeat_interval_ms)
         if problem is not None:
             raise ValueError(problem)
+        if not 0 < payload_max <= EXCERPT_MAX:
+            raise ValueError(
+                f"a longest excerpt of 1 to {EXCERPT_MAX} bytes expected, {payload_max} came"
+            )
         ids = frozenset(remote_ids)
         if connect is not None:
             ids = ids or frozenset({remote_id_default})
@@ -124,13 +130,16 @@ class Endpoint:
         """Listens or dials for the length of a block, then ends all connections in order.
 
         Raises:
-            Unreachable: the port cannot be listened on, or a dialler that gives up did.
+            Unreachable: the port cannot be listened on. In an exception group: a dialler that
+                gives up did.
         """
         settings = self.settings
+        socket: trio.SocketListener | None = None
+        if settings.listen is not None:
+            socket = await listener.open_listener(settings.listen)
+            self.port = listener.listening_port(socket)
         async with trio.open_nursery() as nursery:
-            if settings.listen is not None:
-                socket = await listener.open_listener(settings.listen)
-                self.port = listener.listening_port(socket)
+            if socket is not None:
                 nursery.start_soon(listener.serve, socket, self._accepted)
             else:
                 assert settings.connect is not None
@@ -152,12 +161,11 @@ class Endpoint:
     async def _accepted(self, stream: trio.SocketStream) -> None:
         await self._serve(stream, is_dialler=False)
 
-    async def _dialled(self, stream: trio.SocketStream) -> bool:
+    async def _dialled(self, stream: trio.SocketStream) -> str | None:
         return await self._serve(stream, is_dialler=True)
 
-    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> bool:
-        """Runs one connection; true when it worked at all, so that dialling again soon makes
-        sense."""
+    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> str | None:
+        """Runs one connection; what was wrong, or None when dialling again soon makes sense."""
         if self._is_ending:  # what was ended in order must not begin again
             await trio.aclose_forcefully(stream)
             await trio.sleep_forever()
@@ -175,9 +183,13 @@ class Endpoint:
             self.ended_orderly.set()
         if connection.remote_id is not None:
             _logger.info("%s: disconnected: %s", pump.label, pump.ended_why)
-        elif not pump.heard:
+        elif not pump.heard and not is_dialler:
             _logger.info("%s: closed without having sent a byte", label)
-        return connection.remote_id is not None and not pump.has_failed
+        if pump.has_failed or pump.was_refused:
+            return pump.ended_why
+        if connection.remote_id is None:
+            return "the peer closed the connection before its UberHandler"
+        return None
 
     def _config(self, *, is_dialler: bool) -> ConnectionConfig:
         settings = self.settings

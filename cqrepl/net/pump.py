@@ -44,6 +44,7 @@ class Pump:
         self.heard = False
         self.ended_orderly = False
         self.has_failed = False  # ended for a reason of ours that a new connection would meet again
+        self.was_refused = False  # ended by us before the peer's UberHandler was accepted
         self.ended_why = ""
         self.ended = trio.Event()
         self._wake = trio.Event()
@@ -128,8 +129,7 @@ class Pump:
                     self._log_refusal(event)
                 await session.act(event)
         except RemoteProtocolError as error:
-            _logger.warning("%s: closed: %s", self.label, error)
-            self._end(str(error))
+            self._close(error)
             return False
         return True
 
@@ -183,8 +183,7 @@ class Pump:
             try:
                 self.connection.tick(trio.current_time())
             except RemoteProtocolError as error:
-                _logger.warning("%s: closed: %s", self.label, error)
-                self._end(str(error))
+                self._close(error)
                 return
             self.wake()
 
@@ -194,6 +193,14 @@ class Pump:
             self._end("ended in order by the peer")
         elif isinstance(event, PeerLost):
             self._end(event.message)
+
+    def _close(self, error: RemoteProtocolError) -> None:
+        self.was_refused = self.connection.remote_id is None
+        # a dialler meets the same peer again and again, and tells of it once a minute
+        is_repeated = self.was_refused and self.connection.config.is_dialler
+        level = logging.DEBUG if is_repeated else logging.WARNING
+        _logger.log(level, "%s: closed: %s", self.label, error)
+        self._end(str(error))
 
     def _log_refusal(self, event: Refused) -> None:
         # the core closes the connection after a hundred; the first few say what it is about

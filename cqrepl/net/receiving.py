@@ -6,13 +6,14 @@ A queue takes from one connection at a time.
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import trio
 
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
 from cqrepl.net.sinkqueue import SinkQueue
-from cqrepl.net.stops import Stop, reason_of
+from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
@@ -20,6 +21,13 @@ from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.batch import ExcerptBatch
 
 _logger = logging.getLogger(__name__)
+
+
+class _BackCopy(NamedTuple):
+    """A queue whose source lacks what the tailer gives."""
+
+    name: str
+    tailer: Tailer
 
 
 class SinkSession:
@@ -35,7 +43,7 @@ class SinkSession:
         self._changed = changed
         self._connection = connection
         self._pump = pump
-        self._back_copies: dict[int, Tailer] = {}
+        self._back_copies: dict[int, _BackCopy] = {}
         self._batch: ExcerptBatch | None = None
         self._start = 0
         self._is_draining = False
@@ -56,15 +64,15 @@ class SinkSession:
 
     def frame(self, out: bytearray) -> int:
         """Frames of the back copies, one queue after the other."""
-        for cid, tailer in list(self._back_copies.items()):
-            filled = 0 if self._is_draining else self._frame_queue(cid, tailer, out)
+        for cid, copy in list(self._back_copies.items()):
+            filled = 0 if self._is_draining else self._frame_guarded(cid, copy, out)
             if filled or self._batch is not None:
                 return filled
         return 0
 
     async def close(self) -> None:
-        for tailer in self._back_copies.values():
-            tailer.close()
+        for copy in self._back_copies.values():
+            copy.tailer.close()
         for queue in self._queues.values():
             if queue.owner is self:
                 queue.owner = None
@@ -90,9 +98,20 @@ class SinkSession:
         queue = self._queues[event.name]
         _logger.info("%s: queue %r: back copy", self._pump.label, event.name)
         try:
-            self._back_copies[event.cid] = queue.queue.tailer(event.index_first)
-        except QueueError as error:
+            tailer = queue.queue.tailer(event.index_first)
+        except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
+        else:
+            self._back_copies[event.cid] = _BackCopy(event.name, tailer)
+
+    def _frame_guarded(self, cid: int, copy: _BackCopy, out: bytearray) -> int:
+        try:
+            return self._frame_queue(cid, copy.tailer, out)
+        except (QueueError, OSError) as error:
+            del self._back_copies[cid]
+            copy.tailer.close()
+            self._stop(cid, copy.name, error)
+            return 0
 
     def _frame_queue(self, cid: int, tailer: Tailer, out: bytearray) -> int:
         if self._batch is None:
@@ -139,9 +158,9 @@ class SinkSession:
         self._connection.stored(event.cid, batch.index_last, event.ns)
 
     def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:
-        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
-        self._stopped(name, reason, str(error))
-        self._connection.stop_queue(cid, reason, str(error))
+        stop = Stop.of(name, error)
+        self._stopped(name, stop.reason, stop.message)
+        self._connection.stop_queue(cid, stop.reason, stop.message)
 
     def _stopped(self, name: str, reason: StopReason, message: str) -> None:
         queue = self._queues[name]

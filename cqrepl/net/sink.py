@@ -18,6 +18,7 @@ from cqrepl.net.sinkqueue import SinkQueue
 from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal, until
 from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
+from cqrepl.queue import atomics
 from cqrepl.queue.rollcycle import by_name
 
 
@@ -80,7 +81,8 @@ async def serve_sink(
         gives_up: one that dials stops after 30 s without success.
 
     Raises:
-        QueueError: a directory holds something else, or another process holds its append lock.
+        QueueError: a directory holds something else, another process holds its append lock, or a
+            library is missing that writing needs.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
     """
@@ -98,6 +100,7 @@ async def serve_sink(
         gives_up=gives_up,
     )
     cycle = by_name(roll_cycle)
+    atomics.require()  # now, not when the first queue is offered
     opened: list[SinkQueue] = []
     try:
         for name, path in named(queues).items():

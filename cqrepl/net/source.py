@@ -54,7 +54,7 @@ class Source:
         await until(self._has_stopped, self._shared.changed)
 
     def _has_stopped(self) -> bool:
-        sessions = [s for s in self._sessions() if s.outgoing]
+        sessions = [s for s in self._sessions() if s.has_offered]
         return bool(sessions) and all(s.has_stopped for s in sessions)
 
     def _sessions(self) -> Iterable[SourceSession]:

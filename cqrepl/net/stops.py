@@ -23,6 +23,12 @@ class Stop:
     reason: StopReason
     message: str
 
+    @classmethod
+    def of(cls, name: str, error: QueueError | OSError) -> "Stop":
+        """The stop of a queue over an error of its storage."""
+        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
+        return cls(name=name, reason=reason, message=str(error))
+
     def __str__(self) -> str:
         return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"
 

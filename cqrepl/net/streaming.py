@@ -15,7 +15,7 @@ from cqrepl.net.acklog import AckLog
 from cqrepl.net.backcopy import BackCopyTarget
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
-from cqrepl.net.stops import Stop, reason_of
+from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
 from cqrepl.protocol import Connection, QueueShape, StopReason
 from cqrepl.protocol import events as ev
@@ -48,6 +48,17 @@ class SourceQueue:
             index_count=layout.index_count,
             index_spacing=layout.index_spacing,
         )
+
+    def log(self, event: ev.Acknowledged) -> None:
+        """Notes an acknowledgement where that is wanted. Replication does not end over its log."""
+        if self.ack_log is None:
+            return
+        try:
+            self.ack_log.note(event)
+        except (QueueError, OSError) as error:
+            _logger.error("queue %r: acknowledgements are logged no more: %s", self.name, error)
+            self.ack_log.close()
+            self.ack_log = None
 
     def close(self) -> None:
         self.queue.close()
@@ -106,7 +117,9 @@ class SourceSession:
         self._connection = link
         self._pump = pump
         self._is_draining = False
+        self.has_offered = False  # every queue, or it has stopped before
         self._turn = 0
+        self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
 
     @property
     def polls(self) -> bool:
@@ -156,13 +169,18 @@ class SourceSession:
         if self._is_draining:
             return 0
         filled = 0
-        live = list(self.outgoing.values())
-        for nth in range(len(live)):
-            each = live[(self._turn + nth) % len(live)]
+        for each in self._in_turn():
             if each.tailer is not None:
                 filled = self._frame_queue(each, each.tailer, out, filled)
         self._turn += 1
         return filled
+
+    def _in_turn(self) -> list[Outgoing]:
+        live = list(self.outgoing.values())
+        large, self._large = self._large, None
+        self.out_bytes = OUT_BYTES
+        at = live.index(large) if large is not None else self._turn % max(len(live), 1)
+        return live[at:] + live[:at]
 
     async def close(self) -> None:
         for each in self.outgoing.values():
@@ -174,10 +192,8 @@ class SourceSession:
             try:
                 next_index = each.queue.next_index()
                 source_id = each.queue.layout.source_id
-            except QueueError as error:
-                self._shared.note_stop(
-                    Stop(name=each.name, reason=reason_of(error), message=str(error))
-                )
+            except (QueueError, OSError) as error:
+                self._shared.note_stop(Stop.of(each.name, error))
                 continue
             cid = self._connection.offer_queue(
                 each.name,
@@ -187,6 +203,8 @@ class SourceSession:
                 shape=each.shape,
             )
             self.outgoing[cid] = Outgoing(each, cid)
+        self.has_offered = True
+        self._shared.changed.set()
 
     def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
         if not self._connection.source(each.cid).has_room:
@@ -203,11 +221,10 @@ class SourceSession:
             each.cid, batch, start, time.monotonic_ns(), out, filled
         )
         if not count:
-            if not filled:  # an excerpt that is larger than the buffer gets one of its own
-                self.out_bytes = self._connection.frame_size(each.cid, batch.lengths[start])
+            size = self._connection.frame_size(each.cid, batch.lengths[start])
+            if size > OUT_BYTES and self._large is None:  # it gets a buffer of its own, and first
+                self._large, self.out_bytes = each, size
             return filled
-        if self.out_bytes != OUT_BYTES:
-            self.out_bytes = OUT_BYTES
         self._sent(each, batch, start, count)
         return end
 
@@ -264,8 +281,7 @@ class SourceSession:
     def _acknowledged(self, each: Outgoing, event: ev.Acknowledged) -> None:
         each.queue.acknowledged = max(each.queue.acknowledged, event.index)
         each.queue.queue.raise_acknowledged(event.index)
-        if each.queue.ack_log is not None:
-            each.queue.ack_log.note(event)
+        each.queue.log(event)
         self._pump.wake()  # the window may have been full
         self._shared.changed.set()
 
@@ -284,9 +300,9 @@ class SourceSession:
             return None
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
-        reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
-        self._connection.stop_queue(each.cid, reason, str(error))
-        self._stopped(each, reason, str(error))
+        stop = Stop.of(each.queue.name, error)
+        self._connection.stop_queue(each.cid, stop.reason, stop.message)
+        self._stopped(each, stop.reason, stop.message)
 
     def _has_target(self, each: Outgoing) -> bool:
         target = each.queue.target

@@ -1,8 +1,13 @@
 """Turns excerpts into `re` frames for one handler, a batch at a time."""
 
+from typing import Final
+
 from cqrepl.protocol.messages import ns_item, write_cid
 from cqrepl.queue.batch import ExcerptBatch
 from wire import kernel
+
+# a round number would not do: it is written shorter, as a float
+_LONGEST_NS_ITEM: Final = ns_item((1 << 60) + 1)
 
 
 class Framing:
@@ -30,4 +35,4 @@ class Framing:
 
     def size_max(self, payload_bytes: int) -> int:
         """Greatest size in bytes of the frame of one excerpt."""
-        return kernel.frame_size(self._cid_document, ns_item(1 << 60), payload_bytes)
+        return kernel.frame_size(self._cid_document, _LONGEST_NS_ITEM, payload_bytes)

@@ -62,6 +62,7 @@ class Appender:
         self._checked_below = 0  # every cycle below has its end-of-file mark
         self._comparer: Tailer | None = None
         self._is_exclusive = False
+        self.is_closed = False
         self._changes_seen = -1
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
             self._refresh()
@@ -157,6 +158,7 @@ class Appender:
 
     def close(self) -> None:
         """Unmaps the files. Nothing is written."""
+        self.is_closed = True
         for open_file in (self._writer, self._comparer):
             if open_file is not None:
                 open_file.close()
@@ -164,6 +166,7 @@ class Appender:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        assert not self.is_closed
         if self._is_exclusive:
             yield
             return

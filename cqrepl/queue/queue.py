@@ -146,7 +146,7 @@ class Queue:
             IndexGap: the queue does not reach from what it holds to `index`.
         """
         tailer = Tailer(self._cycles, index)
-        self._opened.append(tailer)
+        self._keep(tailer)
         return tailer
 
     def appender(self) -> Appender:
@@ -165,7 +165,7 @@ class Queue:
             write_lock=self._write_lock,
             append_lock=self.append_lock,
         )
-        self._opened.append(appender)
+        self._keep(appender)
         return appender
 
     def close(self) -> None:
@@ -192,6 +192,11 @@ class Queue:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _keep(self, opened: Tailer | Appender) -> None:
+        """Remembers what `close` must close, and forgets what is closed."""
+        self._opened = [one for one in self._opened if not one.is_closed]
+        self._opened.append(opened)
 
     def _enter(self) -> None:
         """What every writer does on opening: keys, listing, a dead writer's lock."""

@@ -27,7 +27,7 @@ from cqrepl.queue.storeimage import DATA_FORMAT
 from cqrepl.queue.tablestore import typed_fields
 from wire.codes import Code
 from wire.errors import WireError
-from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
+from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_metadata, is_ready
 from wire.kernel import NO_LIMIT, Found, Stop, find_excerpts
 from wire.reader import Reader
 
@@ -179,19 +179,46 @@ class StoreFile:
         """Header position of the last excerpt as recorded; may lag behind, 0 for none."""
         return self.mapping.words.load_8(self.header.write_position)
 
-    def check_end(self, position: int) -> None:
-        """Does nothing when no document is known to stand at or behind `position`.
+    def check_end(self, position: int, last: Place | None) -> None:
+        """Does nothing when what writers recorded agrees with a walk that ended at `position`.
+
+        Args:
+            last: the last excerpt passed, (0, 0) for none in the file; None when unknown.
 
         Raises:
-            QueueDamaged: a writer recorded an excerpt there, and it is not to be found.
+            QueueDamaged: an excerpt was recorded that the walk did not find, or as another one.
         """
-        recorded = self.write_position()  # read first: it is stored after the header word
-        if recorded >= position and not is_ready(self.word_at(position)):
+        recorded = self.write_position()
+        fence()  # a writer stores it after the header word, so it is read before that
+        if is_ready(self.word_at(position)):
+            return  # came meanwhile
+        if recorded >= position if last is None else recorded > last.position:
             raise QueueDamaged(
                 f"expected an excerpt, as one at {recorded} was recorded, found none",
                 path=self.path,
                 position=position,
             )
+        if last is not None and recorded == last.position != 0:
+            self._check_sequence(last)
+
+    def _check_sequence(self, last: Place) -> None:
+        if self.header.sequence is None:
+            return
+        word = self.mapping.words.load_8(self.header.sequence) % (1 << 64)
+        expected = self._sequence_word(last.position, last.sequence)
+        # other upper bits: it belongs to another excerpt, its writer died or is just storing it
+        if word != expected and word >> self._shift == expected >> self._shift:
+            raise QueueDamaged(
+                f"expected sequence {word & (1 << self._shift) - 1} as recorded, walked to"
+                f" {last.sequence}",
+                path=self.path,
+                position=last.position,
+            )
+
+    def _sequence_word(self, position: int, sequence: int) -> int:
+        """The position's lower bits above the sequence, as an unsigned long."""
+        mask = (1 << self._shift) - 1
+        return ((position << self._shift) + (sequence & mask)) % (1 << 64)
 
     def publish(self, position: int, word: int) -> None:
         """Makes what was laid behind the header at `position` visible.
@@ -211,9 +238,7 @@ class StoreFile:
         words = self.mapping.words
         words.raise_8(self.header.write_position, position)
         if self.header.sequence is not None:
-            mask = (1 << self._shift) - 1
-            word = ((position << self._shift) + (sequence & mask)) & ((1 << 64) - 1)
-            words.store_8(self.header.sequence, word - (word >> 63 << 64))
+            words.store_8(self.header.sequence, self._sequence_word(position, sequence))
 
     def clear_not_complete(self, position: int) -> None:
         """Makes a header that a dead writer left not complete free again."""
@@ -249,11 +274,11 @@ class StoreFile:
 
     def _parse_header(self) -> _Header:
         self._cover_document(0)
-        end = HEADER_BYTES + body_length(self.mapping.words.load_4(0))
-        reader = Reader(self.mapping.data, HEADER_BYTES, end)
+        word = self.mapping.words.load_4(0)
+        reader = Reader(self.mapping.data, HEADER_BYTES, HEADER_BYTES + body_length(word))
         try:
-            if reader.read_name() != "header":
-                raise WireError("the name 'header' was expected")
+            if not is_metadata(word) or reader.read_name() != "header":
+                raise WireError("meta-data of the name 'header' was expected")
             fields = typed_fields(reader)
             if "dataFormat" not in fields or fields["dataFormat"].read_int() != DATA_FORMAT:
                 raise NotAQueue(

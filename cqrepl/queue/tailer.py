@@ -25,8 +25,8 @@ from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.errors import ExcerptTooLarge, IndexGap
 from cqrepl.queue.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
 from cqrepl.queue.indexing import Indexing
-from cqrepl.queue.storefile import StoreFile
-from wire.header import body_length
+from cqrepl.queue.storefile import START, Place, StoreFile
+from wire.header import HEADER_BYTES, body_length
 from wire.kernel import NO_LIMIT, Found, Stop
 
 BYTES_MAX: Final = 256 * 1024
@@ -57,9 +57,11 @@ class Tailer:
         self._listed_at = -_LISTING_PAUSE_S
         self._store: StoreFile | None = None
         self._indexing: Indexing | None = None
+        self._last: Place | None = None  # the last excerpt passed, if it is known
         self._cycle = _BEFORE_ALL
         self._position = 0
         self._index = index
+        self.is_closed = False
         if index != NEXT_OF_EMPTY:
             self._seek(index)
 
@@ -87,6 +89,7 @@ class Tailer:
             IndexGap: store files were removed that have not been read.
         """
         assert count_max > 0
+        assert not self.is_closed
         while self._store is not None or self._enter_next():
             assert self._store is not None
             found = self._store.find(
@@ -98,13 +101,14 @@ class Tailer:
             if found.stop is Stop.TOO_LARGE:
                 length = body_length(self._store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=self._store.path)
-            self._store.check_end(found.position)
+            self._store.check_end(found.position, self._last)
             if found.stop is not Stop.END_OF_FILE or not self._enter_next():
                 return None
         return None
 
     def close(self) -> None:
         """Closes the file. Batches given out keep their memory as long as they are held."""
+        self.is_closed = True
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -114,7 +118,9 @@ class Tailer:
             self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
         )
         assert self._indexing is not None
-        self._indexing.check_last(sequence_of(self._index, self._cycles.shift), found.offsets)
+        sequence = sequence_of(self._index, self._cycles.shift)
+        self._indexing.check_last(sequence, found.offsets)
+        self._last = Place(sequence + len(batch) - 1, found.offsets[-1] - HEADER_BYTES)
         self._index += len(batch)
         return batch
 
@@ -130,14 +136,16 @@ class Tailer:
             raise IndexGap(index, self._first_after(cycle), "its store file is not there")
         self._indexing = Indexing(store)
         try:
-            place = store.walk(self._indexing.place_before(sequence), sequence).place
-            if place.sequence < sequence:
-                end = index_of(cycle, place.sequence, self._cycles.shift)
+            walked = store.walk(self._indexing.place_before(sequence), sequence)
+            if walked.place.sequence < sequence:
+                end = index_of(cycle, walked.place.sequence, self._cycles.shift)
                 raise IndexGap(index, end, "its cycle ends before", path=store.path)
         except BaseException:
             store.close()
             raise
-        self._store, self._cycle, self._position = store, cycle, place.position
+        self._store, self._cycle, self._position = store, cycle, walked.place.position
+        if walked.position_last:
+            self._last = Place(sequence - 1, walked.position_last)
 
     def _first_after(self, cycle: int) -> int:
         """The first index there is from this cycle on; for a message."""
@@ -160,7 +168,7 @@ class Tailer:
                 )  # fmt: skip
             self._store.close()
         self._store, self._cycle, self._position = store, cycle, 0
-        self._indexing = Indexing(store)
+        self._indexing, self._last = Indexing(store), START
         self._index = index_of(cycle, 0, self._cycles.shift)
         return True
 

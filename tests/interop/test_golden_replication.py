@@ -2,11 +2,9 @@
 
 All queues that Java reads to their end go over one connection between two processes, and each goes
 alone between a source and a sink in this process. Those at which Java's reader waits for an
-end-of-file mark are streamed just as far, and further when Java has set the mark.
+end-of-file mark are streamed just as far, and further when a writer has set the mark.
 """
 
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 import trio
 
 from cqrepl.demo import difference
-from cqrepl.net import Sink, Source, serve_sink, serve_source
+from cqrepl.net import serve_sink, serve_source
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.rollcycle import by_name
 from tests.commands import commands, until
@@ -27,11 +25,11 @@ from tests.interop.goldens import (
     assert_java_finds,
     assert_made_like,
     excerpts_of,
-    indexes_of,
     manifest,
     unpack,
 )
-from tests.interop.java import JavaQueue, require_java
+from tests.interop.java import JavaQueue, Line, require_java
+from tests.interop.payloads import payloads
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 
@@ -68,16 +66,15 @@ class Together:
         }
 
     async def replicate(self) -> None:
-        with trio.fail_after(60):
-            async with commands() as start:
-                source = await start(
-                    "source", *self.sources.values(), "--listen", LOOPBACK, "--until-caught-up"
-                )
-                address = f"127.0.0.1:{await source.port()}"
-                queues = [f"{name}={path}" for name, path in self.sinks.items()]
-                sink = await start("sink", *queues, "--connect", address, "--once")
-                await source.succeeds()
-                await sink.succeeds()
+        async with commands(20) as start:
+            source = await start(
+                "source", *self.sources.values(), "--listen", LOOPBACK, "--until-caught-up"
+            )
+            address = f"127.0.0.1:{await source.port()}"
+            queues = [f"{name}={path}" for name, path in self.sinks.items()]
+            sink = await start("sink", *queues, "--connect", address, "--once")
+            await source.succeeds()
+            await sink.succeeds()
 
 
 def assert_copied(java: JavaQueue, path: Path, golden: Manifest) -> None:
@@ -102,32 +99,25 @@ async def caught_up(
     sources: dict[str, Path], sinks: dict[str, Path], *, source_dials: bool = False
 ) -> None:
     """Runs a source and a sink in this process until the sink has it all and both have ended."""
-    sink_ended = trio.Event()
-    ports: list[int] = []
-    one_listens = trio.Event()
 
-    async def run_source(address: dict[str, str]) -> None:
-        async with serve_source(sources, **address) as source:
-            listening(source)
+    async def run_source(
+        listen: str | None, connect: str | None, *, task_status: trio.TaskStatus[int | None]
+    ) -> None:
+        async with serve_source(sources, listen=listen, connect=connect) as source:
+            task_status.started(source.port)
             await source.wait_caught_up()
 
-    async def run_sink(address: dict[str, str]) -> None:
-        async with serve_sink(sinks, **address) as sink:
-            listening(sink)
+    async def run_sink(
+        listen: str | None, connect: str | None, *, task_status: trio.TaskStatus[int | None]
+    ) -> None:
+        async with serve_sink(sinks, listen=listen, connect=connect) as sink:
+            task_status.started(sink.port)
             await sink.wait_ended()
-        sink_ended.set()
-
-    def listening(end: Source | Sink) -> None:
-        if end.port is not None:
-            ports.append(end.port)
-            one_listens.set()
 
     first, second = (run_sink, run_source) if source_dials else (run_source, run_sink)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(first, {"listen": LOOPBACK})
-        await one_listens.wait()
-        nursery.start_soon(second, {"connect": f"127.0.0.1:{ports[0]}"})
-        await sink_ended.wait()
+        port = await nursery.start(first, LOOPBACK, None)
+        await nursery.start(second, None, f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("name", READ_TO_END)
@@ -150,46 +140,84 @@ def test_a_copy_has_the_source_id_of_its_original(java: JavaQueue, together: Tog
     assert ids == [7, 7]
 
 
-async def test_streams_as_far_as_java_reads_and_on_when_java_ends_the_file(
+async def test_streams_as_far_as_java_reads_and_on_when_a_writer_ends_the_file(
     java: JavaQueue, tmp_path: Path
 ) -> None:
     """Every turn of the source looks at all queues: once the excerpt that was appended last to
     another queue has come through, more of these would have come too."""
     goldens = {name: manifest(name) for name in READ_IN_PART}
-    sources = {name: unpack(name, tmp_path / "source") for name in goldens}
-    sinks = {name: tmp_path / "sink" / name for name in [*goldens, "probe"]}
-    untouched = {name: Untouched(path, tmp_path / name) for name, path in sources.items()}
+    sources = {name: unpack(name, tmp_path / "source") for name in goldens} | {
+        "probe": tmp_path / "probe"
+    }
+    sinks = {name: tmp_path / "sink" / name for name in sources}
+    untouched = {name: Untouched(sources[name], tmp_path / name) for name in goldens}
     layout = QueueLayout.of(by_name("FAST_DAILY"))
-    reads = {name: golden["javaTailer"]["reads"] for name, golden in goldens.items()}
-    with Queue.open_for_append(tmp_path / "probe", create=layout) as probe, trio.fail_after(60):
+    with Queue.open_for_append(sources["probe"], create=layout) as probe:
         async with commands() as start:
-            source = await start(
-                "source", *sources.values(), tmp_path / "probe", "--listen", LOOPBACK
-            )
-            address = f"127.0.0.1:{await source.port()}"
-            sink = await start(
-                "sink", *(f"{name}={path}" for name, path in sinks.items()), "--connect", address
-            )
+            source = await start("source", *sources.values(), "--listen", LOOPBACK)
+            queues = [f"{name}={path}" for name, path in sinks.items()]
+            sink = await start("sink", *queues, "--connect", f"127.0.0.1:{await source.port()}")
             for name, golden in goldens.items():
-                await until(lambda: acknowledged(sources[name]) >= indexes_of(golden)[reads[name] - 1])
+                await acknowledged(sources[name], last_read(golden))
             probe.appender().append([b"more"], NOON_MS)
-            await until(lambda: acknowledged(tmp_path / "probe") == probe.last_index())
+            await acknowledged(sources["probe"], probe.last_index())
             for name, golden in goldens.items():
-                untouched[name].check(indexes_of(golden)[reads[name] - 1])
-                copied = dump(java, sinks[name])
-                assert copied == excerpts_of(golden, reads[name])
-                java.call("appendat", sources[name], golden["rollCycle"], "--eofs")
+                untouched[name].check(last_read(golden))
+                assert dump(java, sinks[name]) == excerpts_of(golden, golden["javaTailer"]["reads"])
             for name, golden in goldens.items():
-                rest = dump(java, sources[name])
-                print(name, len(rest), golden["count"])
+                with Queue.open_for_append(sources[name]) as queue:
+                    queue.appender()  # sets the end-of-file marks that are missing
+                await acknowledged(sources[name], int(golden["lastIndex"], 16))
             await source.terminate()
             await sink.terminate()
+    for name, golden in goldens.items():
+        assert_copied(java, sinks[name], golden)
 
 
-def dump(java: JavaQueue, path: Path) -> list[dict[str, object]]:
+def last_read(golden: Manifest) -> int:
+    return int(golden["javaTailer"]["lastRead"], 16)
+
+
+def dump(java: JavaQueue, path: Path) -> list[Line]:
+    """What Java reads, without touching the queue that a sink is still writing."""
     return java.call("dump", path, "--sha", props={"interop.readOnly": True}).lines[:-1]
 
 
-def acknowledged(path: Path) -> int:
+async def acknowledged(path: Path, index: int | None) -> None:
+    """Waits until a source has been told that the sink has this index."""
     with Queue.open(path) as queue:
-        return queue.acknowledged_index
+        await until(lambda: queue.acknowledged_index == index)
+
+
+async def test_weekly_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = unpack("weekly", tmp_path)
+    async with commands() as start:
+        for role in ("source", "sink"):
+            command = await start(role, path, "--listen", LOOPBACK)
+            assert await command.exit_code() == 2
+            [line] = command.said.splitlines()
+            assert line.startswith(f"cqrepl {role}: {path}")
+            assert "WEEKLY" in line
+
+
+async def test_sizes_of_every_kind(java: JavaQueue, tmp_path: Path) -> None:
+    """Payloads on both sides of each width of a length, and a first one without any byte."""
+    path, copy = tmp_path / "queue", tmp_path / "copy"
+    wanted: list[bytes] = []
+    for seed, (first, last, rounds) in enumerate([(0, 300, 2), (65535, 65537, 3)]):
+        count = (last - first + 1) * rounds
+        props = {"interop.blockSize": WIDE, "interop.time": NOON_MS + seed * 3_600_000}
+        answer = java.call(
+            "append", path, "FAST_HOURLY", count, f"{first}-{last}", seed, props=props
+        )
+        assert answer.exit == 0, answer
+        wanted += payloads(seed, count, first, last)
+    with trio.fail_after(30):
+        await caught_up({"q": path}, {"q": copy})
+    assert difference(path, copy) is None
+    *found, _ = java.call("dump", copy, props={"interop.blockSize": WIDE}).lines
+    assert [bytes.fromhex(line["payload"]) for line in found] == [
+        data or b"\x8f" for data in wanted
+    ]
+    verified = java.call("verify", copy, props={"interop.blockSize": WIDE})
+    assert verified.exit == 0, verified

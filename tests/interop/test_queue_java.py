@@ -251,6 +251,22 @@ def test_plain_java_append_is_refused_while_we_hold_the_append_lock(
     assert [data for _, data in dump_of(java, path)] == [b"ours", b"more", b"\1\2"]
 
 
+def test_java_is_kept_out_for_the_length_of_a_back_copy(java: JavaQueue, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    soon = {"interop.timeoutMs": 200, "interop.time": NOON_MS}
+    assert java.call("append", path, "FAST_DAILY", 10, 8, 1, props=soon).exit == 0
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        with appender.exclusive(1.0):
+            index = appender.next_index
+            [refused] = java.call("tryappend", path, "0102", props=soon).lines
+            assert refused["status"] == "refused"
+            appender.append_at(ExcerptBatch.of(index, [b"back"]))
+        [written] = java.call("tryappend", path, "0102", props=soon).lines
+        assert written["index"] == f"{index + 1:016x}"
+    assert_verified(java, path, 12)
+
+
 def test_an_append_lock_of_java_refuses_us(java: JavaQueue, tmp_path: Path) -> None:
     path = tmp_path / "queue"
     with Queue.open_for_append(path, create=QueueLayout.of(by_name("FAST_DAILY"))) as queue:

@@ -12,7 +12,7 @@ from cqrepl.protocol.messages import (
     write_cid,
     write_replication_event,
 )
-from tests.strategies import INT64_MAX, corrupted, int64s, payloads, runs
+from tests.strategies import INT64_MAX, THOROUGH, corrupted, int64s, payloads, runs
 from wire import Reader, Splitter, WireError, kernel
 from wire.grammar import PaddedDocuments
 from wire.kernel import Stop
@@ -32,6 +32,7 @@ def batch(contents: list[bytes]) -> tuple[bytes, "array[int]", "array[int]"]:
     return data, offsets, array("q", map(len, contents))
 
 
+@THOROUGH
 @given(runs, st.integers(0, 20).map(lambda n: 4 * n), st.integers(0, 9), st.sampled_from((1, 2, 4)))
 @example([b""], 0, 0, 1)
 @example([b"a" * 255, b"", b"b" * 65536, b"c" * 65535, b"d" * 256], 8, 3, 2)
@@ -62,6 +63,7 @@ def test_what_is_laid_is_found(
     assert laid.marks == [(nth, header) for nth, header in numbered if nth % spacing == 0]
 
 
+@THOROUGH
 @given(runs, st.data())
 def test_what_is_laid_in_parts_is_the_same(contents: list[bytes], data: st.DataObject) -> None:
     buffer, offsets, lengths = batch(contents)
@@ -87,6 +89,7 @@ words = st.one_of(
 files = st.lists(words | st.binary(max_size=12), max_size=20).map(b"".join)
 
 
+@THOROUGH
 @given(files, st.data())
 def test_finds_what_the_grammar_finds_in_any_bytes(store: bytes, data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(store)))
@@ -100,6 +103,7 @@ def test_finds_what_the_grammar_finds_in_any_bytes(store: bytes, data: st.DataOb
     assert kernel.find_excerpts(memoryview(other), 0, end) == found
 
 
+@THOROUGH
 @given(files, st.integers(0, 40), st.integers(0, 6), st.integers(0, 40), st.integers(0, 12))
 def test_limits_cut_the_same_run_short(
     store: bytes, position: int, count_max: int, bytes_max: int, payload_max: int
@@ -143,6 +147,7 @@ def framed(contents: list[bytes], index: int, cid: int, ns: int) -> bytes:
     return bytes(out[:filled])
 
 
+@THOROUGH
 @given(runs, indexes, int64s, int64s)
 def test_frames_are_the_messages(contents: list[bytes], index: int, cid: int, ns: int) -> None:
     messages = [
@@ -152,6 +157,7 @@ def test_frames_are_the_messages(contents: list[bytes], index: int, cid: int, ns
     assert framed(contents, index, cid, ns) == b"".join(messages)
 
 
+@THOROUGH
 @given(runs, indexes, int64s, WIDE_NS)
 @example([b"a" * 255, b"", b"b" * 65536, b"c" * 65535, b"d" * 256], 0, 1 << 40, (1 << 60) + 1)
 def test_what_is_framed_is_scanned(contents: list[bytes], index: int, cid: int, ns: int) -> None:
@@ -198,6 +204,7 @@ def assert_scan_agrees(data: bytes, cid_document: bytes) -> None:
     assert frames[len(events) - 1][2:] == (scanned.ns_last, scanned.end)
 
 
+@THOROUGH
 @given(
     st.lists(st.binary(max_size=6), min_size=1, max_size=3),
     indexes,
@@ -213,6 +220,7 @@ def test_one_wrong_byte_anywhere_gives_no_wrong_event(
         assert_scan_agrees(corrupted(data, at, value), write_cid(cid))
 
 
+@THOROUGH
 @given(st.lists(payloads(), min_size=1, max_size=3), indexes, int64s, st.data())
 def test_several_wrong_bytes_give_no_wrong_event(
     contents: list[bytes], index: int, cid: int, data: st.DataObject
@@ -224,6 +232,7 @@ def test_several_wrong_bytes_give_no_wrong_event(
     assert_scan_agrees(frames, write_cid(cid))
 
 
+@THOROUGH
 @given(runs, indexes, st.data())
 def test_payload_limit_ends_the_scan(
     contents: list[bytes], index: int, data: st.DataObject

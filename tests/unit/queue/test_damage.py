@@ -15,7 +15,7 @@ from cqrepl.queue import Queue, QueueError
 from tests.unit.queue.samples import Excerpts, fill, noon_path, read, rest_of
 
 SETTINGS = settings(
-    max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 NAME = "TEST4_SECONDLY"
 COUNTS = {0: 150, 2: 40}

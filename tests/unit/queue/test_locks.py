@@ -35,7 +35,7 @@ def test_taking_and_giving_back(table: TableStore) -> None:
     assert lock.is_held
     assert lock.holder() == os.getpid()
     lock.release()
-    assert not lock.is_held
+    assert lock.holder() is None
     assert table.value(KEY, 0).load() == UNLOCKED
 
 

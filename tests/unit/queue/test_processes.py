@@ -1,6 +1,7 @@
 """Several processes on one queue: words, the write lock, the append lock."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_processes_append_at_once_and_nothing_is_lost(
                 now = NOON_MS + i // 100 * 3 * roll_cycle.length_ms
                 appender.append([b"%d %d" % (writer, i)] * (1 + i % 2), now)
 
-    pids = [processes.start(lambda writer=writer: work(writer)) for writer in range(writers)]
+    pids = [processes.start(partial(work, writer)) for writer in range(writers)]
     assert [processes.finish(pid) for pid in pids] == [0] * writers
     found = [data for _, data in read(path)]
     for writer in range(writers):
@@ -83,7 +84,8 @@ def test_a_tailer_follows_a_process_that_appends_and_rolls(tmp_path: Path) -> No
                 appender.append([b"%d" % i], NOON_MS + i // 40 * 1000)
 
     with Queue.open(path) as queue:
-        tailer, found = queue.tailer(), []
+        tailer = queue.tailer()
+        found: list[bytes] = []
         pid = processes.start(work)
         while len(found) < count:
             batch = tailer.next_batch()

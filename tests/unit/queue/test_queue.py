@@ -287,6 +287,15 @@ def test_closing_gives_the_append_lock_back_and_unmaps(path: Path) -> None:
         assert again.append_lock.holder() is None
 
 
+def test_what_is_closed_is_forgotten(path: Path) -> None:
+    """A source makes a tailer for each connection, for as long as it lives."""
+    fill(path, "FAST_DAILY", {0: 3})
+    with Queue.open(path) as queue:
+        for _ in range(50):
+            queue.tailer(noon_index(sequence=1)).close()
+        assert len(queue._opened) == 1
+
+
 def test_leaving_by_an_error_closes_too(path: Path) -> None:
     queue = Queue.open_for_append(path, create=layout())
     queue.append_lock.acquire()

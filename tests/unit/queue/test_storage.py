@@ -62,10 +62,10 @@ def test_words_that_may_not_be_written_are_not() -> None:
 
 def test_a_library_that_lacks_a_function_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomics, "_SONAME", "libc.so.6")
-    monkeypatch.setattr(atomics.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     assert atomics._load() is None
     monkeypatch.setattr(atomics, "_SONAME", "no-such-library.so")
-    monkeypatch.setattr(atomics.ctypes.util, "find_library", lambda name: "libatomic.so.1")
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: "libatomic.so.1")
     assert atomics._load() is not None
 
 

@@ -1,0 +1,137 @@
+"""A source and a sink with the recording proxy between them, killed at chosen documents.
+
+    dialler --- proxy --- listener
+
+The proxy passes on excerpts up to a chosen one. In place of that one it kills a process, passes on
+half of the document, and closes both sockets. Whoever was killed is started again, and the other
+one finds it through the proxy.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.queue import NotAQueue, Queue
+from tests.commands import Command, Start, commands, until
+from tools import record
+from tools.record import Action
+
+UNTIL_DONE: Final = {"source": "--until-caught-up", "sink": "--once"}
+_NOBODY: Final = ("127.0.0.1", 0)
+_EXCERPT: Final = b"\xc2re\x82"
+_INDEX: Final = slice(13, 21)
+
+
+def excerpt_index(raw: bytes) -> int | None:
+    """The index in a replication event; None for every other document."""
+    return int.from_bytes(raw[_INDEX], "little") if raw[4:8] == _EXCERPT else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Two queue directories, and what is between them.
+
+    Args:
+        indexes: of all excerpts of both, rising.
+        sender: who sends excerpts; the sink only in a back copy.
+    """
+
+    source: Path
+    sink: Path
+    indexes: Sequence[int]
+    dialler: str = "sink"
+    sender: str = "source"
+
+    def copied(self) -> int:
+        """How many excerpts the side that takes them holds."""
+        try:
+            with Queue.open(self.sink if self.sender == "source" else self.source) as queue:
+                last = queue.last_index()
+        except NotAQueue:  # not made yet
+            return 0
+        return 0 if last is None else bisect_right(self.indexes, last)
+
+
+class Pair:
+    """The two processes and the proxy; made by `pair`."""
+
+    def __init__(self, case: Case, start: Start) -> None:
+        self.case = case
+        self._start = start
+        self._running: dict[str, Command] = {}
+        self._stop_at: int | None = None
+        self._act: Callable[[], Awaitable[Action]] | None = None
+
+    async def kill(self, role: str, passed: int, least: int) -> int:
+        """Kills one side when `passed` excerpts were passed on and at least `least` are stored.
+
+        Starts what does not run before; fewer than `passed` must be stored until then.
+
+        Returns:
+            How many are stored when it is dead.
+        """
+        killed = trio.Event()
+
+        async def act() -> Action:
+            await until(lambda: self.case.copied() >= least)
+            await self._running[role].kill()
+            self._act = None
+            killed.set()
+            return Action.CUT_INSIDE
+
+        self._stop_at, self._act = self.case.indexes[passed], act
+        await self._launch()
+        await killed.wait()
+        return self.case.copied()
+
+    async def finish(self) -> None:
+        """Lets everything pass, until both have ended in order."""
+        await self._launch()
+        for command in self._running.values():
+            await command.succeeds()
+
+    def on_document(
+        self, _conn: int, sender: str, _number: int, raw: bytes
+    ) -> Action | Awaitable[Action]:
+        """What the proxy asks about every document."""
+        if self._act is None or sender != self.case.sender:
+            return Action.FORWARD
+        index = excerpt_index(raw)
+        if index is None or index < self._stop_at:
+            return Action.FORWARD
+        return self._act()
+
+    async def _launch(self) -> None:
+        """Starts the sides that do not run, the one that listens first."""
+        queues = {"source": self.case.source, "sink": self.case.sink}
+        for role in sorted(queues, key=lambda role: role == self.case.dialler):
+            if role in self._running and not self._running[role].ended.is_set():
+                continue
+            address = ("--listen", "127.0.0.1:0")
+            if role == self.case.dialler:
+                address = ("--connect", f"127.0.0.1:{self.recorder.port}")
+            command = await self._start(role, f"q={queues[role]}", *address, UNTIL_DONE[role])
+            self._running[role] = command
+            if role != self.case.dialler:
+                self.recorder.target = ("127.0.0.1", await command.port())
+
+    recorder: record.Recorder
+
+
+@asynccontextmanager
+async def pair(case: Case, seconds: float = 60) -> AsyncIterator[Pair]:
+    """A pair that is not started yet, and the proxy; both are gone after the block."""
+    async with commands(seconds) as start:
+        made = Pair(case, start)
+        async with record.proxy(
+            _NOBODY,
+            dialler=case.dialler,
+            on_document=made.on_document,
+            on_entry=record.drop_entry,
+        ) as made.recorder:
+            yield made

@@ -1,0 +1,183 @@
+"""Sources and sinks in this process, on loopback, and a relay between them that a test controls."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from cqrepl.net import Sink, Source, serve_sink, serve_source
+from cqrepl.net.waiting import until
+from tests.unit.queue.samples import Excerpts, noon_index, payloads, read
+
+LOOPBACK: Final = "127.0.0.1:0"
+# quick enough for tests, and far from what a busy machine makes of them
+BEATS: Final[dict[str, int]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
+RELAY_BYTES: Final = 16 * 1024
+SECONDS: Final = 20.0  # a wait that takes longer has failed
+
+
+def at(port: int | None) -> str:
+    """The address on loopback."""
+    assert port is not None
+    return f"127.0.0.1:{port}"
+
+
+def live_source(path: Path, **more: Any) -> AbstractAsyncContextManager[Source]:
+    """A listening source of the queue "q"."""
+    return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | more))
+
+
+def live_sink(path: Path, port: int | None, **more: Any) -> AbstractAsyncContextManager[Sink]:
+    """A sink of the queue "q" that dials."""
+    return serve_sink({"q": path}, **({"connect": at(port)} | BEATS | more))
+
+
+@asynccontextmanager
+async def joined(
+    original: Path, copy: Path, *, source_dials: bool = False, **more: Any
+) -> AsyncIterator[tuple[Source, Sink]]:
+    """A source and a sink of one queue "q", connected in either direction."""
+    if source_dials:
+        async with serve_sink({"q": copy}, listen=LOOPBACK, **(BEATS | more)) as sink:
+            async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as source:
+                yield source, sink
+    else:
+        async with live_source(original) as source:
+            async with live_sink(copy, source.port, **more) as sink:
+                yield source, sink
+
+
+async def acked(source: Source, index: int, queue: str | None = None) -> None:
+    """Waits for an acknowledgement, not for ever."""
+    with trio.fail_after(SECONDS):
+        await source.wait_acked(index, queue)
+
+
+async def received(sink: Sink, count: int, queue: str = "q") -> None:
+    """Waits until a sink has taken in so many excerpts."""
+    await eventually(lambda: sink.queues[queue].received_excerpts >= count)
+
+
+async def stopped(replicator: Source | Sink) -> None:
+    """Waits until all queues of one side have stopped."""
+    with trio.fail_after(SECONDS):
+        await replicator.wait_stopped()
+
+
+async def sink_stopped(sink: Sink, queue: str) -> None:
+    """Waits until one queue of a sink has stopped."""
+    with trio.fail_after(SECONDS):
+        await until(lambda: sink.queues[queue].stop is not None, sink.changed)
+
+
+async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> None:
+    """Waits until something comes true that nobody tells of."""
+    with trio.fail_after(seconds):
+        while not is_so():
+            await trio.sleep(0.002)
+
+
+async def copied(original: Path, copy: Path) -> None:
+    """Waits until a copy holds what the original holds now."""
+    wanted = read(original)
+
+    def is_there() -> bool:
+        return copy.is_dir() and any(copy.glob("*.cq4")) and len(read(copy)) >= len(wanted)
+
+    await eventually(is_there)
+    assert read(copy) == wanted
+
+
+def more_excerpts(path: Path, first: int, count: int, *, seed: int = 9) -> Excerpts:
+    """Appends to a queue that no other process writes; what was appended, as it is read back."""
+    from cqrepl.queue import ExcerptBatch, Queue
+    from tests.unit.queue.samples import stored
+
+    batch = ExcerptBatch.of(noon_index(sequence=first), payloads(count, seed=seed))
+    with Queue.open_for_append(path) as queue:
+        queue.appender().append_at(batch)
+    return stored(batch)
+
+
+class Relay:
+    """Forwards connections to a port, as long as its gate is open, and can cut them.
+
+    Bytes are taken in small pieces, and none while the gate is closed: then the system's buffers
+    fill up and the sender has to wait.
+
+    Args:
+        cut_after: cut the first connection after exactly so many bytes towards the dialler.
+    """
+
+    def __init__(self, target: int | None, cut_after: int | None = None) -> None:
+        assert target is not None
+        self.port = 0
+        self.passed = 0  # towards the dialler
+        self.connections = 0
+        self.gate = trio.Event()
+        self.gate.set()
+        self._target = target
+        self._cut_after = cut_after
+        self._live: list[tuple[trio.SocketStream, trio.SocketStream]] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Relay"]:
+        """Listens for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            listeners = await nursery.start(
+                lambda *, task_status: trio.serve_tcp(
+                    self._forward, 0, host="127.0.0.1", task_status=task_status
+                )
+            )
+            self.port = listeners[0].socket.getsockname()[1]
+            yield self
+            nursery.cancel_scope.cancel()
+
+    def close_gate(self) -> None:
+        self.gate = trio.Event()
+
+    async def cut(self) -> None:
+        """Resets every connection there is, both ways."""
+        for pair in list(self._live):
+            await self._reset(pair)
+
+    async def _forward(self, near: trio.SocketStream) -> None:
+        try:
+            far = await trio.open_tcp_stream("127.0.0.1", self._target)
+        except OSError:
+            await near.aclose()
+            return
+        self.connections += 1
+        pair = (near, far)
+        self._live.append(pair)
+        try:
+            async with near, far, trio.open_nursery() as nursery:
+                nursery.start_soon(self._copy, near, far, False)
+                nursery.start_soon(self._copy, far, near, True)
+        finally:
+            if pair in self._live:
+                self._live.remove(pair)
+
+    async def _copy(
+        self, receiving: trio.SocketStream, sending: trio.SocketStream, is_counted: bool
+    ) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while data := await receiving.receive_some(RELAY_BYTES):
+                await self.gate.wait()
+                if is_counted:
+                    left = None if self._cut_after is None else self._cut_after - self.passed
+                    data = data[:left]
+                    self.passed += len(data)
+                await sending.send_all(data)
+                if self._cut_after is not None and self.passed >= self._cut_after:
+                    self._cut_after = None
+                    await self.cut()
+            await sending.send_eof()
+
+    async def _reset(self, pair: tuple[trio.SocketStream, trio.SocketStream]) -> None:
+        for stream in pair:
+            # no waiting for what is under way, and a reset instead of an orderly close
+            stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            await trio.aclose_forcefully(stream)

@@ -1,0 +1,205 @@
+"""Dialling on a mock clock; hosts that refuse, hang or come back are a socket factory of trio's."""
+
+import errno
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cqrepl.net.address import Address
+from cqrepl.net.dialer import (
+    COMPLAIN_SECONDS,
+    CONNECT_SECONDS,
+    GIVE_UP_SECONDS,
+    PAUSE_FIRST_SECONDS,
+    PAUSE_MAX_SECONDS,
+    dial,
+)
+from cqrepl.net.errors import Unreachable
+
+THERE = Address("192.0.2.1", 4000)
+HOUR = 3600.0
+
+
+class Host(trio.abc.SocketFactory):
+    """Every host there is. `answer` is what happens with an attempt to connect."""
+
+    def __init__(self, answer: Callable[[], Awaitable[None]]) -> None:
+        self.attempts: list[float] = []
+        self.answer = answer
+        trio.socket.set_custom_socket_factory(self)
+
+    def socket(self, family: Any = None, type: Any = None, proto: Any = None) -> trio.socket.SocketType:  # noqa: A002,E501
+        return Attempt(self)
+
+
+class Attempt(trio.socket.SocketType):
+    """A socket that can be connected, closed, and nothing else."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    type = socket.SOCK_STREAM
+
+    async def connect(self, address: Any) -> None:
+        self._host.attempts.append(trio.current_time())
+        await self._host.answer()
+
+    def setsockopt(self, *arguments: Any) -> None:
+        pass
+
+    def getpeername(self) -> tuple[str, int]:
+        return (THERE.host, THERE.port)
+
+    def close(self) -> None:
+        pass
+
+
+async def refuse() -> None:
+    await trio.lowlevel.checkpoint()
+    raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+
+async def hang() -> None:
+    await trio.sleep_forever()
+
+
+async def accept() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def works(stream: trio.SocketStream) -> None:
+    """Runs a connection for a minute."""
+    await trio.sleep(60)
+
+
+async def never(stream: trio.SocketStream) -> None:
+    raise AssertionError("connected")
+
+
+async def test_pauses_double_with_jitter_up_to_a_limit(autojump_clock: MockClock) -> None:
+    host = Host(refuse)
+    with trio.move_on_after(60):
+        await dial(THERE, never, gives_up=False)
+    pauses = [then - now for now, then in pairwise(host.attempts)]
+    wanted = PAUSE_FIRST_SECONDS
+    for pause in pauses:
+        assert 0.75 * wanted <= pause <= 1.25 * wanted + 1e-6
+        wanted = min(2 * wanted, PAUSE_MAX_SECONDS)
+    assert wanted == PAUSE_MAX_SECONDS
+    assert len({round(pause, 6) for pause in pauses}) > len(pauses) / 2, "no jitter"
+
+
+async def test_dials_for_ever_and_complains_once_a_minute(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Host(refuse)
+    with trio.move_on_after(HOUR) as hour:
+        await dial(THERE, never, gives_up=False)
+    assert hour.cancelled_caught
+    assert len(host.attempts) > HOUR / (1.25 * PAUSE_MAX_SECONDS)
+    complaints = [record.getMessage() for record in caplog.records]
+    assert 0.9 * HOUR / COMPLAIN_SECONDS <= len(complaints) <= HOUR / COMPLAIN_SECONDS
+    assert set(complaints) == {
+        "cannot connect to 192.0.2.1:4000: Connection refused; trying again"
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(refuse, "Connection refused"), (hang, "no answer within 10 s")]
+)
+async def test_gives_up_after_30_seconds(
+    autojump_clock: MockClock, answer: Callable[[], Awaitable[None]], reason: str
+) -> None:
+    Host(answer)
+    start = trio.current_time()
+    with pytest.raises(Unreachable) as caught:
+        await dial(THERE, never, gives_up=True)
+    assert str(caught.value) == f"192.0.2.1:4000 not reached within 30 s: {reason}"
+    took = trio.current_time() - start
+    assert GIVE_UP_SECONDS - 2 * PAUSE_MAX_SECONDS < took < GIVE_UP_SECONDS + CONNECT_SECONDS / 10
+
+
+async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) -> None:
+    host = Host(accept)
+    ends = []
+
+    async def works_three_times(stream: trio.SocketStream) -> None:
+        await trio.sleep(100)
+        ends.append(trio.current_time())
+        if len(ends) == 3:
+            host.answer = refuse
+
+    with pytest.raises(Unreachable):
+        await dial(THERE, works_three_times, gives_up=True)
+    assert len(ends) == 3
+    assert 20 < trio.current_time() - ends[-1] <= GIVE_UP_SECONDS
+    for end, attempt in zip(ends, host.attempts[1:4], strict=True):
+        assert attempt - end <= 1.25 * PAUSE_FIRST_SECONDS
+
+
+async def test_what_was_wrong_on_the_connection_is_told(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A peer that is there and does not suit is complained of as seldom as one that is not."""
+    host = Host(accept)
+
+    async def wrong_id(stream: trio.SocketStream) -> str:
+        await trio.lowlevel.checkpoint()
+        return "host id 2 expected, 9 came"
+
+    with trio.move_on_after(HOUR):
+        await dial(THERE, wrong_id, gives_up=False)
+    assert len(host.attempts) > 900
+    assert len(caplog.records) <= HOUR / COMPLAIN_SECONDS
+    assert caplog.records[0].levelno == logging.WARNING
+    assert "host id 2 expected, 9 came" in caplog.records[0].getMessage()
+    with pytest.raises(Unreachable, match="host id 2 expected, 9 came"):
+        await dial(THERE, wrong_id, gives_up=True)
+
+
+async def test_unknown_host_name(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Nobody(trio.abc.HostnameResolver):
+        async def getaddrinfo(self, *arguments: Any, **more: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        async def getnameinfo(self, *arguments: Any) -> Any:
+            raise AssertionError
+
+    trio.socket.set_custom_hostname_resolver(Nobody())
+    with pytest.raises(Unreachable, match="nobody.invalid:1 .*: Name or service not known"):
+        await dial(Address("nobody.invalid", 1), never, gives_up=True)
+
+
+async def test_several_addresses_of_a_name(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Two(trio.abc.HostnameResolver):
+        async def getaddrinfo(self, *arguments: Any, **more: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{n}", 1)) for n in (1, 2)
+            ]
+
+        async def getnameinfo(self, *arguments: Any) -> Any:
+            raise AssertionError
+
+    trio.socket.set_custom_hostname_resolver(Two())
+    Host(refuse)
+    with pytest.raises(Unreachable, match="two.invalid:1 .*: Connection refused"):
+        await dial(Address("two.invalid", 1), never, gives_up=True)
+
+
+async def test_cancellation_goes_through(autojump_clock: MockClock) -> None:
+    Host(accept)
+    with trio.move_on_after(30) as scope:
+        await dial(THERE, works, gives_up=True)
+    assert scope.cancelled_caught

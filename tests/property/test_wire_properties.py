@@ -1,0 +1,459 @@
+"""Grammar, reader and writer agree, on what is written and on any bytes whatsoever.
+
+The grammar is the judge: where it refuses, the reader raises WireError, and where it takes bytes
+the reader gives the same value and stands behind the same byte.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from construct import (
+    Construct,
+    ConstructError,
+    Container,
+    GreedyRange,
+    Int64sl,
+    Struct,
+    Tell,
+    Terminated,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cqrepl.protocol.messages import (
+    read_acknowledgement,
+    read_replication_event,
+    read_routing,
+)
+from tests.strategies import THOROUGH, garbage, int64s, is_text, names, splits, texts
+from wire import Reader, Splitter, WireError, Writer, grammar, stopbit
+from wire.header import META_DATA, NOT_COMPLETE, body_length
+from wire.strings import decode_text, encode_text
+from wire.writer import encode_int
+
+LENGTH_MAX = 1 << 16
+
+
+def parsed(construct: Construct, data: bytes) -> tuple[Any, int] | None:
+    """What the grammar makes of the bytes, and where it stops; None where it refuses them."""
+    whole = Struct("filler" / grammar.Fillers, "value" / construct, "end" / Tell)
+    try:
+        found = whole.parse(data)
+    except (ConstructError, OverflowError):
+        return None
+    return found["value"], found.end
+
+
+def read(method: Callable[[Reader], object], data: bytes) -> tuple[Any, int] | None:
+    """The same of the reader."""
+    reader = Reader(data)
+    try:
+        value = method(reader)
+    except WireError:
+        assert 0 <= reader.position <= len(data)
+        return None
+    return value, reader.position
+
+
+@THOROUGH
+@given(int64s)
+def test_stop_bit_number(number: int) -> None:
+    encoded = stopbit.encode(number)
+    assert encoded == grammar.StopBit.build(number)
+    assert stopbit.decode(encoded, 0, len(encoded)) == (number, len(encoded))
+
+
+@THOROUGH
+@given(st.lists(st.sampled_from((0, 1, 0x7F, 0x80, 0x81, 0xFF)), max_size=12).map(bytes))
+@example(b"\xff" * 9 + b"\x01")
+@example(b"\x80" * 10 + b"\x00")
+@example(b"\xff" * 9 + b"\x00")
+def test_stop_bit_number_of_any_bytes(data: bytes) -> None:
+    try:
+        ours = stopbit.decode(data, 0, len(data))
+    except WireError:
+        ours = None
+    try:
+        judged = Struct("number" / grammar.StopBit, "end" / Tell).parse(data)
+    except ConstructError:
+        assert ours is None
+    else:
+        assert ours == (judged.number, judged.end)
+
+
+@THOROUGH
+@given(texts)
+@example("\ufeff")
+@example("\ud83d")
+def test_text(text: str) -> None:
+    writer = Writer()
+    writer.text(text)
+    assert writer.data == grammar.Text.build(text)
+    back = Reader(bytes(writer.data)).read_text()
+    assert back == text if is_text(text) else encode_text(str(back)) == encode_text(text)
+
+
+@THOROUGH
+@given(
+    st.binary(max_size=8)
+    | st.lists(st.sampled_from(b"\x00a\x80\xbf\xc0\xc1\xc3\xdf\xe0\xe2\xed\xef\xf0\xff")).map(bytes)
+)
+@example(b"\xc0\x80\xe1\x80\x80")
+@example(b"\xc1\xc0\x80")
+@example(b"\xed\xa0\xbd\xed\xb8\x80")
+def test_text_of_any_bytes(data: bytes) -> None:
+    data = data[:127]
+    judged = parsed(grammar.LongText, bytes([len(data)]) + data)
+    try:
+        assert judged == (decode_text(data), 1 + len(data))
+    except WireError:
+        assert judged is None
+
+
+@THOROUGH
+@given(int64s)
+def test_number(number: int) -> None:
+    encoded = encode_int(number)
+    assert encoded == grammar.Number.build(number)
+    assert Reader(encoded).read_int() == number
+    writer = Writer()
+    writer.hex_int(number)
+    assert writer.data == grammar.Index.build(number)
+    assert Reader(bytes(writer.data)).read_int() == number
+
+
+@THOROUGH
+@given(names)
+@example("0")
+@example("2147483647")
+@example("2147483648")
+@example("٣")
+@example("00000000000000000000000000000007")
+@example("0000000000000000000000000000007")
+def test_name(name: str) -> None:
+    writer = Writer()
+    name = name.encode("latin-1", "replace").decode("latin-1")
+    writer.name(name)
+    assert writer.data == grammar.FieldName.build(name)
+    back = str(int(name)) if writer.data[0] == 0xBA else name
+    assert parsed(grammar.FieldName, bytes(writer.data)) == (back, len(writer.data))
+    assert Reader(bytes(writer.data)).read_name() == back
+    writer = Writer()
+    writer.event(name)
+    assert writer.data == grammar.EventName.build(name)
+    assert Reader(bytes(writer.data)).read_name() == name
+
+
+VALUES: list[tuple[str, Callable[[Reader], object], Construct]] = [
+    ("int", Reader.read_int, grammar.Number),
+    ("text", Reader.read_text, grammar.TextOrNull),
+    ("bool", Reader.read_bool, grammar.Bool),
+    ("block", lambda reader: content(reader.read_block()), grammar.Payload),
+    ("long", Reader.read_bound_int64, grammar.tagged(0xA7, Int64sl)),
+    ("array", Reader.read_bound_array, grammar.tagged(0x8D, grammar.LongArray)),
+    ("skip", Reader.skip_value, grammar.Value),
+]
+
+
+def content(reader: Reader) -> bytes:
+    return bytes(reader.data[reader.position : reader.end])
+
+
+@pytest.mark.parametrize(
+    ("method", "construct"), [pytest.param(*rest, id=name) for name, *rest in VALUES]
+)
+@THOROUGH
+@given(data=garbage)
+def test_value_of_any_bytes(
+    method: Callable[[Reader], object], construct: Construct, data: bytes
+) -> None:
+    ours, judged = read(method, data), parsed(construct, data)
+    assert (ours is None) == (judged is None)
+    if ours is not None and judged is not None:
+        assert ours[1] == judged[1]
+        if construct in (grammar.Number, grammar.TextOrNull, grammar.Bool, grammar.Payload):
+            assert ours[0] == judged[0]
+
+
+FIELDS = Struct(
+    "fields"
+    / GreedyRange(
+        Struct(
+            "filler" / grammar.Fillers,
+            "name" / grammar.Name,
+            "start" / Tell,
+            "value" / grammar.Value,
+            "end" / Tell,
+        )
+    ),
+    "filler" / grammar.Fillers,
+    Terminated,
+)
+
+
+def judged_fields(data: bytes) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each name stands."""
+    try:
+        found = FIELDS.parse(data)
+    except ConstructError:
+        return None
+    places: dict[str, tuple[int, int]] = {}
+    for field in found.fields:
+        # filler before the value is stepped over by whoever reads it
+        places.setdefault(str(field.name.operand), (field.start, field.end))
+    return places
+
+
+@THOROUGH
+@given(garbage)
+@example(bytes.fromhex("c161b90162a101"))  # an event name is no value
+@example(bytes.fromhex("c161b68000a101"))  # a type of length -1
+@example(bytes.fromhex("be8000"))
+def test_fields_of_any_bytes(data: bytes) -> None:
+    judged = judged_fields(data)
+    try:
+        fields = Reader(data).read_fields()
+    except WireError:
+        assert judged is None
+        return
+    assert {name: (value.position, value.end) for name, value in fields.items()} == judged
+
+
+@THOROUGH
+@given(garbage)
+def test_names_and_types_of_any_bytes(data: bytes) -> None:
+    reader = Reader(data)
+    with suppress(WireError):
+        while reader.position < reader.end:
+            before = reader.position
+            if reader.read_name() is None and reader.read_type() is None:
+                reader.skip_value()
+            assert before < reader.position <= reader.end
+
+
+@THOROUGH
+@given(garbage, st.integers(0, 10), st.integers(0, 10))
+def test_nothing_outside_the_borders_matters(data: bytes, before: int, behind: int) -> None:
+    start, end = min(before, len(data)), max(min(before, len(data)), len(data) - behind)
+    other = bytes(start) + data[start:end] + b"\x8f" * (len(data) - end)
+    for _, method, _ in VALUES:
+        results: list[object] = []
+        for whole in (data, other):
+            reader = Reader(memoryview(whole), start, end)
+            try:
+                results.append((method(reader), reader.position))
+            except WireError:
+                results.append(WireError)
+        assert results[0] == results[1]
+
+
+@THOROUGH
+@given(garbage, st.sampled_from((b"\xc3cid", b"\xc7handler", b"\xc3idx", b"\xc2re\x82\x10\0\0\0")))
+def test_messages_of_any_bytes_are_messages_or_wire_errors(data: bytes, head: bytes) -> None:
+    for whole in (data, head + data):
+        reader = Reader(whole)
+        with suppress(WireError):
+            read_routing(reader)
+        for message in (read_acknowledgement, read_replication_event):
+            reader = Reader(whole)
+            with suppress(WireError):
+                reader.read_name()
+                message(reader)
+
+
+# ---- documents that the writer makes -------------------------------------------------------------
+
+Calls = list[tuple[str, str, Any]]  # name, kind, value
+leaves = st.one_of(
+    st.tuples(st.just("number"), int64s),
+    st.tuples(st.just("index"), int64s),
+    st.tuples(st.just("text"), texts.filter(is_text)),
+    st.tuples(st.just("bool"), st.booleans()),
+    st.tuples(st.just("null"), st.none()),
+    st.tuples(st.just("bytes"), st.binary(max_size=300)),
+)
+field_names = names.filter(lambda name: not name.isdecimal())
+
+
+def calls_of(values: st.SearchStrategy[tuple[str, Any]]) -> st.SearchStrategy[Calls]:
+    field = st.tuples(field_names, values).map(lambda pair: (pair[0], *pair[1]))
+    return st.lists(field, max_size=5)
+
+
+def nested(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, Any]]:
+    return st.tuples(st.just("block"), calls_of(values)) | st.tuples(
+        st.just("typed"), st.tuples(texts.filter(is_text), calls_of(values))
+    )
+
+
+bodies = calls_of(st.recursive(leaves, nested, max_leaves=12))
+
+
+def write(writer: Writer, calls: Calls) -> None:
+    for name, kind, value in calls:
+        writer.name(name)
+        if kind == "null":
+            writer.null()
+        elif kind == "typed":
+            writer.type_prefix(value[0])
+            with writer.block():
+                write(writer, value[1])
+        elif kind == "block":
+            with writer.block():
+                write(writer, value)
+        else:
+            _WRITE[kind](writer, value)
+
+
+_WRITE: dict[str, Callable[[Writer, Any], None]] = {
+    "number": Writer.integer,
+    "index": Writer.hex_int,
+    "text": Writer.text,
+    "bool": Writer.boolean,
+    "bytes": Writer.bytes_literal,
+}
+_VALUE = {
+    "number": grammar.Number,
+    "index": grammar.Index,
+    "text": grammar.Text,
+    "bool": grammar.Bool,
+    "null": grammar.Null,
+    "bytes": grammar.Payload,
+}
+
+
+def body_of(calls: Calls) -> Construct:
+    """The grammar of just this body."""
+    parts = []
+    for place, (name, kind, value) in enumerate(calls):
+        if kind == "block":
+            construct = grammar.block(body_of(value))
+        elif kind == "typed":
+            construct = grammar.typed(value[0], grammar.block(body_of(value[1])))
+        else:
+            construct = _VALUE[kind]
+        parts.append(str(place) / grammar.field(name, construct))
+    return Struct(*parts, Terminated)
+
+
+def values_of(calls: Calls) -> dict[str, Any]:
+    return {
+        str(place): values_of(value if kind == "block" else value[1])
+        if kind in ("block", "typed")
+        else value
+        for place, (_, kind, value) in enumerate(calls)
+    }
+
+
+def plain(found: Any) -> Any:
+    if isinstance(found, Container):
+        return {key: plain(value) for key, value in found.items() if key != "_io"}
+    return found
+
+
+def assert_read(reader: Reader, calls: Calls) -> None:
+    for name, kind, value in calls:
+        whole = Reader(reader.data, reader.position, reader.end)
+        assert whole.read_name() == reader.read_name() == name
+        whole.skip_value()
+        if kind == "typed":
+            assert reader.read_type() == value[0]
+        if kind in ("block", "typed"):
+            assert_read(reader.read_block(), value if kind == "block" else value[1])
+        elif kind == "bytes":
+            assert content(reader.read_block()) == value
+        else:
+            assert _READ[kind](reader) == value
+        assert reader.position == whole.position
+    assert reader.peek_code() is None
+
+
+_READ: dict[str, Callable[[Reader], object]] = {
+    "number": Reader.read_int,
+    "index": Reader.read_int,
+    "text": Reader.read_text,
+    "bool": Reader.read_bool,
+    "null": Reader.read_text,
+}
+
+
+@THOROUGH
+@given(bodies, st.booleans())
+def test_grammar_writer_and_reader_are_one(calls: Calls, is_metadata: bool) -> None:
+    writer = Writer()
+    with writer.document(metadata=is_metadata):
+        write(writer, calls)
+    data = bytes(writer.data)
+    body = data[4:]
+    exact = body_of(calls)
+    assert exact.build(values_of(calls)) == body
+    assert plain(exact.parse(body)) == values_of(calls)
+    assert grammar.Fields.build(grammar.Fields.parse(body)) == body
+    assert_read(Reader(body), calls)
+    if body or is_metadata:
+        document = grammar.Document.parse(data)
+        assert (document.header.metadata, document.body) == (is_metadata, body)
+        assert grammar.Document.build(document) == data
+
+
+# ---- the splitter --------------------------------------------------------------------------------
+
+documents = st.builds(
+    lambda body, is_metadata: (
+        (len(body) | (META_DATA if is_metadata or not body else 0)).to_bytes(4, "little") + body
+    ),
+    st.binary(max_size=50) | st.binary(min_size=1000, max_size=1100),
+    st.booleans(),
+)
+streams = st.lists(documents, max_size=10).map(b"".join)
+tails = st.sampled_from(
+    (b"", b"\0\0\0\0x", b"\0\0\0\x80xyz", b"\x05\0\0\0abcd", b"\xff\xff\xff\x3f", b"\xff")
+)
+
+
+def split(pieces: list[bytes]) -> tuple[list[tuple[int, bytes, int]], bool, int]:
+    """Documents, whether the rest is refused, and where it starts."""
+    splitter = Splitter(LENGTH_MAX)
+    found = []
+    for piece in pieces:
+        splitter.feed(piece)
+        try:
+            while document := splitter.next_document():
+                found.append((document.word, bytes(document.body), document.position))
+        except WireError as refused:
+            return found, refused.position == splitter.position, splitter.position
+    return found, False, splitter.position
+
+
+@THOROUGH
+@given(streams, tails | st.binary(max_size=40), st.data())
+def test_any_segmentation_gives_the_same_documents(
+    stream: bytes, tail: bytes, data: st.DataObject
+) -> None:
+    stream += tail
+    whole = split([stream])
+    assert split(data.draw(splits(stream))) == whole
+    assert split([stream[at : at + 1] for at in range(len(stream))]) == whole
+
+
+@THOROUGH
+@given(streams, tails | st.binary(max_size=40))
+def test_splitter_cuts_as_the_grammar_does(stream: bytes, tail: bytes) -> None:
+    stream += tail
+    found, is_refused, position = split([stream])
+    judged = grammar.Documents.parse(stream)
+    # the grammar knows no greatest length
+    assert [body for _, body, _ in found] == [
+        document.body for document in judged.documents[: len(found)]
+    ]
+    assert [bool(word & META_DATA) for word, _, _ in found] == [
+        document.header.metadata for document in judged.documents[: len(found)]
+    ]
+    rest = stream[position:]
+    word = int.from_bytes(rest[:4], "little")
+    refusal = word == 0 or bool(word & NOT_COMPLETE) or body_length(word) > LENGTH_MAX
+    assert is_refused == (len(rest) >= 4 and refusal)
+    if not is_refused:
+        assert judged.rest == rest

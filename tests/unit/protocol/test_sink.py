@@ -1,0 +1,274 @@
+"""The sink's side of one queue: answer, back copy, received excerpts, acknowledgements."""
+
+import pytest
+
+from cqrepl.protocol import LocalProtocolError, QueueShape, RemoteProtocolError, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.states import ConnectionState
+from tests.unit.protocol.peer import (
+    CID,
+    CSP,
+    NAME,
+    NS,
+    SHAPE_FIELDS,
+    SHIFT,
+    Hex,
+    Message,
+    Ours,
+    Typed,
+    batch,
+    block,
+    data,
+    decoded,
+    document,
+    excerpt,
+    excerpts,
+    index,
+    items,
+    kinds,
+    literal,
+    receiving_sink,
+    register,
+    select,
+    sink,
+    sink_handler,
+)
+
+SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
+SELECTED = {"meta": True, "cid": CID}
+END = [SELECTED, {"eos": None}]
+Received = list[tuple[type, int, list[bytes]]]
+
+
+def received(events: list[ev.Event]) -> Received:
+    found: Received = []
+    for event in events:
+        assert isinstance(event, ev.AppendExcerpts | ev.CompareExcerpts)
+        assert (event.cid, event.name) == (CID, NAME)
+        payloads = [bytes(payload) for _, payload in event.batch]
+        found.append((type(event), event.batch.index_first, payloads))
+    return found
+
+
+def offered(next_index: int = 0, **more: object) -> Ours:
+    ours = sink()
+    (event,) = ours.receive(register(CSP, CID, sink_handler(next_index, **more)))
+    assert isinstance(event, ev.QueueOffered)
+    assert not ours.connection.has_data_to_send
+    return ours
+
+
+def answer_said(next_index: int, **more: object) -> Message:
+    body = {
+        "queueName": NAME,
+        "wireType": "BINARY_LIGHT",
+        "acknowledgement": True,
+        "nextIndexRequired": next_index,
+        "sourceId": 1002,
+    }
+    handler = ("SourceReplicationHandler", body | more)
+    return {"meta": True, "csp": CSP, "cid": CID, "handler": handler}
+
+
+# answer and back copy
+
+
+@pytest.mark.parametrize("source_has", [0, index(3)])
+def test_the_answer_repeats_the_offer_and_ends_the_back_copy_at_once(source_has: int) -> None:
+    ours = offered(source_has)
+    ours.connection.answer_queue(CID, source_has, SHIFT, SHAPE)
+    assert ours.said() == [answer_said(source_has), *END]
+    assert ours.events() == []
+
+
+def test_fields_of_the_offer_come_back_as_they_were() -> None:
+    ours = offered(acknowledgement=False, sourceId=-7)
+    ours.connection.answer_queue(CID, index(2), SHIFT, None)
+    said = ours.said()
+    assert said == [answer_said(index(2), acknowledgement=False, sourceId=-7)]
+
+
+def test_a_source_that_announced_the_extension_gets_it_back() -> None:
+    ours = offered(cqrepl=SHAPE_FIELDS)
+    ours.connection.answer_queue(CID, 0, SHIFT, SHAPE)
+    assert ours.said() == [answer_said(0, cqrepl=SHAPE_FIELDS), *END]
+
+
+def test_a_sink_that_is_ahead_copies_back_and_then_says_so() -> None:
+    ours = offered(index(4))
+    ours.connection.answer_queue(CID, index(6), SHIFT, None)
+    assert ours.said() == [answer_said(index(6))]
+    assert ours.events() == [ev.BackCopyWanted(cid=CID, name=NAME, index_first=index(4))]
+    frames = ours.frame(CID, batch(index(4), b"x", b"y"))
+    assert decoded(frames) == [
+        SELECTED,
+        {"re": (index(4), b"x", NS)},
+        SELECTED,
+        {"re": (index(5), b"y", NS)},
+    ]
+    assert ours.said() == []
+    ours.connection.end_back_copy(CID)
+    assert ours.said() == END
+    with pytest.raises(LocalProtocolError, match="FRAMED is not allowed while RECEIVING"):
+        ours.frame(CID, batch(index(6), b"z"))
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_excerpts_before_the_end_of_the_back_copy_close(is_answered: bool) -> None:
+    ours = offered(index(4))
+    if is_answered:
+        ours.connection.answer_queue(CID, index(6), SHIFT, None)
+        ours.events()
+    with pytest.raises(RemoteProtocolError, match="EXCERPTS_RECEIVED is not allowed while"):
+        ours.receive(excerpt(index(6), b"x"))
+
+
+def test_an_offer_may_be_declined_without_a_word() -> None:
+    ours = offered()
+    ours.connection.stop_queue(CID, StopReason.REFUSED, "another roll cycle")
+    (event,) = ours.receive(excerpt(index(0), b"x"))
+    assert isinstance(event, ev.QueueStopped)
+    assert ours.said() == []
+
+
+# received excerpts
+
+
+def test_runs_are_appended_as_they_come() -> None:
+    ours = receiving_sink()
+    stream = excerpts(index(0), b"a", b"", bytes(70_000)) + excerpts(index(0, 1), b"c", b"d")
+    assert received(ours.receive(stream)) == [
+        (ev.AppendExcerpts, index(0), [b"a", b"", bytes(70_000)]),
+        (ev.AppendExcerpts, index(0, 1), [b"c", b"d"]),
+    ]
+
+
+def test_known_ones_are_compared_and_only_the_rest_appended() -> None:
+    ours = receiving_sink(index(3), index(3))
+    assert received(ours.receive(excerpts(index(1), b"1", b"2", b"3", b"4"))) == [
+        (ev.CompareExcerpts, index(1), [b"1", b"2"]),
+        (ev.AppendExcerpts, index(3), [b"3", b"4"]),
+    ]
+    assert received(ours.receive(excerpts(index(4), b"4"))) == [
+        (ev.CompareExcerpts, index(4), [b"4"])
+    ]
+
+
+@pytest.mark.parametrize("at", [index(4), index(1, 1), index(9, 5), -1, -(1 << 63)])
+def test_a_gap_stops_the_queue_and_only_that(at: int) -> None:
+    ours = receiving_sink(index(3), index(3), queue_names=frozenset({NAME, "p"}))
+    other = register("/replication/p/2", CID + 1, sink_handler(name="p"))
+    ours.receive(other)
+    ours.connection.answer_queue(CID + 1, 0, SHIFT, None)
+    ours.connection.data_to_send()
+    (event,) = ours.receive(excerpt(at, b"x"), excerpt(index(3), b"y"))
+    assert isinstance(event, ev.QueueStopped)
+    assert event.reason is StopReason.GAP
+    assert str(at) in event.message or f"{at:#x}" in event.message
+    assert ours.said() == []
+    (event,) = ours.receive(excerpt(index(0), b"x", cid=CID + 1))
+    assert isinstance(event, ev.AppendExcerpts)
+    assert event.name == "p"
+    assert ours.connection.state is ConnectionState.OPEN
+
+
+def test_what_came_before_a_gap_is_stored() -> None:
+    ours = receiving_sink()
+    stream = excerpts(index(0), b"a", b"b") + excerpt(index(5), b"f")
+    ours.connection.receive_data(stream, 0)
+    event = ours.connection.next_event()
+    assert isinstance(event, ev.AppendExcerpts)
+    ours.connection.stored(CID, event.batch.index_last, event.ns)
+    assert ours.said()[-1] == {"idx": index(1), "ns": NS + 1}
+    assert kinds(ours.events()) == [ev.QueueStopped]
+
+
+USUAL = items(Hex(index(0)), literal(b"x"), NS)
+OTHER_FORMS = {
+    "type prefix": data(re=Typed("ReplicatedEvent", block(USUAL))),
+    "event name": document({"re": block(USUAL)}, metadata=False, events=True),
+    "short block": data(re=b"\x80" + bytes([len(USUAL)]) + USUAL),
+    "inline": data(re=USUAL),
+    "index as int64": data(
+        re=block(items(b"\xa7", index(0).to_bytes(8, "little"), literal(b"x"), NS))
+    ),
+    "without time": data(re=block(items(Hex(index(0)), literal(b"x")))),
+    "float time": data(re=block(items(Hex(index(0)), literal(b"x"), 1 << 40))),
+    "small time": data(re=block(items(Hex(index(0)), literal(b"x"), 5))),
+    "wide payload": data(re=block(items(Hex(index(0)), b"\x82\x01\0\0\0x", NS))),
+    "fourth value": data(re=block(USUAL + items("more"))),
+    "field behind": data(re=block(USUAL), later=1),
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS.values(), ids=OTHER_FORMS)
+def test_every_form_of_an_event_gives_the_same(form: bytes) -> None:
+    """The fast lane knows the usual form only; the other forms stand among usual ones here."""
+    ours = receiving_sink()
+    events = ours.receive(select(), form, excerpt(index(1), b"y"))
+    assert {kind for kind, _, _ in received(events)} == {ev.AppendExcerpts}
+    payloads = [payload for _, _, each in received(events) for payload in each]
+    assert (received(events)[0][1], payloads) == (index(0), [b"x", b"y"])
+
+
+def test_other_cid_documents_do_not_hide_a_run() -> None:
+    ours = receiving_sink()
+    wide = document(b"\xc3cid\xa7" + CID.to_bytes(8, "little"), metadata=True)
+    events = [data(re=block(items(Hex(index(at)), literal(b"x"), NS))) for at in range(3)]
+    got = received(ours.receive(*[wide + event for event in events]))
+    assert [first for _, first, _ in got] == [index(0), index(1), index(2)]
+
+
+# acknowledgements
+
+
+def test_an_acknowledgement_echoes_the_time() -> None:
+    ours = receiving_sink()
+    (event,) = ours.receive(excerpts(index(0), b"a", b"b", b"c"))
+    assert isinstance(event, ev.AppendExcerpts)
+    assert event.ns == NS + 2
+    ours.connection.stored(CID, event.batch.index_last, event.ns)
+    assert ours.said() == [SELECTED, {"idx": index(2), "ns": NS + 2}]
+
+
+def test_every_stored_run_has_its_own_while_the_peer_reads() -> None:
+    ours = receiving_sink()
+    for at in range(3):
+        ours.receive(excerpt(index(at), b"x"))
+        ours.connection.stored(CID, index(at), NS)
+    assert [each["idx"] for each in ours.said() if "idx" in each] == [index(at) for at in range(3)]
+
+
+def test_a_repeat_is_acknowledged_like_any_other() -> None:
+    ours = receiving_sink(index(3), index(3))
+    (event,) = ours.receive(excerpt(index(1), b"x"))
+    assert isinstance(event, ev.CompareExcerpts)
+    ours.connection.stored(CID, index(1), event.ns)
+    assert ours.said() == [SELECTED, {"idx": index(1), "ns": NS}]
+
+
+def test_without_the_sources_wish_there_are_none() -> None:
+    ours = offered(acknowledgement=False)
+    ours.connection.answer_queue(CID, 0, SHIFT, None)
+    ours.connection.data_to_send()
+    ours.receive(excerpt(index(0), b"x"))
+    ours.connection.stored(CID, index(0), NS)
+    assert ours.said() == []
+
+
+@pytest.mark.parametrize("ns", [0, -1, 255, 1 << 40, (1 << 63) - 1, -(1 << 63)])
+def test_any_time_can_be_echoed(ns: int) -> None:
+    ours = receiving_sink()
+    (event,) = ours.receive(excerpt(index(0), b"x", ns))
+    assert isinstance(event, ev.AppendExcerpts)
+    ours.connection.stored(CID, index(0), event.ns)
+    assert ours.said()[-1]["ns"] == ns
+
+
+def test_nothing_is_acknowledged_for_a_stopped_queue() -> None:
+    ours = receiving_sink()
+    ours.receive(excerpt(index(0), b"x"))
+    ours.connection.stop_queue(CID, StopReason.DIVERGED, "other bytes")
+    with pytest.raises(LocalProtocolError, match="STORED is not allowed while STOPPED"):
+        ours.connection.stored(CID, index(0), NS)
+    assert ours.said() == []

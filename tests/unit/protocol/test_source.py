@@ -1,0 +1,465 @@
+"""The source's side of one queue: offer, answer, back copy, stream, acknowledgements, time."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from cqrepl.protocol import QueueShape, RemoteProtocolError, Role, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.states import ConnectionState, SourceState
+from cqrepl.protocol.window import BYTES_MAX, EXCERPTS_MAX
+from cqrepl.queue.batch import ExcerptBatch
+from tests.unit.protocol.peer import (
+    CID,
+    CSP,
+    NAME,
+    NS,
+    SHAPE_FIELDS,
+    SHIFT,
+    Hex,
+    Ours,
+    acknowledgement,
+    batch,
+    data,
+    decoded,
+    end_of_stream,
+    excerpt,
+    excerpts,
+    heartbeat,
+    index,
+    kinds,
+    offer_queue,
+    offering_source,
+    register,
+    select,
+    source,
+    source_handler,
+    streaming_source,
+)
+
+
+def state(ours: Ours, cid: int = CID) -> SourceState:
+    return ours.connection.source(cid).state
+
+
+def copying_back(
+    next_index: int = index(4), wanted: int = index(7), locked: int | None = None
+) -> Ours:
+    """A source that lacks what the sink has from `next_index` to `wanted`; locked by now."""
+    ours = offering_source(next_index)
+    ours.receive(register(CSP, CID, source_handler(wanted)))
+    ours.connection.begin_back_copy(CID, next_index if locked is None else locked, SHIFT)
+    return ours
+
+
+def stopped(events: list[ev.Event]) -> ev.QueueStopped:
+    (event,) = events
+    assert isinstance(event, ev.QueueStopped)
+    return event
+
+
+# offer and answer
+
+
+def test_an_offer_registers_the_sinks_handler() -> None:
+    ours = source(cid_first=CID)
+    assert offer_queue(ours, index(3)) == CID
+    (said,) = ours.said()
+    body = {
+        "queueName": NAME,
+        "wireType": "BINARY_LIGHT",
+        "acknowledgement": True,
+        "nextIndexRequired": index(3),
+        "sourceId": 1002,
+    }
+    assert said == {
+        "meta": True,
+        "csp": CSP,
+        "cid": CID,
+        "handler": ("SinkReplicationHandler", body),
+    }
+    assert state(ours) is SourceState.OFFERED
+
+
+def test_an_offer_may_announce_the_extension() -> None:
+    ours = source()
+    shape = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
+    ours.connection.offer_queue(NAME, 0, acknowledgement=False, source_id=0, shape=shape)
+    (said,) = ours.said()
+    assert said["handler"][1]["cqrepl"] == SHAPE_FIELDS
+    assert said["handler"][1]["acknowledgement"] is False
+
+
+@pytest.mark.parametrize("wanted", [0, index(2), index(5)])
+def test_a_sink_that_is_not_ahead_gets_the_stream_from_its_next_index(wanted: int) -> None:
+    ours = offering_source(index(5))
+    assert ours.receive(register(CSP, CID, source_handler(wanted))) == []
+    assert state(ours) is SourceState.ANSWERED
+    assert ours.receive(end_of_stream()) == [
+        ev.StreamingStarted(cid=CID, name=NAME, next_index=wanted)
+    ]
+    assert state(ours) is SourceState.STREAMING
+
+
+@pytest.mark.parametrize("end", [data(eos=None), data(eos=""), data(eos="x", later=1)])
+def test_the_end_of_the_back_copy_is_known_by_its_name(end: bytes) -> None:
+    ours = offering_source()
+    assert kinds(ours.receive(register(CSP, CID, source_handler()), select(), end)) == [
+        ev.StreamingStarted
+    ]
+
+
+def test_only_the_sources_wish_for_acknowledgements_counts() -> None:
+    ours = offering_source()
+    ours.receive(register(CSP, CID, source_handler(acknowledgement=False)), end_of_stream())
+    ours.frame(CID, batch(index(0), b"x"))
+    assert not ours.connection.source(CID).is_settled
+
+
+@pytest.mark.parametrize("next_index", [-1, -(1 << 63)])
+def test_a_negative_position_stops_the_queue(next_index: int) -> None:
+    ours = offering_source()
+    event = stopped(ours.receive(register(CSP, CID, source_handler(next_index))))
+    assert event.message == f"the sink asks for index {next_index}"
+    assert ours.receive(end_of_stream(), acknowledgement(0), excerpt(0, b"x")) == []
+    assert ours.receive(register(CSP, CID, source_handler())) == []
+
+
+# back copy
+
+
+def test_a_sink_that_is_ahead_is_told_and_nothing_is_taken_before_the_lock() -> None:
+    ours = offering_source(index(4))
+    assert ours.receive(register(CSP, CID, source_handler(index(7)))) == [
+        ev.SinkAhead(cid=CID, name=NAME, next_index=index(7))
+    ]
+    assert state(ours) is SourceState.SINK_AHEAD
+    with pytest.raises(RemoteProtocolError, match="EXCERPTS_RECEIVED is not allowed"):
+        ours.receive(excerpt(index(4), b"x"))
+
+
+@pytest.mark.parametrize("next_index", [0, index(4)])
+def test_a_back_copy_is_appended_and_then_the_stream_starts(next_index: int) -> None:
+    ours = copying_back(next_index, index(7))
+    first = next_index or index(0)
+    payloads = [b"x"] * (index(7) - first)
+    events = ours.receive(excerpts(first, *payloads), end_of_stream())
+    assert kinds(events) == [ev.AppendExcerpts, ev.StreamingStarted]
+    append, started = events
+    assert isinstance(append, ev.AppendExcerpts)
+    assert [(at, bytes(each)) for at, each in append.batch] == list(enumerate(payloads, first))
+    assert started == ev.StreamingStarted(cid=CID, name=NAME, next_index=index(7))
+
+
+def test_a_back_copy_may_roll() -> None:
+    ours = copying_back(index(4), index(2, cycles=3))
+    events = ours.receive(
+        excerpts(index(4), b"a", b"b"), excerpts(index(0, cycles=3), b"c", b"d"), end_of_stream()
+    )
+    assert kinds(events) == [ev.AppendExcerpts, ev.AppendExcerpts, ev.StreamingStarted]
+
+
+def test_what_a_local_writer_wrote_meanwhile_is_compared() -> None:
+    ours = copying_back(index(4), index(7), locked=index(6))
+    events = ours.receive(excerpts(index(4), b"a", b"b", b"c"), end_of_stream())
+    assert kinds(events) == [ev.CompareExcerpts, ev.AppendExcerpts, ev.StreamingStarted]
+    compare, append, _ = events
+    assert isinstance(compare, ev.CompareExcerpts)
+    assert isinstance(append, ev.AppendExcerpts)
+    assert [bytes(each) for _, each in compare.batch] == [b"a", b"b"]
+    assert [at for at, _ in append.batch] == [index(6)]
+
+
+@pytest.mark.parametrize("locked", [index(7), index(9)])
+def test_a_local_writer_may_have_written_all_of_it_and_more(locked: int) -> None:
+    ours = copying_back(index(4), index(7), locked=locked)
+    events = ours.receive(excerpts(index(4), b"a", b"b", b"c"), end_of_stream())
+    assert kinds(events) == [ev.CompareExcerpts, ev.StreamingStarted]
+    assert events[-1] == ev.StreamingStarted(cid=CID, name=NAME, next_index=index(7))
+
+
+def test_a_local_excerpt_that_the_sink_steps_over_is_a_divergence() -> None:
+    """The sink rolled where the source's writer went on: the sink would never get that excerpt."""
+    ours = copying_back(index(4), index(1, cycles=1), locked=index(5))
+    event = stopped(ours.receive(excerpt(index(0, cycles=1), b"x"), end_of_stream()))
+    assert event.reason is StopReason.DIVERGED
+    assert f"{index(4):#x}" in event.message
+    assert f"{index(0, cycles=1):#x}" in event.message
+
+
+@pytest.mark.parametrize("locked", [index(4), index(5), index(7), index(9)])
+@pytest.mark.parametrize("came", [0, 1, 2])
+def test_an_early_end_of_the_back_copy_is_a_gap(locked: int, came: int) -> None:
+    """However far a local writer got: what was not copied back was not compared."""
+    ours = copying_back(index(4), index(7), locked=locked)
+    ours.receive(excerpts(index(4), *[b"x"] * came))
+    event = stopped(ours.receive(end_of_stream()))
+    assert event.reason is StopReason.GAP
+    assert event.message == (
+        f"the sink has excerpts before {index(7):#x} and copied back only those before "
+        f"{index(4 + came):#x}"
+    )
+    assert ours.connection.state is ConnectionState.OPEN
+
+
+@pytest.mark.parametrize("at", [index(5), index(3, cycles=1), -1])
+def test_a_gap_in_the_back_copy_stops_the_queue(at: int) -> None:
+    ours = copying_back()
+    event = stopped(ours.receive(excerpt(at, b"x"), excerpt(index(4), b"x"), end_of_stream()))
+    assert event.reason is StopReason.GAP
+    assert state(ours) is SourceState.STOPPED
+
+
+def test_a_stopped_back_copy_drops_what_still_comes() -> None:
+    ours = copying_back()
+    ours.connection.stop_queue(CID, StopReason.DIVERGED, "other bytes")
+    events = ours.receive(excerpts(index(4), b"a", b"b"), end_of_stream(), acknowledgement(0))
+    assert kinds(events) == [ev.QueueStopped]
+
+
+# messages out of turn
+
+
+@pytest.mark.parametrize(
+    ("ours", "message"),
+    [
+        (offering_source, end_of_stream()),
+        (offering_source, excerpt(index(0), b"x")),
+        (offering_source, acknowledgement(index(0))),
+        (copying_back, acknowledgement(index(0))),
+        (streaming_source, end_of_stream()),
+        (streaming_source, excerpt(index(0), b"x")),
+    ],
+    ids=["eos early", "re early", "idx early", "idx in back copy", "eos twice", "re late"],
+)
+def test_a_message_out_of_turn_closes(ours: Callable[[], Ours], message: bytes) -> None:
+    this = ours()
+    with pytest.raises(RemoteProtocolError, match=r"is not allowed while \w+ \(queue 'q'\)"):
+        this.receive(message)
+
+
+def test_the_end_of_the_back_copy_before_the_lock_closes() -> None:
+    ours = offering_source(index(4))
+    with pytest.raises(RemoteProtocolError, match="END_OF_STREAM is not allowed while SINK_AHEAD"):
+        ours.receive(register(CSP, CID, source_handler(index(7))), end_of_stream())
+
+
+# stream and acknowledgements
+
+
+def test_frames_are_what_the_sink_reads() -> None:
+    ours = streaming_source()
+    frames = ours.frame(CID, batch(index(0), b"one", b"", bytes(300)), ns=NS)
+    cid = {"meta": True, "cid": CID}
+    assert decoded(frames) == [
+        cid,
+        {"re": (index(0), b"one", NS)},
+        cid,
+        {"re": (index(1), b"", NS)},
+        cid,
+        {"re": (index(2), bytes(300), NS)},
+    ]
+    assert ours.connection.source(CID).index_sent == index(2)
+
+
+def test_only_whole_frames_go_into_the_room_there_is() -> None:
+    ours = streaming_source()
+    run = batch(index(0), bytes(100), bytes(100), bytes(5000))
+    size = ours.connection.frame_size(CID, 100)
+    out = bytearray(2 * size + 10)
+    count, filled = ours.connection.frame_excerpts(CID, run, 0, NS, out, 10)
+    assert count == 2
+    assert filled <= len(out)
+    assert len(decoded(bytes(out[10:filled]))) == 4
+    assert ours.connection.frame_excerpts(CID, run, 2, NS, bytearray(100), 0) == (0, 0)
+    assert ours.connection.source(CID).index_sent == index(1)
+    assert len(ours.frame(CID, run, 2)) <= ours.connection.frame_size(CID, 5000)
+
+
+def acknowledged(at: int, excerpts: int, payload_bytes: int, ns: int = NS) -> ev.Acknowledged:
+    return ev.Acknowledged(
+        cid=CID, name=NAME, index=at, ns=ns, excerpts=excerpts, payload_bytes=payload_bytes
+    )
+
+
+def sent(count: int = 10) -> Ours:
+    """A source that sent excerpts of 10 bytes."""
+    ours = streaming_source()
+    ours.frame(CID, batch(index(0), *[bytes(10)] * count))
+    return ours
+
+
+def test_acknowledgements_may_come_one_by_one_or_together() -> None:
+    ours = sent()
+    assert not ours.connection.source(CID).is_settled
+    assert ours.receive(acknowledgement(index(0))) == [acknowledged(index(0), 1, 10)]
+    assert ours.receive(acknowledgement(index(6))) == [acknowledged(index(6), 6, 60)]
+    assert ours.receive(acknowledgement(index(9))) == [acknowledged(index(9), 3, 30)]
+    assert ours.connection.source(CID).is_settled
+    assert ours.connection.source(CID).index_acknowledged == index(9)
+
+
+@pytest.mark.parametrize("late", [index(5), index(3), 0, -1, -(1 << 63)])
+def test_a_late_or_repeated_acknowledgement_changes_nothing(late: int) -> None:
+    ours = sent()
+    ours.receive(acknowledgement(index(5)))
+    assert ours.receive(acknowledgement(late)) == []
+    assert ours.connection.source(CID).index_acknowledged == index(5)
+
+
+@pytest.mark.parametrize("beyond", [index(10), index(0, cycles=1), (1 << 63) - 1])
+def test_an_acknowledgement_of_what_was_not_sent_is_refused(beyond: int) -> None:
+    ours = sent()
+    ours.receive(acknowledgement(index(5)))
+    (event,) = ours.receive(acknowledgement(beyond))
+    assert event == ev.Refused(
+        message=f"queue 'q': acknowledgement of index {beyond:#x}, up to {index(9):#x} was sent",
+        count=1,
+    )
+    assert ours.connection.source(CID).index_acknowledged == index(5)
+    assert not ours.connection.source(CID).is_settled
+
+
+def test_an_acknowledgement_before_anything_was_sent_is_refused() -> None:
+    (event,) = streaming_source().receive(acknowledgement(index(0)))
+    assert isinstance(event, ev.Refused)
+    assert event.message.endswith("nothing was sent")
+
+
+@pytest.mark.parametrize(
+    ("message", "ns"),
+    [
+        (data(idx=Hex(index(0))), 0),
+        (data(idx=index(0), ns=5), 5),
+        (data(idx=Hex(index(0)), later="text", ns=-5), -5),
+        (data(idx=Hex(index(0)), ns=1 << 40), 1 << 40),
+    ],
+)
+def test_an_acknowledgement_with_more_or_less_in_it(message: bytes, ns: int) -> None:
+    assert sent().receive(select(), message) == [acknowledged(index(0), 1, 10, ns)]
+
+
+def test_an_acknowledgement_that_starts_with_its_time_is_none() -> None:
+    assert kinds(sent().receive(select(), data(ns=1, idx=Hex(index(0))))) == [ev.Refused]
+
+
+def test_a_later_acknowledgement_reaches_over_a_roll() -> None:
+    ours = sent(2)
+    ours.frame(CID, batch(index(0, cycles=1), bytes(5)))
+    at = index(0, cycles=1)
+    assert ours.receive(acknowledgement(at)) == [acknowledged(at, 3, 25)]
+
+
+def test_without_acknowledgements_everything_is_settled_at_once() -> None:
+    ours = streaming_source(acknowledgement=False)
+    ours.frame(CID, batch(index(0), b"x"))
+    assert ours.connection.source(CID).is_settled
+    assert ours.connection.source(CID).has_room
+
+
+def test_a_queue_that_does_not_stream_yet_owes_nothing() -> None:
+    assert offering_source().connection.source(CID).is_settled
+    assert not offering_source().connection.source(CID).is_streaming
+
+
+def has_room(ours: Ours) -> bool:
+    return ours.connection.source(CID).has_room
+
+
+@pytest.mark.parametrize(("count", "length"), [(64, BYTES_MAX // 64), (EXCERPTS_MAX, 0)])
+def test_a_full_window_has_no_room_until_it_is_acknowledged(count: int, length: int) -> None:
+    ours = streaming_source()
+    handler = ours.connection.source(CID)
+    run = batch(index(0), *[bytes(length)] * count)
+    handler._window.add(run.index_first, run.lengths)  # as framing does
+    handler.index_sent = run.index_last
+    assert not has_room(ours)
+    ours.receive(acknowledgement(index(0)))
+    assert has_room(ours)
+
+
+def test_a_stopped_queue_drops_acknowledgements() -> None:
+    ours = sent()
+    ours.connection.stop_queue(CID, StopReason.FAILED, "gone")
+    assert kinds(ours.receive(acknowledgement(index(5)))) == [ev.QueueStopped]
+    assert ours.connection.source(CID).index_acknowledged == -1
+
+
+def test_sending_earlier_excerpts_again_does_not_lower_what_was_sent() -> None:
+    ours = sent()
+    ours.frame(CID, ExcerptBatch.of(index(2), [b"x"]))
+    assert kinds(ours.receive(acknowledgement(index(9)))) == [ev.Acknowledged]
+
+
+# time
+
+
+def offered_twice() -> Ours:
+    """Two queues, of which the second was answered."""
+    ours = Ours(Role.SOURCE, cid_first=CID, heartbeat_timeout_ms=9000).greeted()
+    offer_queue(ours)
+    cid = offer_queue(ours, name="p")
+    ours.receive(register("/replication/p/2", cid, source_handler(name="p")))
+    return ours
+
+
+def test_an_answer_has_the_time_of_a_heartbeat_timeout() -> None:
+    ours = offering_source(heartbeat_timeout_ms=9000)
+    assert ours.connection.next_deadline() == 9.0
+    ours.tick(8.9)
+    ours.receive(heartbeat())
+    with pytest.raises(RemoteProtocolError, match="queue 'q': no answer from the sink"):
+        ours.tick(0.1)
+
+
+def test_an_answer_alone_is_not_enough_the_back_copy_must_end_too() -> None:
+    ours = offering_source(heartbeat_timeout_ms=9000)
+    ours.tick(5)
+    ours.receive(register(CSP, CID, source_handler()))
+    ours.tick(8.9)
+    ours.receive(heartbeat())
+    assert ours.connection.state is ConnectionState.OPEN
+    # answered once, so the connection works: only the queue stops
+    ours.tick(0.2)
+    assert stopped(ours.events()).reason is StopReason.NO_ANSWER
+
+
+def test_every_excerpt_that_comes_back_renews_the_time() -> None:
+    ours = copying_back(index(0), index(5))
+    assert ours.connection.source(CID).deadline == 40.0
+    for at in range(5):
+        ours.tick(35)
+        ours.receive(excerpt(index(at), b"x"))
+        assert ours.connection.source(CID).deadline == ours.now + 40
+    ours.receive(end_of_stream())
+    assert ours.connection.source(CID).deadline == math.inf
+
+
+def test_while_the_source_takes_its_lock_no_time_runs() -> None:
+    ours = offering_source(index(4))
+    ours.receive(register(CSP, CID, source_handler(index(7))))
+    assert ours.connection.source(CID).deadline == math.inf
+    ours.tick(30)
+    ours.connection.begin_back_copy(CID, index(4), SHIFT)
+    assert ours.connection.source(CID).deadline == 70.0
+
+
+def test_one_unanswered_queue_of_several_stops_alone() -> None:
+    ours = offered_twice()
+    ours.tick(8)
+    ours.receive(heartbeat(), end_of_stream(CID + 1))
+    ours.tick(1)
+    event = stopped(ours.events())
+    assert (event.name, event.reason) == (NAME, StopReason.NO_ANSWER)
+    assert ours.connection.state is ConnectionState.OPEN
+    assert ours.frame(CID + 1, batch(index(0), b"x"))
+    assert ours.receive(register(CSP, CID, source_handler())) == []
+    assert state(ours) is SourceState.STOPPED
+    ours.tick(20)
+
+
+def test_a_streaming_queue_has_no_deadline() -> None:
+    ours = streaming_source()
+    assert ours.connection.source(CID).deadline == math.inf
+    assert ours.connection.source(CID).is_streaming
