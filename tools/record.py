@@ -1,5 +1,7 @@
 """A recording TCP proxy: what two hosts say, document by document, and faults at exact places.
 
+As a command: `python -m tools.record --help`, from the top of the repository.
+
     dialler --- proxy --- target
 
 Theory of operation. Each direction of each connection has one task: it reads, cuts the bytes into
@@ -19,29 +21,25 @@ What `on_document` answers, for the document that it is shown before anything of
 It may also be an async function: everything before the document is passed on first, and nothing
 more until it answers. Later connections are not touched by a fault of an earlier one.
 
-A transcript is a list of entries, as under `tests/vectors/network`: `conn`, `t_ms` since the first
-connect, `dir`, `kind`, `hex` of the whole document and its `text`. The file is a valid list after
-every entry, whatever ends the process.
+What was said is written down as `tools.transcript` has it.
 """
 
 import argparse
-import json
 import os
 import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from tools.transcript import Entry, EntrySink, TranscriptFile
 from wire import Splitter, WireError
 from wire.header import HEADER_BYTES, LENGTH_MASK, META_DATA
-from wire.text import dump_text
 
 READ_BYTES: Final = 64 * 1024
 STALL_LOOK_SECONDS: Final = 0.02
@@ -66,55 +64,6 @@ OnDocument = Callable[[int, str, int, bytes], Action | Awaitable[Action]]
 def forward_all(_conn: int, _sender: str, _number: int, _raw: bytes) -> Action:
     """Lets everything pass."""
     return Action.FORWARD
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A document that was passed on (`raw`), or something that happened (`raw` is empty)."""
-
-    conn: int
-    t_ms: int
-    direction: str
-    kind: str
-    raw: bytes = b""
-
-    def as_json(self) -> dict[str, object]:
-        """The entry as it stands in a transcript."""
-        return {
-            "conn": self.conn,
-            "t_ms": self.t_ms,
-            "dir": self.direction,
-            "kind": self.kind,
-            "hex": self.raw.hex(),
-            "text": dump_text(self.raw).removesuffix("\n") if self.raw else "",
-        }
-
-
-EntrySink = Callable[[Entry], None]
-
-
-class TranscriptFile:
-    """A JSON list that is whole after every entry."""
-
-    _END: Final = b"\n]\n"
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._file.write(b"[" + self._END)
-        self._file.flush()
-        self._is_empty = True
-
-    def __call__(self, entry: Entry) -> None:
-        line = json.dumps(entry.as_json(), ensure_ascii=False)
-        self._file.seek(-len(self._END), os.SEEK_END)
-        # one write each, so that no moment leaves half an entry without the end of the list
-        self._file.write((b"\n" if self._is_empty else b",\n") + line.encode() + self._END)
-        self._file.flush()
-        self._is_empty = False
-
-    def close(self) -> None:
-        """Ends the file; it was whole before."""
-        self._file.close()
 
 
 class Recorder:

@@ -49,7 +49,5 @@ def decode(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]
             break
         else:
             value |= byte << (7 * group)
-        if not -(1 << 63) <= value < 1 << 63:
-            break
-        return value, at + 1
+        return value, at + 1  # at most 9 groups of 7 bits, so it fits
     raise WireError("stop-bit number does not fit 64 bits", position)

@@ -33,6 +33,7 @@ class BackCopyTarget:
         with ExitStack() as stack:
             queue = stack.enter_context(Queue.open_for_append(path))
             self._appender = queue.appender()
+            stack.enter_context(queue.back_copy_lock().held(LOCK_SECONDS))
             stack.enter_context(self._appender.exclusive(LOCK_SECONDS))
             self._written = queue.tailer(offered)
             self._path = path

@@ -1,8 +1,13 @@
-"""Connects, and connects again, with growing pauses and for ever unless a limit is given."""
+"""Connects, and connects again, with growing pauses and for ever unless a limit is given.
+
+A connection that was of use is followed by the shortest pause. One that ended as soon as it was
+there, and brought nothing, will most likely end so again: the pauses go on growing.
+"""
 
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -16,8 +21,22 @@ COMPLAIN_SECONDS: Final = 60.0
 GIVE_UP_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0  # longest wait for an answer of any kind from a host
 
-# runs a connected stream to its end; what was wrong, or None when UberHandlers were exchanged
-OnDialled = Callable[[trio.SocketStream], Awaitable[str | None]]
+
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """What came of one attempt.
+
+    Args:
+        problem: why it does not count as reaching the peer; None when it does.
+        was_useful: a connection that brought something, or lasted.
+    """
+
+    problem: str | None
+    was_useful: bool = False
+
+
+# runs a connected stream to its end
+OnDialled = Callable[[trio.SocketStream], Awaitable[Dialled]]
 _logger = logging.getLogger(__name__)
 
 
@@ -31,29 +50,29 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
     failing_since = trio.current_time()
     complained = -COMPLAIN_SECONDS
     while True:
-        problem = await _dial_once(address, on_stream)
-        now = trio.current_time()
+        dialled = await _dial_once(address, on_stream)
+        problem, now = dialled.problem, trio.current_time()
+        if dialled.was_useful:
+            pause = PAUSE_FIRST_SECONDS
         if problem is None:
-            pause, failing_since = PAUSE_FIRST_SECONDS, now
-            await trio.sleep(_jitter(pause))
-            continue
-        if gives_up and now - failing_since >= GIVE_UP_SECONDS - pause:
+            failing_since = now
+        elif gives_up and now - failing_since >= GIVE_UP_SECONDS - pause:
             raise Unreachable(f"{address} not reached within {GIVE_UP_SECONDS:g} s: {problem}")
-        if now - complained >= COMPLAIN_SECONDS:
+        elif now - complained >= COMPLAIN_SECONDS:
             complained = now
             _logger.warning("cannot connect to %s: %s; trying again", address, problem)
         await trio.sleep(_jitter(pause))
         pause = min(pause * 2, PAUSE_MAX_SECONDS)
 
 
-async def _dial_once(address: Address, on_stream: OnDialled) -> str | None:
+async def _dial_once(address: Address, on_stream: OnDialled) -> Dialled:
     try:
         with trio.fail_after(CONNECT_SECONDS):
             stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as error:
-        return _reason(error)
+        return Dialled(_reason(error))
     except trio.TooSlowError:
-        return f"no answer within {CONNECT_SECONDS:g} s"
+        return Dialled(f"no answer within {CONNECT_SECONDS:g} s")
     return await on_stream(stream)
 
 

@@ -161,11 +161,11 @@ class Endpoint:
     async def _accepted(self, stream: trio.SocketStream) -> None:
         await self._serve(stream, is_dialler=False)
 
-    async def _dialled(self, stream: trio.SocketStream) -> str | None:
+    async def _dialled(self, stream: trio.SocketStream) -> dialer.Dialled:
         return await self._serve(stream, is_dialler=True)
 
-    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> str | None:
-        """Runs one connection; what was wrong, or None when dialling again soon makes sense."""
+    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> dialer.Dialled:
+        """Runs one connection to its end."""
         if self._is_ending:  # what was ended in order must not begin again
             await trio.aclose_forcefully(stream)
             await trio.sleep_forever()
@@ -173,6 +173,7 @@ class Endpoint:
         connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
         pump = Pump(stream, connection, label, self._roster.enter)
         session = self._make_session(connection, pump)
+        started = trio.current_time()
         self._live[pump] = session
         try:
             await pump.run(session)
@@ -186,10 +187,11 @@ class Endpoint:
         elif not pump.heard and not is_dialler:
             _logger.info("%s: closed without having sent a byte", label)
         if pump.has_failed or pump.was_refused:
-            return pump.ended_why
+            return dialer.Dialled(pump.ended_why)
         if connection.remote_id is None:
-            return "the peer closed the connection before its UberHandler"
-        return None
+            return dialer.Dialled("the peer closed the connection before its UberHandler")
+        lasted = trio.current_time() - started >= dialer.PAUSE_MAX_SECONDS
+        return dialer.Dialled(None, session.has_progressed or lasted)
 
     def _config(self, *, is_dialler: bool) -> ConnectionConfig:
         settings = self.settings

@@ -39,6 +39,7 @@ class SinkSession:
         self.out_bytes = OUT_BYTES
         self.is_settled = True  # whatever was received has been acted on when anybody asks
         self.polls = False
+        self.has_progressed = False
         self._queues = queues
         self._changed = changed
         self._connection = connection
@@ -153,6 +154,7 @@ class SinkSession:
             _logger.error("%s: queue %r: %s", self._pump.label, event.name, error)
             self._pump.fail(f"queue {event.name!r}: {error}")
             return
+        self.has_progressed = True
         queue.received_excerpts += len(batch)
         queue.received_bytes += batch.payload_bytes
         self._connection.stored(event.cid, batch.index_last, event.ns)

@@ -28,6 +28,10 @@ class Session(Protocol):
     def is_settled(self) -> bool:
         """True when nothing of ours is on its way: an orderly end may be announced."""
 
+    @property
+    def has_progressed(self) -> bool:
+        """True when this connection has brought excerpts to where they are to be."""
+
     def drain(self) -> None:
         """Takes nothing new to send; what is on its way goes on."""
 

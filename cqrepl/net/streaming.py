@@ -34,6 +34,7 @@ class SourceQueue:
         self.name = name
         self.path = path
         self.queue = Queue.open(path)
+        self._release_dead_back_copy()
         self.target = self.queue.last_index()  # what was there at the start
         self.acknowledged = -1
         self.sent_excerpts = self.sent_bytes = 0
@@ -48,6 +49,15 @@ class SourceQueue:
             index_count=layout.index_count,
             index_spacing=layout.index_spacing,
         )
+
+    def _release_dead_back_copy(self) -> None:
+        try:
+            if Queue.release_dead_back_copy(self.path):
+                _logger.info(
+                    "queue %r: gave back the locks of a source that died in a back copy", self.name
+                )
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
 
     def log(self, event: ev.Acknowledged) -> None:
         """Notes an acknowledgement where that is wanted. Replication does not end over its log."""
@@ -76,8 +86,9 @@ class SourceShared:
 
     def note_stop(self, stop: Stop) -> None:
         """A queue goes no further on some connection."""
-        self.stops.append(stop)
-        _logger.error("%s", stop)
+        if stop not in self.stops:  # the same one comes again with every new connection
+            self.stops.append(stop)
+            _logger.error("%s", stop)
         self.changed.set()
 
 
@@ -117,6 +128,7 @@ class SourceSession:
         self._connection = link
         self._pump = pump
         self._is_draining = False
+        self.has_progressed = False
         self.has_offered = False  # every queue, or it has stopped before
         self._turn = 0
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
@@ -130,10 +142,7 @@ class SourceSession:
 
     @property
     def is_settled(self) -> bool:
-        return all(
-            each.has_stopped or self._connection.source(each.cid).is_settled
-            for each in self.outgoing.values()
-        )
+        return all(self._connection.source(each.cid).is_settled for each in self.outgoing.values())
 
     @property
     def is_caught_up(self) -> bool:
@@ -236,6 +245,7 @@ class SourceSession:
         each.queue.sent_excerpts += count
         each.queue.sent_bytes += sum(batch.lengths[start : start + count])
         each.queue.queue.raise_sent(batch.index_first + start + count - 1)
+        self.has_progressed = self.has_progressed or not self._shared.asks_ack
         each.start = start + count
         if each.start == len(batch):
             each.batch = None
@@ -279,6 +289,7 @@ class SourceSession:
         self._shared.changed.set()
 
     def _acknowledged(self, each: Outgoing, event: ev.Acknowledged) -> None:
+        self.has_progressed = True
         each.queue.acknowledged = max(each.queue.acknowledged, event.index)
         each.queue.queue.raise_acknowledged(event.index)
         each.queue.log(event)
@@ -296,7 +307,9 @@ class SourceSession:
         try:
             return work()
         except (QueueError, OSError) as error:
-            self._stop(each, error)
+            # reading ends here; what was sent before is still to be acknowledged
+            stop = Stop.of(each.queue.name, error)
+            self._stopped(each, stop.reason, stop.message)
             return None
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:

@@ -70,6 +70,7 @@ class Connection:
         self._frame_position = 0
         self._heard = now
         self._now = now
+        self._is_busy = False  # the shell acts on an event, and reads nothing meanwhile
         if config.is_dialler:
             self._greet(now)
 
@@ -111,6 +112,7 @@ class Connection:
             self._move(ConnectionMove.END)
             raise
         self._watch_frame()
+        self._is_busy = bool(events)
         return events.popleft() if events else None
 
     def data_to_send(self) -> bytes:
@@ -144,6 +146,8 @@ class Connection:
         self._now = now
         if self.state is ConnectionState.CLOSED:
             return
+        if self._is_busy:
+            self._heard = now  # nobody listened: that is no silence of the peer's
         problem = self._overdue(now)
         if problem is None:
             problem = self._tick_handlers(now)

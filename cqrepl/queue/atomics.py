@@ -52,9 +52,11 @@ class _Library:
 
 
 def _load() -> _Library | None:
-    for name in (_SONAME, ctypes.util.find_library("atomic")):
+    # looking a library up by its short name starts other programs: only where the usual name fails
+    for name in (lambda: _SONAME, lambda: ctypes.util.find_library("atomic")):
         try:
-            return _Library(ctypes.CDLL(name)) if name else None
+            found = name()
+            return None if found is None else _Library(ctypes.CDLL(found))
         except (OSError, AttributeError):
             continue
     return None

@@ -29,6 +29,9 @@ from cqrepl.queue.tablestore import TableStore
 UNLOCKED: Final = INT64_MIN
 WRITE_LOCK_KEY: Final = "chronicle.write.lock"
 APPEND_LOCK_KEY: Final = "chronicle.append.lock"
+# ours, beside Java's: held with the other two while a sink copies back into a source queue. After a
+# kill it tells a source's append lock, which is to be given back, from a sink's, which is to stay.
+BACK_COPY_LOCK_KEY: Final = "cqrepl.backCopy.lock"
 _PID_MASK: Final = 0xFFFFFFFF
 _PAUSE_S: Final = 0.000_05
 _PROC: Final = Path("/proc")

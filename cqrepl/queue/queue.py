@@ -10,6 +10,7 @@ Opened for appending, the table store must be there or is created; the directory
 a write lock of a dead process is released, as every writer does.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,14 @@ from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
-from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock
+from cqrepl.queue.locks import (
+    APPEND_LOCK_KEY,
+    BACK_COPY_LOCK_KEY,
+    UNLOCKED,
+    WRITE_LOCK_KEY,
+    WordLock,
+    is_alive,
+)
 from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY, Marks
 from cqrepl.queue.storefile import SUFFIX, StoreFile
 from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
@@ -100,6 +108,32 @@ class Queue:
         """The lock that keeps plain writers out; given back by `close` if it is held."""
         assert self._append_lock is not None, "opened for reading"
         return self._append_lock
+
+    def back_copy_lock(self) -> WordLock:
+        """The lock that marks append lock and write lock as held for a back copy."""
+        assert self._table is not None, "opened for reading"
+        return WordLock(self._table, BACK_COPY_LOCK_KEY)
+
+    @classmethod
+    def release_dead_back_copy(cls, path: Path | str) -> bool:
+        """Gives back the locks of a process that was killed while a sink copied back into a queue.
+
+        Java never gives back an append lock by itself: the queue's own writers would stay out.
+        A lock that is not of a back copy, or whose holder may be alive, is left alone.
+
+        Raises:
+            QueueError, OSError: as `open_for_append`.
+        """
+        marked = Marks(Path(path) / FILE_NAME).load(BACK_COPY_LOCK_KEY, UNLOCKED)
+        if marked == UNLOCKED or (marked != os.getpid() and is_alive(marked)):
+            return False
+        with cls.open_for_append(path) as queue:
+            mark, lock = queue.back_copy_lock(), queue.append_lock
+            was_held = mark.holder() is not None and mark.holder() == lock.holder()
+            if was_held:
+                lock.release_dead()
+            mark.release_dead()
+            return was_held and lock.holder() is None
 
     @property
     def sent_index(self) -> int:

@@ -8,7 +8,7 @@ one finds it through the proxy.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,29 +64,29 @@ class Pair:
         self.case = case
         self._start = start
         self._running: dict[str, Command] = {}
-        self._stop_at: int | None = None
-        self._act: Callable[[], Awaitable[Action]] | None = None
+        self._stop_at = 0
+        self._reached, self._killed = trio.Event(), trio.Event()
+        self._killed.set()
 
-    async def kill(self, role: str, passed: int, least: int) -> int:
-        """Kills one side when `passed` excerpts were passed on and at least `least` are stored.
+    async def kill(self, role: str, passed: int, least: int, *, in_flight: bool) -> int:
+        """Kills one side once at least `least` excerpts are stored; `passed` are passed on at most.
 
-        Starts what does not run before; fewer than `passed` must be stored until then.
+        Starts what does not run before. Fewer than `least` must be stored then.
+
+        Args:
+            in_flight: kills as soon as that is so; otherwise when all `passed` were passed on.
 
         Returns:
             How many are stored when it is dead.
         """
-        killed = trio.Event()
-
-        async def act() -> Action:
-            await until(lambda: self.case.copied() >= least)
-            await self._running[role].kill()
-            self._act = None
-            killed.set()
-            return Action.CUT_INSIDE
-
-        self._stop_at, self._act = self.case.indexes[passed], act
+        self._stop_at = self.case.indexes[passed]
+        self._reached, self._killed = trio.Event(), trio.Event()
         await self._launch()
-        await killed.wait()
+        if not in_flight:
+            await self._reached.wait()
+        await until(lambda: self.case.copied() >= least)
+        await self._running[role].kill()
+        self._killed.set()
         return self.case.copied()
 
     async def finish(self) -> None:
@@ -99,12 +99,18 @@ class Pair:
         self, _conn: int, sender: str, _number: int, raw: bytes
     ) -> Action | Awaitable[Action]:
         """What the proxy asks about every document."""
-        if self._act is None or sender != self.case.sender:
+        if self._killed.is_set() or sender != self.case.sender:
             return Action.FORWARD
         index = excerpt_index(raw)
         if index is None or index < self._stop_at:
             return Action.FORWARD
-        return self._act()
+        return self._hold()
+
+    async def _hold(self) -> Action:
+        """The process dies while the document waits; what is left gets half of it at most."""
+        self._reached.set()
+        await self._killed.wait()
+        return Action.CUT_INSIDE
 
     async def _launch(self) -> None:
         """Starts the sides that do not run, the one that listens first."""

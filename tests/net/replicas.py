@@ -9,7 +9,8 @@ import trio
 
 from cqrepl.net import Sink, Source, serve_sink, serve_source
 from cqrepl.net.waiting import until
-from tests.unit.queue.samples import Excerpts, noon_index, payloads, read
+from cqrepl.queue import ExcerptBatch, Queue
+from tests.unit.queue.samples import Excerpts, noon_index, payloads, read, stored
 
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
@@ -81,20 +82,21 @@ async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> Non
 
 async def copied(original: Path, copy: Path) -> None:
     """Waits until a copy holds what the original holds now."""
-    wanted = read(original)
+    last = last_of(original)
+    await eventually(lambda: last_of(copy) == last)
+    assert read(copy) == read(original)
 
-    def is_there() -> bool:
-        return copy.is_dir() and any(copy.glob("*.cq4")) and len(read(copy)) >= len(wanted)
 
-    await eventually(is_there)
-    assert read(copy) == wanted
+def last_of(path: Path) -> int | None:
+    """The last index of a queue; None while there is none."""
+    if not any(path.glob("*.cq4")):
+        return None
+    with Queue.open(path) as queue:
+        return queue.last_index()
 
 
 def more_excerpts(path: Path, first: int, count: int, *, seed: int = 9) -> Excerpts:
     """Appends to a queue that no other process writes; what was appended, as it is read back."""
-    from cqrepl.queue import ExcerptBatch, Queue
-    from tests.unit.queue.samples import stored
-
     batch = ExcerptBatch.of(noon_index(sequence=first), payloads(count, seed=seed))
     with Queue.open_for_append(path) as queue:
         queue.appender().append_at(batch)
@@ -179,5 +181,7 @@ class Relay:
     async def _reset(self, pair: tuple[trio.SocketStream, trio.SocketStream]) -> None:
         for stream in pair:
             # no waiting for what is under way, and a reset instead of an orderly close
-            stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            with suppress(OSError):  # closed by the other direction's task already
+                linger = b"\1\0\0\0\0\0\0\0"
+                stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
             await trio.aclose_forcefully(stream)

@@ -18,6 +18,7 @@ from cqrepl.net.dialer import (
     GIVE_UP_SECONDS,
     PAUSE_FIRST_SECONDS,
     PAUSE_MAX_SECONDS,
+    Dialled,
     dial,
 )
 from cqrepl.net.errors import Unreachable
@@ -34,7 +35,9 @@ class Host(trio.abc.SocketFactory):
         self.answer = answer
         trio.socket.set_custom_socket_factory(self)
 
-    def socket(self, family: Any = None, type: Any = None, proto: Any = None) -> trio.socket.SocketType:  # noqa: A002,E501
+    def socket(
+        self, family: Any = None, type: Any = None, proto: Any = None
+    ) -> trio.socket.SocketType:
         return Attempt(self)
 
 
@@ -73,12 +76,13 @@ async def accept() -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def works(stream: trio.SocketStream) -> None:
+async def works(stream: trio.SocketStream) -> Dialled:
     """Runs a connection for a minute."""
     await trio.sleep(60)
+    return Dialled(None, was_useful=True)
 
 
-async def never(stream: trio.SocketStream) -> None:
+async def never(stream: trio.SocketStream) -> Dialled:
     raise AssertionError("connected")
 
 
@@ -105,9 +109,7 @@ async def test_dials_for_ever_and_complains_once_a_minute(
     assert len(host.attempts) > HOUR / (1.25 * PAUSE_MAX_SECONDS)
     complaints = [record.getMessage() for record in caplog.records]
     assert 0.9 * HOUR / COMPLAIN_SECONDS <= len(complaints) <= HOUR / COMPLAIN_SECONDS
-    assert set(complaints) == {
-        "cannot connect to 192.0.2.1:4000: Connection refused; trying again"
-    }
+    assert set(complaints) == {"cannot connect to 192.0.2.1:4000: Connection refused; trying again"}
 
 
 @pytest.mark.parametrize(
@@ -129,11 +131,12 @@ async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) ->
     host = Host(accept)
     ends = []
 
-    async def works_three_times(stream: trio.SocketStream) -> None:
+    async def works_three_times(stream: trio.SocketStream) -> Dialled:
         await trio.sleep(100)
         ends.append(trio.current_time())
         if len(ends) == 3:
             host.answer = refuse
+        return Dialled(None, was_useful=True)
 
     with pytest.raises(Unreachable):
         await dial(THERE, works_three_times, gives_up=True)
@@ -149,9 +152,9 @@ async def test_what_was_wrong_on_the_connection_is_told(
     """A peer that is there and does not suit is complained of as seldom as one that is not."""
     host = Host(accept)
 
-    async def wrong_id(stream: trio.SocketStream) -> str:
+    async def wrong_id(stream: trio.SocketStream) -> Dialled:
         await trio.lowlevel.checkpoint()
-        return "host id 2 expected, 9 came"
+        return Dialled("host id 2 expected, 9 came")
 
     with trio.move_on_after(HOUR):
         await dial(THERE, wrong_id, gives_up=False)
@@ -161,6 +164,25 @@ async def test_what_was_wrong_on_the_connection_is_told(
     assert "host id 2 expected, 9 came" in caplog.records[0].getMessage()
     with pytest.raises(Unreachable, match="host id 2 expected, 9 came"):
         await dial(THERE, wrong_id, gives_up=True)
+
+
+async def test_connections_of_no_use_are_made_less_and_less_often(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The peer is there and greets, and each time the connection ends at once."""
+    host = Host(accept)
+
+    async def ends_at_once(stream: trio.SocketStream) -> Dialled:
+        await trio.lowlevel.checkpoint()
+        return Dialled(None, was_useful=len(host.attempts) == 100)
+
+    with trio.move_on_after(HOUR):
+        await dial(THERE, ends_at_once, gives_up=True)
+    pauses = [then - now for now, then in pairwise(host.attempts)]
+    assert pauses[0] <= 1.25 * PAUSE_FIRST_SECONDS
+    assert all(pause >= 0.75 * PAUSE_MAX_SECONDS for pause in pauses[10:99])
+    assert pauses[99] <= 1.25 * PAUSE_FIRST_SECONDS, "useful, and still a long pause"
+    assert not caplog.records  # whoever ran the connections has said why they ended
 
 
 async def test_unknown_host_name(

@@ -268,6 +268,20 @@ def test_any_byte_is_a_sign_of_life(some: bytes) -> None:
     assert ours.connection.state is ConnectionState.OPEN
 
 
+def test_while_our_side_is_busy_no_silence_is_counted() -> None:
+    """A shell that waits for its disk does not read: what came meanwhile lies in the socket."""
+    ours = receiving_sink()
+    ours.connection.receive_data(excerpt(index(0), b"x"), ours.now)
+    assert isinstance(ours.connection.next_event(), ev.AppendExcerpts)
+    ours.tick(39)
+    ours.tick(39)
+    assert ours.connection.next_event() is None
+    assert ours.connection.next_deadline() <= ours.now + 40
+    ours.tick(39.9)
+    with pytest.raises(RemoteProtocolError, match=r"nothing received for 40\.0 s"):
+        ours.tick(0.1)
+
+
 def test_without_a_heartbeat_our_own_timeout_counts() -> None:
     ours = Ours(Role.SINK, heartbeat_timeout_ms=9000)
     ours.receive(uber(SOURCE_ID, SINK_ID))

@@ -35,6 +35,7 @@ from tests.unit.protocol.peer import (
     sink_handler,
     streaming_source,
     terminator,
+    uber,
 )
 
 SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
@@ -186,3 +187,11 @@ def test_a_terminator_of_an_older_java_ends_in_order(split: bool) -> None:
     ours = sink()
     assert ours.receive(last, heartbeat()) == [ev.OrderlyEnd()]
     assert ours.connection.state is ConnectionState.CLOSED
+
+
+def test_a_side_without_heartbeats_ends_too() -> None:
+    ours = Ours(Role.SINK)
+    ours.receive(uber(1, 2))
+    ours.connection.end()
+    ours.connection.receive_end(0)
+    assert ours.events() == [ev.OrderlyEnd()]

@@ -164,22 +164,25 @@ def test_death_by_signal_at_any_time(tmp_path: Path) -> None:
     chance = random.Random(4)
     lengths = []
 
-    def work(progress: int) -> None:
+    def work(permits: int, progress: int) -> None:
         with case.open(path) as queue:
             appender = queue.appender()
             for batch in batches:
                 if batch.index_last >= appender.next_index:
+                    os.read(permits, 1)
                     append_missing(appender, [batch])
                     os.write(progress, b"!")
 
     for _ in range(40):
-        reader, writer = os.pipe()
-        pid = processes.start(partial(work, writer))
-        for _ in range(chance.randrange(1, 25)):
-            os.read(reader, 1)
-        processes.kill(pid)  # it has gone on meanwhile, and may be anywhere
-        os.close(reader)
-        os.close(writer)
+        count = chance.randrange(2, 25)
+        permits, progress = os.pipe(), os.pipe()
+        os.write(permits[1], bytes(count))
+        pid = processes.start(partial(work, permits[0], progress[1]))
+        for _ in range(count - 1):
+            os.read(progress[0], 1)
+        processes.kill(pid)  # it has gone on meanwhile, and may be anywhere in one more batch
+        for descriptor in (*permits, *progress):
+            os.close(descriptor)
         left = read(path)
         assert left == whole[: len(left)]
         lengths.append(len(left))

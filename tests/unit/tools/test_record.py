@@ -15,7 +15,8 @@ import trio
 
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_replication_event
 from tools import record
-from tools.record import Action, OnDocument, Recorder, TranscriptFile, forward_all
+from tools.record import Action, OnDocument, Recorder, forward_all
+from tools.transcript import Entry, TranscriptFile
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests/vectors/network"
@@ -322,7 +323,7 @@ def test_a_transcript_is_whole_after_every_entry(tmp_path: Path) -> None:
     file = TranscriptFile(path)
     for count in range(4):
         assert len(json.loads(path.read_text())) == count
-        file(record.Entry(conn=1, t_ms=count, direction="event", kind="é"))
+        file(Entry(conn=1, t_ms=count, direction="event", kind="é"))
     file.close()
     assert [each["t_ms"] for each in json.loads(path.read_text())] == [0, 1, 2, 3]
 

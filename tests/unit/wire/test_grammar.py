@@ -218,6 +218,18 @@ def test_what_is_no_such_structure_is_refused(structure: Any, data: str) -> None
         structure.parse(bytes.fromhex(data))
 
 
+def test_numbers_of_every_code_are_java_s() -> None:
+    read = 0
+    for vector in load("decode_values"):
+        try:
+            number = Number.parse(bytes.fromhex(vector["value_hex"]))
+        except ConstructError:
+            continue
+        assert {"i64": number} == vector["read"]["int64"]["value"]
+        read += 1
+    assert read == 37
+
+
 @pytest.mark.parametrize(
     ("name", "built"),
     [

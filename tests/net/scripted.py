@@ -1,0 +1,82 @@
+"""A scripted peer on a real socket: says exactly what a test wants, and reads what it is answered."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from tests.unit.protocol import peer
+from wire import Splitter
+
+SHAPE = {"cqrepl": peer.SHAPE_FIELDS}
+
+
+class Scripted:
+    """One connection to a listening source or sink of ours; dials and greets."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.said: list[peer.Message] = []
+        self.has_ended = False
+        self._splitter = Splitter(1 << 30)
+
+    async def send(self, *documents: bytes) -> None:
+        await self.stream.send_all(b"".join(documents))
+
+    async def greet(self, own: int, other: int) -> None:
+        """Both UberHandlers and heartbeats; with numbers that let a test take its time."""
+        await self.send(peer.uber(own, other), peer.heartbeats(60_000, 30_000))
+        await self.hear("handler", 2)
+
+    async def offer(self, name: str, cid: int, next_index: int = 0, **more: Any) -> peer.Message:
+        """Registers a queue as a source does; the sink's answer."""
+        handler = peer.sink_handler(next_index, name=name, **(SHAPE | more))
+        before = len(self.all("handler"))
+        await self.send(peer.register(f"/replication/{name}/2", cid, handler))
+        answer: peer.Message = (await self.hear("handler", before + 1))[-1]["handler"][1]
+        return answer
+
+    async def hear(self, name: str, count: int = 1, seconds: float = 20) -> list[peer.Message]:
+        """Waits for at least so many messages that have this field."""
+        with trio.fail_after(seconds):
+            while len(self.all(name)) < count:
+                assert not self.has_ended, f"ended; heard {self.said}"
+                await self._receive()
+        return self.all(name)
+
+    async def hear_end(self, seconds: float = 20) -> None:
+        """Waits until the other side closes."""
+        with trio.fail_after(seconds):
+            while not self.has_ended:
+                await self._receive()
+
+    def all(self, name: str) -> list[peer.Message]:
+        return [message for message in self.said if name in message]
+
+    async def _receive(self) -> None:
+        try:
+            data = await self.stream.receive_some(65536)
+        except trio.BrokenResourceError:
+            data = b""
+        if not data:
+            self.has_ended = True
+            return
+        self._splitter.feed(data)
+        whole = b""
+        while (each := self._splitter.next_document()) is not None:
+            whole += each.word.to_bytes(4, "little") + bytes(each.body)
+        self.said += peer.decoded(whole)
+
+
+@asynccontextmanager
+async def scripted(
+    port: int | None, own: int | None = None, other: int | None = None
+) -> AsyncIterator[Scripted]:
+    """A connection for the length of a block; greets when it is given host ids."""
+    assert port is not None
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        dialled = Scripted(stream)
+        if own is not None and other is not None:
+            await dialled.greet(own, other)
+        yield dialled

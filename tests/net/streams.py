@@ -1,0 +1,163 @@
+"""Connections without a network, for tests on a mock clock.
+
+The pump wants a `SocketStream`: here it gets the same methods on trio's streams in memory. Where a
+pump could tell the difference, `test_pump.py` runs the same test on loopback as well.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final, Self, cast
+
+import trio
+from trio.testing import lockstep_stream_pair, memory_stream_pair
+
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection, ConnectionConfig, Role
+from cqrepl.protocol.events import Event
+from tests.unit.protocol import peer
+
+OURS, THEIRS = 1, 2
+CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OURS)
+
+
+class NoSocket:
+    """Takes options and forgets them."""
+
+    def setsockopt(self, *option: object) -> None:
+        pass
+
+
+class InMemory:
+    """One end of a stream in memory, dressed as a socket stream."""
+
+    def __init__(self, half: trio.StapledStream) -> None:  # type: ignore[type-arg]
+        self._half = half
+        self.socket = NoSocket()
+        self.is_closed = False
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self._half.send_all(data)
+
+    async def receive_some(self, size: int | None = None) -> bytes:
+        return bytes(await self._half.receive_some(size))
+
+    async def send_eof(self) -> None:
+        await self._half.send_eof()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await self._half.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def memory_streams() -> tuple[InMemory, InMemory]:
+    """Two ends; what is sent waits in between, however much it is."""
+    near, far = memory_stream_pair()
+    return InMemory(near), InMemory(far)
+
+
+def lockstep_streams() -> tuple[InMemory, InMemory]:
+    """Two ends; sending waits until the other end receives."""
+    near, far = lockstep_stream_pair()
+    return InMemory(near), InMemory(far)
+
+
+@asynccontextmanager
+async def loopback_streams() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]]:
+    """Two ends of a TCP connection."""
+    send, receive = trio.open_memory_channel[trio.SocketStream](1)
+    async with trio.open_nursery() as nursery:
+
+        async def accepted(stream: trio.SocketStream) -> None:
+            await send.send(stream)
+            await trio.sleep_forever()
+
+        listeners = await nursery.start(
+            lambda *, task_status: trio.serve_tcp(
+                accepted, 0, host="127.0.0.1", task_status=task_status
+            )
+        )
+        port = listeners[0].socket.getsockname()[1]
+        far = await trio.open_tcp_stream("127.0.0.1", port)
+        near = await receive.receive()
+        async with near, far:
+            yield near, far
+            nursery.cancel_scope.cancel()
+
+
+class Recorder:
+    """A session that offers bytes and notes what it was asked. The least a pump needs."""
+
+    def __init__(self, *, to_send: int = 0, piece: int = 1000) -> None:
+        self.acted: list[Event] = []
+        self.out_bytes = piece
+        self.polls = False
+        self.is_settled = True
+        self.has_progressed = False
+        self.is_closed = 0
+        self.is_draining = False
+        self.framed = 0
+        self.sizes: list[int] = []
+        self._left = to_send
+
+    async def act(self, event: Event) -> None:
+        self.acted.append(event)
+
+    def frame(self, out: bytearray) -> int:
+        assert len(out) == self.out_bytes
+        if self.is_draining or not self.acted:
+            return 0
+        size = min(self._left, len(out))
+        self._left -= size
+        self.framed += size
+        if size:
+            self.sizes.append(size)
+        return size
+
+    def drain(self) -> None:
+        self.is_draining = True
+
+    async def close(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.is_closed += 1
+
+
+async def admit_all(host_id: int, pump: Pump) -> None:
+    """Lets everybody in."""
+    await trio.lowlevel.checkpoint()
+
+
+def make_pump(stream: InMemory | trio.SocketStream, config: ConnectionConfig = CONFIG) -> Pump:
+    """A pump that admits everybody."""
+    connection = Connection(config, trio.current_time())
+    return Pump(cast(trio.SocketStream, stream), connection, "test", admit_all)
+
+
+def greeting(timeout_ms: int = 40_000, interval_ms: int = 20_000) -> bytes:
+    """What a dialling peer says first."""
+    return peer.uber(THEIRS, OURS) + peer.heartbeats(timeout_ms, interval_ms)
+
+
+async def said(stream: InMemory | trio.SocketStream, least: int = 1) -> list[peer.Message]:
+    """At least so many whole documents of what our side says."""
+    data = b""
+    with trio.fail_after(1000):
+        while True:
+            data += await stream.receive_some(65536)
+            try:
+                messages = peer.decoded(data)
+            except AssertionError:
+                continue  # something is still under way
+            if len(messages) >= least:
+                return messages

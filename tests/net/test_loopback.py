@@ -1,0 +1,298 @@
+"""Sources and sinks as a library, in this process, over loopback."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.net import serve_sink, serve_source
+from cqrepl.protocol import WireShape
+from cqrepl.queue import Queue, QueueLocked
+from tests.net.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    Relay,
+    acked,
+    at,
+    copied,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    more_excerpts,
+    received,
+)
+from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, payloads, read
+
+ROLLED = {0: 700, 1: 1, 3: 40}  # skips a cycle
+
+
+@pytest.mark.parametrize("source_dials", [False, True])
+async def test_one_sink(tmp_path: Path, source_dials: bool) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(original, "FAST_DAILY", ROLLED)
+    async with joined(original, copy, source_dials=source_dials) as (source, sink):
+        await acked(source, written[-1][0])
+        assert (source.port is None) == source_dials
+        assert read(copy) == written
+        assert sink.queues["q"].received_excerpts == len(written)
+        assert source.queues["q"].sent_excerpts == len(written)
+        assert source.queues["q"].sent_bytes == sum(len(data) for _, data in written)
+        assert not source.stops
+        assert not sink.stops
+    assert read(copy) == written
+    with Queue.open(original) as queue:
+        assert queue.sent_index == queue.acknowledged_index == written[-1][0]
+
+
+async def test_no_acknowledgements(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(original, "FAST_DAILY", ROLLED)
+    async with live_source(original, acknowledge=False) as source:
+        async with live_sink(copy, source.port) as sink:
+            await received(sink, len(written))
+            assert source.queues["q"].acknowledged == -1
+    assert read(copy) == written
+
+
+@pytest.mark.parametrize("shape", ["network", "seed"])
+async def test_both_shapes_of_messages(tmp_path: Path, shape: str) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 10})
+    more = {"wire_shape": WireShape(shape)}
+    async with live_source(tmp_path / "q", **more) as source:
+        async with live_sink(tmp_path / "copy", source.port, **more):
+            await acked(source, written[-1][0])
+    assert read(tmp_path / "copy") == written
+
+
+async def test_empty_excerpts_and_one_of_a_mebibyte(tmp_path: Path) -> None:
+    """A frame that is longer than the usual buffer, between ones without a byte."""
+    sizes = (0, 0, 1 << 20, 0, 300_000, 7)
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.appender().append([bytes([7]) * size for size in sizes], NOON_MS)
+    written = read(tmp_path / "q")
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    assert read(tmp_path / "copy") == written
+
+
+async def test_three_sinks_of_different_speeds(tmp_path: Path) -> None:
+    """One takes everything at once; one whose gate is closed, and one that came late, wait."""
+    original = tmp_path / "q"
+    with Queue.open_for_append(original, create=layout()) as queue:
+        appender = queue.appender()
+        for _ in range(20):
+            appender.append([bytes(1000) for _ in range(1000)], NOON_MS)
+    written = read(original)
+    last = written[-1][0]
+    async with live_source(original) as source:
+        async with Relay(source.port).running() as slow, Relay(source.port).running() as slower:
+            quick, second, third = tmp_path / "1", tmp_path / "2", tmp_path / "3"
+            async with (
+                live_sink(quick, source.port, host_id=2),
+                live_sink(second, slow.port, host_id=3) as sink,
+                live_sink(third, slower.port, host_id=4) as last_sink,
+            ):
+                await received(sink, 1)
+                slow.close_gate()
+                await received(last_sink, 1)
+                slower.close_gate()
+                await copied(original, quick)
+                assert sink.queues["q"].received_excerpts < len(written)
+                slow.gate.set()
+                await copied(original, second)
+                assert last_sink.queues["q"].received_excerpts < len(written)
+                slower.gate.set()
+                await copied(original, third)
+                await eventually(
+                    lambda: all(
+                        s._connection.source(cid).index_acknowledged == last  # type: ignore[attr-defined]
+                        for s in source.endpoint.sessions
+                        for cid in s.outgoing  # type: ignore[attr-defined]
+                    )
+                )
+    for path in (quick, second, third):
+        assert read(path) == written
+
+
+async def test_several_queues_on_one_connection(tmp_path: Path) -> None:
+    """Also of different roll cycles; the sink makes each like its source."""
+    names = {"daily": "FAST_DAILY", "hourly": "FAST_HOURLY", "large": "LARGE_DAILY", "old": "DAILY"}
+    written = {q: fill(tmp_path / q, cycle, {0: 300, 1: 3}) for q, cycle in names.items()}
+    originals = [tmp_path / name for name in names]
+    copies = {name: tmp_path / "copies" / name for name in names}
+    async with serve_source(originals, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            for name in names:
+                await acked(source, written[name][-1][0], name)
+            with pytest.raises(ValueError, match="one of the queues"):
+                await source.wait_acked(0)
+            with pytest.raises(ValueError, match="'nobody' came"):
+                await source.wait_acked(0, "nobody")
+        assert len(source.endpoint.sessions) <= 1
+    for name in names:
+        assert read(copies[name]) == written[name]
+
+
+async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> None:
+    """It needs a buffer of its own; the other queue always has something to send meanwhile."""
+    with Queue.open_for_append(tmp_path / "long", create=layout()) as queue:
+        last = queue.appender().append([bytes(3_000_000)] * 3, NOON_MS)
+    with Queue.open_for_append(tmp_path / "busy", create=layout()) as queue:
+        appender = queue.appender()
+        for _ in range(60):
+            busy_last = appender.append([bytes(1000)] * 1000, NOON_MS)
+    queues = [tmp_path / "long", tmp_path / "busy"]
+    copies = {"long": tmp_path / "1", "busy": tmp_path / "2"}
+    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            await acked(source, last, "long")
+            assert source.queues["busy"].acknowledged < busy_last
+
+
+async def test_a_queue_that_the_sink_does_not_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is refused, and the other one goes on."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 10})
+    fill(tmp_path / "secret", "FAST_DAILY", {0: 10})
+    queues = [tmp_path / "q", tmp_path / "secret"]
+    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, written[-1][0], "q")
+            assert not source.stops
+    assert "unknown queue 'secret'" in caplog.text
+    assert [path.name for path in tmp_path.iterdir() if path.name == "copy"] == ["copy"]
+
+
+async def test_live_appends_by_a_thread(tmp_path: Path) -> None:
+    """Another thread appends in small batches, rolling on the way, while the source streams."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open_for_append(original, create=layout("TEST_SECONDLY")) as queue:
+        start = threading.Event()
+        appender = queue.appender()
+
+        def write() -> None:
+            start.wait()
+            for nth in range(200):
+                appender.append(payloads(10, seed=nth), NOON_MS + 20 * nth)
+
+        async with joined(original, copy) as (source, _):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.to_thread.run_sync, write)
+                await eventually(lambda: bool(source.endpoint.sessions))
+                start.set()
+            last = queue.last_index()
+            assert last is not None
+            await acked(source, last)
+    written = read(original)
+    assert len(written) == 2000
+    assert len({index >> 32 for index, _ in written}) == 4
+    assert read(copy) == written
+
+
+async def test_appends_in_the_same_task(tmp_path: Path) -> None:
+    """As an application would: append, then wait until it is safe elsewhere."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open_for_append(original, create=layout()) as queue:
+        appender = queue.appender()
+        async with joined(original, copy) as (source, _):
+            for nth in range(20):
+                index = appender.append([b"%d" % nth], NOON_MS)
+                await acked(source, index)
+                assert read(copy)[-1] == (index, b"%d" % nth)
+
+
+async def test_a_late_sink_and_one_that_comes_back(tmp_path: Path) -> None:
+    original, first, late = tmp_path / "q", tmp_path / "first", tmp_path / "late"
+    fill(original, "FAST_DAILY", {0: 300})
+    async with live_source(original) as source:
+        async with live_sink(first, source.port):
+            await copied(original, first)
+        more_excerpts(original, 300, 50)
+        async with live_sink(late, source.port, host_id=3):
+            await copied(original, late)
+        more_excerpts(original, 350, 50)
+        async with live_sink(first, source.port) as again:
+            await copied(original, first)
+            assert again.queues["q"].received_excerpts == 100  # no more than it lacked
+    assert len(read(first)) == 400
+
+
+async def test_a_sink_of_a_source_that_is_started_later(tmp_path: Path) -> None:
+    """The dialler tries again until somebody listens."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 30})
+    async with live_source(tmp_path / "q") as source:
+        port = source.port
+    async with live_sink(tmp_path / "copy", port):
+        async with live_source(tmp_path / "q", listen=at(port)) as source:
+            await acked(source, written[-1][0])
+
+
+async def test_empty_queue_is_made_and_caught_up(tmp_path: Path) -> None:
+    with Queue.open_for_append(tmp_path / "q", create=layout("LARGE_HOURLY")):
+        pass
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        with trio.fail_after(SECONDS):
+            await source.wait_caught_up()
+    with Queue.open(tmp_path / "copy") as copy:
+        assert copy.layout.roll_cycle.name == "LARGE_HOURLY"
+        assert copy.last_index() is None
+
+
+async def test_caught_up_means_what_was_there_at_the_start(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", ROLLED)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            with trio.fail_after(SECONDS):
+                await source.wait_caught_up()
+            assert source.queues["q"].acknowledged == written[-1][0]
+
+
+async def test_source_ends_first(tmp_path: Path) -> None:
+    """The sink hears of it, and has everything that was sent."""
+    written = fill(tmp_path / "q", "FAST_DAILY", ROLLED)
+    async with live_source(tmp_path / "q") as source:
+        sink_service = live_sink(tmp_path / "copy", source.port)
+        async with sink_service as sink:
+            await acked(source, written[-1][0])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sink.wait_ended)
+                for pump, session in list(source.endpoint._live.items()):
+                    with trio.fail_after(SECONDS):
+                        await pump.end(session)
+    assert read(tmp_path / "copy") == written
+
+
+async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
+    """What it took in is acknowledged before it goes; the source goes on without it."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        appender = queue.appender()
+        for _ in range(30):
+            appender.append([bytes(1000)] * 1000, NOON_MS)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await received(sink, 1)
+        await eventually(lambda: not source.endpoint.sessions)
+        assert source.endpoint.ended_orderly.is_set()
+        there = read(tmp_path / "copy")
+        assert source.queues["q"].acknowledged <= there[-1][0]
+        async with live_sink(tmp_path / "copy", source.port):
+            await copied(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """Locks are given back, and both directories can be used by others at once."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 10})
+    async with joined(tmp_path / "q", tmp_path / "copy"):
+        await copied(tmp_path / "q", tmp_path / "copy")
+        with pytest.raises(QueueLocked):
+            async with serve_sink([tmp_path / "copy"], listen=LOOPBACK):
+                raise AssertionError("two sinks of one queue")
+    for path in (tmp_path / "q", tmp_path / "copy"):
+        with Queue.open_for_append(path) as queue:
+            assert queue.append_lock.holder() is None
+            queue.appender().append([b"free"], NOON_MS)
+            assert queue.last_index() == noon_index(sequence=10)

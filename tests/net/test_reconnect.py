@@ -1,0 +1,174 @@
+"""Connections that are cut, at any byte, and hosts that come back while their old one seems live."""
+
+import random
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.net import Source, serve_sink, serve_source
+from cqrepl.queue import Queue
+from tests.net.replicas import (
+    BEATS,
+    LOOPBACK,
+    Relay,
+    acked,
+    at,
+    copied,
+    eventually,
+    live_sink,
+    live_source,
+    more_excerpts,
+    received,
+)
+from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, read
+
+ROLLED = {0: 3000, 1: 50, 3: 3000}
+
+
+@pytest.fixture(scope="module")
+def rolled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Excerpts]:
+    """A queue that tests only read, and what is in it."""
+    path = tmp_path_factory.mktemp("rolled") / "q"
+    return path, fill(path, "FAST_DAILY", ROLLED, per_batch=1000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("source_dials", [False, True])
+async def test_cut_once_at_any_byte(
+    rolled: tuple[Path, Excerpts], tmp_path: Path, seed: int, source_dials: bool
+) -> None:
+    """In the greeting, inside of a frame, between two: the copy ends equal, nothing twice."""
+    original, written = rolled
+    copy = tmp_path / "copy"
+    # towards the dialler go the frames, or else the greeting and the acknowledgements
+    bytes_max = 1500 if source_dials else 400_000
+    cut_after = random.Random(seed).randrange(1, bytes_max)
+    if source_dials:
+        async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
+            async with Relay(sink.port, cut_after).running() as relay:
+                async with serve_source({"q": original}, connect=at(relay.port), **BEATS) as source:
+                    await acked(source, written[-1][0])
+    else:
+        async with live_source(original) as source:
+            async with Relay(source.port, cut_after).running() as relay:
+                async with live_sink(copy, relay.port):
+                    await acked(source, written[-1][0])
+                    assert relay.connections == 2
+    assert read(copy) == written
+
+
+async def test_cut_many_times(rolled: tuple[Path, Excerpts], tmp_path: Path) -> None:
+    """Each time as soon as something new has come through."""
+    original, written = rolled
+    copy = tmp_path / "copy"
+    seen = 0
+    async with live_source(original) as source:
+        async with Relay(source.port).running() as relay:
+            async with live_sink(copy, relay.port) as sink:
+                for _ in range(5):
+                    await received(sink, seen + 1)
+                    await relay.cut()
+                    seen = sink.queues["q"].received_excerpts
+                    if seen == len(written):
+                        break
+                await acked(source, written[-1][0])
+                assert relay.connections >= 2
+                assert sink.queues["q"].received_excerpts == len(written), "something came twice"
+    assert read(copy) == written
+
+
+async def test_source_is_replaced_while_the_sink_lives(
+    rolled: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    original, written = rolled
+    copy = tmp_path / "copy"
+    async with live_source(original) as source:
+        port = source.port
+        sink_service = live_sink(copy, port)
+        sink = await sink_service.__aenter__()
+        await received(sink, 1)
+    try:
+        async with live_source(original, listen=at(port)) as source:
+            await acked(source, written[-1][0])
+    finally:
+        await sink_service.__aexit__(None, None, None)
+    assert read(copy) == written
+
+
+async def test_second_connection_of_a_host_wins(tmp_path: Path) -> None:
+    """The old connection hangs in a relay without being cut: half-open, as far as anyone knows."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 100})
+    async with live_source(original) as source:
+        async with Relay(source.port).running() as relay:
+            async with live_sink(tmp_path / "old", relay.port):
+                await copied(original, tmp_path / "old")
+                relay.close_gate()
+                more_excerpts(original, 100, 20)
+                async with live_sink(copy, source.port):  # the same host id
+                    await copied(original, copy)
+                    assert [pump.ended_why for pump in pumps(source)] == [""]
+                    await eventually(lambda: len(source.endpoint.sessions) == 1)
+                relay.gate.set()
+
+
+async def test_old_connection_of_a_source_gives_its_queue_back(tmp_path: Path) -> None:
+    """A listening sink: the source comes again while the sink still believes in the old one."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 100})
+    async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
+        async with Relay(sink.port).running() as relay:
+            async with serve_source({"q": original}, connect=at(relay.port), **BEATS):
+                await copied(original, copy)
+                relay.close_gate()
+                more_excerpts(original, 100, 20)
+                async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as again:
+                    with trio.fail_after(10):
+                        await again.wait_caught_up()
+                    assert read(copy) == read(original)
+                relay.gate.set()
+
+
+async def test_a_second_source_of_a_queue_is_not_answered(tmp_path: Path) -> None:
+    """Another host offers the queue that is taken: it is told nothing, and nothing is mixed."""
+    original, other, copy = tmp_path / "q", tmp_path / "other", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 100})
+    fill(other, "FAST_DAILY", {0: 100, 1: 5})
+    async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
+        async with serve_source({"q": original}, connect=at(sink.port), **BEATS):
+            await copied(original, copy)
+            async with serve_source(
+                {"q": other}, connect=at(sink.port), host_id=7, **BEATS
+            ) as second:
+                await eventually(lambda: len(sink.endpoint.sessions) == 2)
+                await eventually(lambda: any(s.has_offered for s in offering(second)))
+                assert read(copy) == read(original)
+                assert not sink.stops
+
+
+async def test_peer_that_falls_silent_is_left_and_found_again(tmp_path: Path) -> None:
+    """Nothing is cut: only the heartbeat can tell."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open_for_append(original, create=layout()) as queue:
+        queue.appender().append([b"one"], NOON_MS)
+    beats = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 1000}
+    async with live_source(original, **beats) as source:
+        async with Relay(source.port).running() as relay:
+            async with live_sink(copy, relay.port, **beats):
+                await copied(original, copy)
+                start = trio.current_time()
+                relay.close_gate()
+                await eventually(lambda: not source.endpoint.sessions)
+                assert 0.5 < trio.current_time() - start < 3
+                more_excerpts(original, 1, 5)
+                relay.gate.set()
+                await copied(original, copy)
+
+
+def pumps(source: Source) -> list:  # type: ignore[type-arg]
+    return list(source.endpoint._live)
+
+
+def offering(source: Source) -> list:  # type: ignore[type-arg]
+    return list(source.endpoint.sessions)

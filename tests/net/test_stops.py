@@ -1,0 +1,374 @@
+"""Queues that stop: the message says where, the rest goes on, and nothing is overwritten."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cqrepl.net import Sink, Source, Stop, serve_sink, serve_source
+from cqrepl.net.stops import reason_of
+from cqrepl.protocol import StopReason
+from cqrepl.queue import (
+    AtomicsMissing,
+    Diverged,
+    ExcerptTooLarge,
+    IndexGap,
+    LayoutMismatch,
+    NotAQueue,
+    Queue,
+    QueueDamaged,
+    QueueError,
+    QueueLayout,
+    QueueLocked,
+    format_index,
+)
+from cqrepl.queue.rollcycle import by_name
+from tests.net.replicas import (
+    BEATS,
+    LOOPBACK,
+    acked,
+    at,
+    copied,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    more_excerpts,
+    sink_stopped,
+    stopped,
+)
+from tests.net.scripted import SHAPE, scripted
+from tests.unit.protocol import peer
+from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+
+TWO = ("q", "r")
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    """All store files of a queue."""
+    return {file.name: file.read_bytes() for file in sorted(path.glob("*.cq4"))}
+
+
+def only(replicator: Source | Sink) -> Stop:
+    (stop,) = replicator.stops
+    return stop
+
+
+# the sink
+
+
+async def test_divergence_stops_that_queue_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = {name: tmp_path / name for name in TWO}
+    for path in paths.values():
+        fill(path, "FAST_DAILY", {0: 10})
+    mine = read(paths["q"])
+    before = bytes_of(paths["q"])
+    async with serve_sink(paths, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            for cid, name in enumerate(TWO, 901):
+                answer = await source.offer(name, cid, noon_index(sequence=10))
+                assert answer["nextIndexRequired"] == noon_index(sequence=10)
+            same = [data for _, data in mine[3:7]]
+            await source.send(peer.excerpts(noon_index(sequence=3), *same, cid=901))
+            acks = await source.hear("idx")
+            assert acks[-1]["idx"] == noon_index(sequence=6)
+            other = peer.excerpts(noon_index(sequence=8), mine[8][1], b"other", b"new", cid=901)
+            await source.send(other)
+            await sink_stopped(sink, "q")
+            await source.send(peer.excerpts(noon_index(sequence=10), b"new", cid=902))
+            acks = await source.hear("idx", len(acks) + 1)
+            assert acks[-1]["idx"] == noon_index(sequence=10)
+            assert len(source.all("idx")) == len(acks), "an index that diverged is acknowledged"
+        stop = only(sink)
+    assert (stop.name, stop.reason) == ("q", StopReason.DIVERGED)
+    assert format_index(noon_index(sequence=9)) in stop.message
+    assert digest(mine[9][1]) in stop.message
+    assert digest(b"other") in stop.message
+    assert sum(stop.message in message for message in caplog.messages) == 1
+    assert bytes_of(paths["q"]) == before
+    assert read(paths["r"])[-1] == (noon_index(sequence=10), b"new")
+
+
+async def test_gap_stops_that_queue_only(tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in TWO}
+    fill(paths["q"], "FAST_DAILY", {0: 10})
+    before = bytes_of(paths["q"])
+    async with serve_sink(paths, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            for cid, name in enumerate(TWO, 901):
+                await source.offer(name, cid, noon_index(sequence=10))
+            await source.send(peer.excerpts(noon_index(sequence=12), b"far", cid=901))
+            await sink_stopped(sink, "q")
+            await source.send(peer.excerpts(noon_index(ahead=1), b"new", cid=902))
+            assert (await source.hear("idx"))[-1]["idx"] == noon_index(ahead=1)
+        stop = only(sink)
+    assert (stop.name, stop.reason) == ("q", StopReason.GAP)
+    assert format_index(noon_index(sequence=10)) in stop.message
+    assert format_index(noon_index(sequence=12)) in stop.message
+    assert bytes_of(paths["q"]) == before
+    assert read(paths["r"]) == [(noon_index(ahead=1), b"new")]
+
+
+async def test_gap_at_the_start_of_a_cycle(tmp_path: Path) -> None:
+    """A new cycle begins at sequence 0, nowhere else."""
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.offer("q", 901)
+            await source.send(peer.excerpts(noon_index(ahead=2, sequence=1), b"x", cid=901))
+            await stopped(sink)
+    assert only(sink).reason is StopReason.GAP
+    assert not bytes_of(tmp_path / "q")
+
+
+async def test_stopped_queue_stays_stopped(tmp_path: Path) -> None:
+    """A new connection does not start it again: somebody has to look first."""
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.offer("q", 901)
+            await source.send(peer.excerpts(noon_index(sequence=1), b"x", cid=901))
+            await stopped(sink)
+        async with scripted(sink.port, 1, 2) as source:
+            handler = peer.sink_handler(0, name="q", **SHAPE)
+            await source.send(peer.register("/replication/q/2", 901, handler))
+            await source.send(peer.heartbeat(), peer.terminator())
+            await source.hear_end()
+            assert len(source.all("handler")) == 2  # uber and heartbeat: no answer
+    assert len(sink.stops) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [
+        (QueueLayout.of(by_name("FAST_HOURLY")), "FAST_DAILY"),
+        (QueueLayout.of(by_name("FAST_DAILY"), 3_600_000), "FAST_DAILY"),
+        (QueueLayout.of(by_name("DAILY")), "LARGE_DAILY"),
+    ],
+)
+async def test_other_layout_is_refused_naming_both(
+    tmp_path: Path, theirs: QueueLayout, mine: str
+) -> None:
+    with Queue.open_for_append(tmp_path / "q", create=theirs) as queue:
+        queue.appender().append([b"x"], NOON_MS)
+        shown = f"{theirs.roll_cycle.name}, epoch {theirs.epoch}"
+    fill(tmp_path / "copy", mine, {0: 1})
+    before = bytes_of(tmp_path / "copy")
+    async with joined(tmp_path / "q", tmp_path / "copy") as (_, sink):
+        await stopped(sink)
+    assert only(sink).reason is StopReason.REFUSED
+    assert shown in only(sink).message
+    assert f"{mine}, epoch 0" in only(sink).message
+    assert bytes_of(tmp_path / "copy") == before
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"rollCycle": "WEEKLY"},
+        {"rollCycle": "NOBODYS"},
+        {"rollCycle": "../x"},
+        {"indexCount": 0},
+        {"indexCount": 7},
+        {"indexCount": 1 << 40},
+        {"indexSpacing": -1},
+        {"indexSpacing": 3},
+        {"epoch": -(1 << 63)},
+        {"epoch": (1 << 63) - 1},
+    ],
+)
+async def test_a_layout_that_nobody_has(tmp_path: Path, shape: dict[str, object]) -> None:
+    """A hostile source: refused, and no queue is made of it, or a queue that works."""
+    asked = {"cqrepl": peer.SHAPE_FIELDS | shape}
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.send(
+                peer.register("/replication/q/2", 901, peer.sink_handler(0, name="q", **asked)),
+                peer.select(901),
+            )
+            await eventually(lambda: bool(sink.stops) or sink.queues["q"]._queue is not None)
+        for stop in sink.stops:
+            assert stop.reason in (StopReason.REFUSED, StopReason.FAILED)
+            assert "\n" not in stop.message
+    assert bytes_of(tmp_path / "q") == {}
+
+
+async def test_index_that_no_file_can_have(tmp_path: Path) -> None:
+    """The queue stops; the connection and the process go on."""
+    paths = {name: tmp_path / name for name in TWO}
+    async with serve_sink(paths, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            for cid, name in enumerate(TWO, 901):
+                await source.offer(name, cid)
+            await source.send(peer.excerpts(0x7FFFFFFF << 32, b"x", cid=901))
+            await sink_stopped(sink, "q")
+            await source.send(peer.excerpts(noon_index(), b"x", cid=902))
+            await source.hear("idx")
+
+
+async def test_unwritable_directory_at_the_sink(tmp_path: Path) -> None:
+    """What was no directory at the start is a file now."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
+        (tmp_path / "copy").write_text("in the way")
+        async with serve_source({"q": tmp_path / "q"}, connect=at(sink.port), **BEATS):
+            await stopped(sink)
+    assert str(tmp_path / "copy") in only(sink).message
+
+
+# the source
+
+
+async def test_excerpt_larger_than_the_limit(tmp_path: Path) -> None:
+    """The source stops there and names the index; what stands before it is replicated."""
+    sizes = {"q": [10, 20, 5000, 10], "r": [10, 20, 4096]}
+    for name, each in sizes.items():
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            queue.appender().append([bytes(size) for size in each], NOON_MS)
+    copies = {name: tmp_path / "copies" / name for name in TWO}
+    queues = [tmp_path / name for name in TWO]
+    async with serve_source(queues, listen=LOOPBACK, payload_max=4096, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            await acked(source, noon_index(sequence=1), "q")
+            await acked(source, noon_index(sequence=2), "r")
+            await eventually(lambda: bool(source.stops))
+    stop = only(source)
+    assert (stop.name, stop.reason) == ("q", StopReason.FAILED)
+    assert format_index(noon_index(sequence=2)) in stop.message
+    assert "5000 bytes, expected at most 4096" in stop.message
+    assert [len(data) for _, data in read(copies["q"])] == [10, 20]
+    assert [len(data) for _, data in read(copies["r"])] == [10, 20, 4096]
+
+
+async def test_excerpt_larger_than_the_sink_takes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sink closes that connection and says why; what stands before is stored."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.appender().append([b"small"], NOON_MS)
+        queue.appender().append([bytes(20_000)], NOON_MS)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port, payload_max=4096):
+            await acked(source, noon_index())
+            await eventually(lambda: "at most" in caplog.text)
+    assert read(tmp_path / "copy") == [(noon_index(), b"small")]
+
+
+async def test_hole_at_the_source_that_retention_made(tmp_path: Path) -> None:
+    """The sink's next index stood in a file that is gone: a gap, not a jump."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 10})
+    async with joined(original, copy):
+        await copied(original, copy)
+    before = bytes_of(copy)
+    more_excerpts(original, 10, 5)
+    with Queue.open_for_append(original) as queue:
+        queue.appender().append([b"later"], NOON_MS + 86_400_000)
+    noon_path(original).unlink()
+    async with joined(original, copy) as (source, sink):
+        await stopped(source)
+        assert not sink.stops
+    stop = only(source)
+    assert stop.reason is StopReason.GAP
+    assert format_index(noon_index(sequence=10)) in stop.message
+    assert format_index(noon_index(ahead=1)) in stop.message
+    assert bytes_of(copy) == before
+
+
+async def test_files_removed_while_streaming(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 10})
+    async with joined(original, copy) as (source, _):
+        await copied(original, copy)
+        for ahead in (1, 2):
+            with Queue.open_for_append(original) as queue:
+                day = 86_400_000 * ahead
+                queue.appender().append([b"later"], NOON_MS + day)
+            if ahead == 1:  # before the tailer can have looked for it: no checkpoint in between
+                noon_path(original, ahead=1).rename(tmp_path / "kept")
+                noon_path(original).unlink()
+        await stopped(source)
+        assert only(source).reason is StopReason.GAP
+        assert "removed before they were read" in only(source).message
+
+
+async def test_damage_found_while_streaming(tmp_path: Path) -> None:
+    """One queue of two stops; what stands before the damage and the other queue are replicated."""
+    for name in TWO:
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            queue.appender().append([b"a" * 40] * 3, NOON_MS)
+    copies = {name: tmp_path / "copies" / name for name in TWO}
+    queues = [tmp_path / name for name in TWO]
+    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            for name in TWO:
+                await acked(source, noon_index(sequence=2), name)
+            file = noon_path(tmp_path / "q")
+            data = bytearray(file.read_bytes())
+            end = data.rindex(b"a" * 40) + 40
+            with file.open("r+b") as store:  # a header that claims more than the file holds
+                store.seek(end)
+                store.write((1 << 29).to_bytes(4, "little"))
+            await eventually(lambda: bool(source.stops))
+            more_excerpts(tmp_path / "r", 3, 5)
+            await acked(source, noon_index(sequence=7), "r")
+    assert only(source).name == "q"
+    assert only(source).reason is StopReason.DAMAGED
+    assert str(file) in only(source).message
+
+
+async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
+    """All queues of the source have stopped then, though none was ever on a connection."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    async with live_source(tmp_path / "q") as source:
+        shutil.rmtree(tmp_path / "q")
+        async with scripted(source.port, 2, 1):
+            await stopped(source)
+    assert only(source).reason is StopReason.REFUSED
+    assert str(tmp_path / "q") in only(source).message
+
+
+@pytest.mark.parametrize("wanted", [1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
+async def test_a_sink_that_asks_for_an_absurd_index(tmp_path: Path, wanted: int) -> None:
+    """The queue stops on that connection; a good sink is served before, during and after."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q") as source:
+        async with scripted(source.port, 9, 1) as sink:
+            (offer,) = [m for m in await sink.hear("csp", 2) if m["csp"] != "/"]
+            answer = peer.source_handler(wanted, name="q")
+            await sink.send(
+                peer.register(offer["csp"], offer["cid"], answer), peer.end_of_stream(offer["cid"])
+            )
+            async with live_sink(tmp_path / "copy", source.port):
+                await acked(source, written[-1][0])
+                await eventually(lambda: bool(source.stops))
+        async with live_sink(tmp_path / "another", source.port):
+            await copied(tmp_path / "q", tmp_path / "another")
+    assert read(tmp_path / "q") == written
+
+
+# what the reasons are
+
+
+def test_reasons_of_errors() -> None:
+    reasons = {
+        IndexGap(1, 2, "x"): StopReason.GAP,
+        Diverged(1, "a", "b"): StopReason.DIVERGED,
+        LayoutMismatch("x"): StopReason.REFUSED,
+        QueueLocked("x", holder=1): StopReason.REFUSED,
+        NotAQueue("x"): StopReason.REFUSED,
+        QueueDamaged("x"): StopReason.DAMAGED,
+        ExcerptTooLarge(1, 2, 1): StopReason.FAILED,
+        AtomicsMissing("x"): StopReason.FAILED,
+        QueueError("x"): StopReason.FAILED,
+    }
+    for error, reason in reasons.items():
+        assert reason_of(error) is reason
+        assert Stop.of("q", error) == Stop(name="q", reason=reason, message=str(error))
+    assert Stop.of("q", OSError(28, "No space")).reason is StopReason.FAILED
+    assert str(Stop.of("q", QueueError("x"))) == "queue 'q' stopped (failed): x"
