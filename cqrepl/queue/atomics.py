@@ -16,6 +16,7 @@ used for a word that others wait on: Python may split them into bytes.
 
 import ctypes
 import ctypes.util
+from collections.abc import Iterator
 from typing import Final
 
 from cqrepl.queue.errors import AtomicsMissing
@@ -51,12 +52,16 @@ class _Library:
         self.fence.restype = None
 
 
+def _names() -> Iterator[str | None]:
+    yield _SONAME
+    # this starts other programs to look: only where the usual name fails
+    yield ctypes.util.find_library("atomic")
+
+
 def _load() -> _Library | None:
-    # looking a library up by its short name starts other programs: only where the usual name fails
-    for name in (lambda: _SONAME, lambda: ctypes.util.find_library("atomic")):
+    for name in _names():
         try:
-            found = name()
-            return None if found is None else _Library(ctypes.CDLL(found))
+            return None if name is None else _Library(ctypes.CDLL(name))
         except (OSError, AttributeError):
             continue
     return None
