@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_SIZE: Final = re.compile(r"(\d+)(B|KiB|MiB|GiB|kB|MB|GB)?")
+_SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|kB|MB|GB)?")
 _SIZE_BYTES: Final = {
     None: 1,
     "B": 1,

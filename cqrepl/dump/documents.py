@@ -5,8 +5,9 @@ a file, and of a sparse file only what is used is ever read. Memory is bounded b
 longer body is skipped behind its beginning. Only the length in a header is interpreted here.
 """
 
+import io
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import Final, Protocol
 
 from wire.errors import WireError
 from wire.header import (
@@ -29,6 +30,25 @@ _EMPTY_WORDS: Final = {
 }
 
 
+class Readable(Protocol):
+    """What bytes come from: `read` gives fewer than asked for only at the end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Pushed:
+    """A file of which a part was read and is given again first."""
+
+    def __init__(self, data: bytes, file: Readable) -> None:
+        self._data = io.BytesIO(data)
+        self._file = file
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes; fewer than `size` only at the end."""
+        data = self._data.read(size)
+        return data if len(data) == size else data + self._file.read(size - len(data))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A header word, where it stands, and its body: of a very long one, the beginning."""
@@ -42,33 +62,65 @@ class Document:
         """Whether this word stands where a store file has no further document."""
         return self.word in _EMPTY_WORDS
 
-    def text(self) -> str:
-        """A line with position and header, then the items; ends with a line end."""
-        line = f"# position: {self.position}, header: 0x{self.word:08x} {self._kind()}\n"
-        if self.is_last:
-            return line
-        offset = self.position + HEADER_BYTES
-        missing = body_length(self.word) - len(self.body)
-        if missing:
-            return f"{line}{hex_dump(self.body, offset)}# {missing} more bytes, not shown\n"
-        return line + document_text(self.body, self.word, offset=offset, fold_unused=True)
-
-    def _kind(self) -> str:
+    @property
+    def kind(self) -> str:
+        """What the header says but for the length."""
         empty = _EMPTY_WORDS.get(self.word)
         if empty is not None:
             return empty
         readiness = "not complete " if self.word & NOT_COMPLETE else ""
-        kind = "meta-data" if is_metadata(self.word) else "data"
+        return f"{readiness}{'meta-data' if is_metadata(self.word) else 'data'}"
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of a very long body is not in `body`."""
+        return 0 if self.is_last else body_length(self.word) - len(self.body)
+
+    def text(self, known: str = "") -> str:
+        """A line with position and header, then the items; ends with a line end.
+
+        Args:
+            known: what else is known of the document, for the end of its first line.
+        """
+        return f"{self.line()}{known}\n{self.items_text()}"
+
+    def line(self) -> str:
+        """Position and header on one line, without its end."""
+        line = f"# position: {self.position}, header: 0x{self.word:08x} {self.kind}"
+        if self.is_last:
+            return line
         length = body_length(self.word)
-        return f"{readiness}{kind}, {length} byte{'' if length == 1 else 's'}"
+        return f"{line}, {length} byte{'' if length == 1 else 's'}"
+
+    def items_text(self) -> str:
+        """The items, or as much as is kept of a very long body; ends with a line end."""
+        if self.is_last:
+            return ""
+        offset = self.position + HEADER_BYTES
+        if self.missing_bytes:
+            shown = hex_dump(self.body, offset)
+            return f"{shown}# {self.missing_bytes} more bytes, not shown\n"
+        return document_text(self.body, self.word, offset=offset, fold_unused=True)
+
+    def hex_text(self) -> str:
+        """Header and body as a hex dump; ends with a line end."""
+        data = self.word.to_bytes(HEADER_BYTES, "little") + self.body
+        more = f"# {self.missing_bytes} more bytes, not shown\n" if self.missing_bytes else ""
+        return hex_dump(data, self.position) + more
 
 
 class DocumentReader:
-    """Reads documents from the place where `file` stands; positions count from there."""
+    """Reads documents from the place where `file` stands.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Args:
+        position: what positions count from.
+        body_max: a longer body is skipped behind its beginning.
+    """
+
+    def __init__(self, file: Readable, position: int = 0, *, body_max: int = BODY_MAX) -> None:
         self._file = file
-        self._position = 0
+        self._body_max = body_max
+        self.position = position
 
     def next_document(self, *, aligned: bool) -> Document | None:
         """The next document, whatever its header says; None where the input ends before it.
@@ -80,8 +132,8 @@ class DocumentReader:
             WireError: the input ends within the document.
         """
         if aligned:
-            self._read(align4(self._position) - self._position)
-        position = self._position
+            self._read(align4(self.position) - self.position)
+        position = self.position
         header = self._read(HEADER_BYTES)
         if not header:
             return None
@@ -93,7 +145,7 @@ class DocumentReader:
 
     def _read_body(self, word: int, position: int) -> bytes:
         length = body_length(word)
-        body = self._read(length if length <= BODY_MAX else BEGINNING_BYTES)
+        body = self._read(length if length <= self._body_max else BEGINNING_BYTES)
         came = len(body)
         while came < length:
             skipped = len(self._read(min(length - came, _SKIPPED_BYTES)))
@@ -107,5 +159,5 @@ class DocumentReader:
 
     def _read(self, count: int) -> bytes:
         data = self._file.read(count)
-        self._position += len(data)
+        self.position += len(data)
         return data

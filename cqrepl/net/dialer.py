@@ -5,6 +5,7 @@ there, and brought nothing, will most likely end so again: the pauses go on grow
 """
 
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -88,4 +89,6 @@ def _reason(error: OSError) -> str:
     elif isinstance(cause, BaseExceptionGroup):
         first = cause.exceptions[0]
         error = first if isinstance(first, OSError) else error
-    return error.strerror or str(error)
+    # trio says once more whom it called: the system's own words are enough
+    number = error.errno or 0  # negative for a name that cannot be looked up
+    return os.strerror(number) if number > 0 else error.strerror or str(error)

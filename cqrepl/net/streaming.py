@@ -59,6 +59,11 @@ class SourceQueue:
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
 
+    def note_acknowledged(self, index: int) -> None:
+        """Some sink has everything up to `index`."""
+        self.acknowledged = max(self.acknowledged, index)
+        self.queue.raise_acknowledged(index)
+
     def log(self, event: ev.Acknowledged) -> None:
         """Notes an acknowledgement where that is wanted. Replication does not end over its log."""
         if self.ack_log is None:
@@ -286,12 +291,14 @@ class SourceSession:
         each.close()
         each.stream_from = next_index
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
+            # the sink has all before it, though an acknowledgement may have been lost on its way
+            each.queue.note_acknowledged(next_index - 1)
         self._shared.changed.set()
 
     def _acknowledged(self, each: Outgoing, event: ev.Acknowledged) -> None:
         self.has_progressed = True
-        each.queue.acknowledged = max(each.queue.acknowledged, event.index)
-        each.queue.queue.raise_acknowledged(event.index)
+        each.queue.note_acknowledged(event.index)
         each.queue.log(event)
         self._pump.wake()  # the window may have been full
         self._shared.changed.set()

@@ -263,10 +263,9 @@ class Connection:
 
     @property
     def _silence_deadline(self) -> float:
-        heartbeat = self._router.heartbeat
-        if heartbeat is None:  # none registered, or its numbers were refused: our own limit counts
-            return self._heard + self.config.heartbeat_timeout_ms / 1000
-        return self._heard + heartbeat.silence_max
+        heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
+        own = self.config.heartbeat_timeout_ms / 1000
+        return self._heard + (own if heartbeat is None else heartbeat.silence_max)
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
@@ -354,10 +353,7 @@ class Connection:
         self._outbox.tell(Connected(remote_id=handler.remote_id))
 
     def _watch_frame(self) -> None:
-        """Starts the clock of a document that has begun and is not whole.
-
-        Whole ones may wait for a busy shell: that is not the peer's fault.
-        """
+        """Starts the clock of a document that has begun and is not whole; whole ones may wait."""
         if not self._is_mid_document:
             self._frame_deadline = math.inf
         elif self._frame_deadline == math.inf or self._frame_position != self._splitter.position:

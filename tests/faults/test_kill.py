@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.demo import difference
+from cqrepl.queue import Queue
 from tests.faults.killing import Case, Pair, pair
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import (
@@ -87,6 +88,30 @@ async def test_a_golden_queue(
         await kill_in_turn(both, rng, 2)
         await both.finish()
     assert_java_finds(java, case.sink, excerpts_of(golden), block_size=golden["blockSize"])
+
+
+async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) -> None:
+    """The sink has more than the source, which keeps everybody else out while it takes that back:
+    a source that is killed leaves both locks behind, and the next one takes them over."""
+    golden = manifest("test4_secondly_overflow")
+    sink, source = unpack(golden["name"], tmp_path), tmp_path / "source"
+    with Queue.open(sink) as ahead, Queue.open_for_append(source, create=ahead.layout) as behind:
+        first = ahead.tailer().next_batch(count_max=300)
+        assert first is not None
+        behind.appender().append_at(first)
+    case = Case(
+        source=source,
+        sink=sink,
+        indexes=indexes_of(golden),
+        dialler=rng.choice(BOTH),
+        sender="sink",
+    )
+    async with pair(case) as both:
+        await kill_in_turn(both, rng, 4)
+        await both.finish()
+    for path in (source, sink):
+        assert_java_finds(java, path, excerpts_of(golden), block_size=golden["blockSize"])
+        assert java.call("tryappend", path, "01").lines[0]["status"] == "written"
 
 
 def million(java: JavaQueue, path: Path) -> range:

@@ -14,7 +14,7 @@ from tests.unit.queue.samples import Excerpts, noon_index, payloads, read, store
 
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
-BEATS: Final[dict[str, int]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
+BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
 RELAY_BYTES: Final = 16 * 1024
 SECONDS: Final = 20.0  # a wait that takes longer has failed
 
@@ -151,6 +151,8 @@ class Relay:
         except OSError:
             await near.aclose()
             return
+        for stream, option in ((far, trio.socket.SO_RCVBUF), (near, trio.socket.SO_SNDBUF)):
+            stream.setsockopt(trio.socket.SOL_SOCKET, option, 4 * RELAY_BYTES)
         self.connections += 1
         pair = (near, far)
         self._live.append(pair)

@@ -1,4 +1,4 @@
-"""A scripted peer on a real socket: says exactly what a test wants, and reads what it is answered."""
+"""A scripted peer on a real socket: says just what a test wants, and reads the answers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,6 +36,14 @@ class Scripted:
         await self.send(peer.register(f"/replication/{name}/2", cid, handler))
         answer: peer.Message = (await self.hear("handler", before + 1))[-1]["handler"][1]
         return answer
+
+    async def answer(self, next_index: int, *documents: bytes, name: str = "q") -> tuple[str, int]:
+        """Answers the offer of one queue as a sink does; csp and cid of the offer."""
+        (offer,) = [m for m in await self.hear("csp", 2) if m["csp"] != "/"]
+        csp, cid = offer["csp"], offer["cid"]
+        handler = peer.source_handler(next_index, name=name)
+        await self.send(peer.register(csp, cid, handler), *documents)
+        return csp, cid
 
     async def hear(self, name: str, count: int = 1, seconds: float = 20) -> list[peer.Message]:
         """Waits for at least so many messages that have this field."""

@@ -35,9 +35,7 @@ class Host(trio.abc.SocketFactory):
         self.answer = answer
         trio.socket.set_custom_socket_factory(self)
 
-    def socket(
-        self, family: Any = None, type: Any = None, proto: Any = None
-    ) -> trio.socket.SocketType:
+    def socket(self, *arguments: Any, **more: Any) -> trio.socket.SocketType:
         return Attempt(self)
 
 
@@ -197,7 +195,7 @@ async def test_unknown_host_name(
             raise AssertionError
 
     trio.socket.set_custom_hostname_resolver(Nobody())
-    with pytest.raises(Unreachable, match="nobody.invalid:1 .*: Name or service not known"):
+    with pytest.raises(Unreachable, match=r"nobody\.invalid:1 .*: Name or service"):
         await dial(Address("nobody.invalid", 1), never, gives_up=True)
 
 
@@ -216,7 +214,7 @@ async def test_several_addresses_of_a_name(
 
     trio.socket.set_custom_hostname_resolver(Two())
     Host(refuse)
-    with pytest.raises(Unreachable, match="two.invalid:1 .*: Connection refused"):
+    with pytest.raises(Unreachable, match=r"two\.invalid:1 .*: Connection refused"):
         await dial(Address("two.invalid", 1), never, gives_up=True)
 
 

@@ -83,8 +83,8 @@ async def test_three_sinks_of_different_speeds(tmp_path: Path) -> None:
     original = tmp_path / "q"
     with Queue.open_for_append(original, create=layout()) as queue:
         appender = queue.appender()
-        for _ in range(20):
-            appender.append([bytes(1000) for _ in range(1000)], NOON_MS)
+        for _ in range(6):
+            appender.append([bytes(1000)] * 1000, NOON_MS)
     written = read(original)
     last = written[-1][0]
     async with live_source(original) as source:
@@ -270,7 +270,7 @@ async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
     """What it took in is acknowledged before it goes; the source goes on without it."""
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         appender = queue.appender()
-        for _ in range(30):
+        for _ in range(20):
             appender.append([bytes(1000)] * 1000, NOON_MS)
     async with live_source(tmp_path / "q") as source:
         async with live_sink(tmp_path / "copy", source.port) as sink:

@@ -1,6 +1,7 @@
-"""Connections that are cut, at any byte, and hosts that come back while their old one seems live."""
+"""Connections that are cut at any byte, and hosts that come back on a second one."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from tests.net.replicas import (
     more_excerpts,
     received,
 )
+from tests.net.scripted import scripted
+from tests.unit.protocol import peer
 from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, read
 
 ROLLED = {0: 3000, 1: 50, 3: 3000}
@@ -84,16 +87,32 @@ async def test_source_is_replaced_while_the_sink_lives(
     original, written = rolled
     copy = tmp_path / "copy"
     async with live_source(original) as source:
-        port = source.port
-        sink_service = live_sink(copy, port)
-        sink = await sink_service.__aenter__()
-        await received(sink, 1)
-    try:
+        port = source.port  # free again behind this line
+    async with live_sink(copy, port) as sink:
+        for _ in range(3):
+            before = sink.queues["q"].received_excerpts
+            async with live_source(original, listen=at(port)):
+                await received(sink, min(before + 1, len(written)))
         async with live_source(original, listen=at(port)) as source:
             await acked(source, written[-1][0])
-    finally:
-        await sink_service.__aexit__(None, None, None)
     assert read(copy) == written
+
+
+async def test_an_acknowledgement_that_was_lost_is_made_up_for(tmp_path: Path) -> None:
+    """Stored, and cut before the source heard of it: the next connection tells."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(original, "FAST_DAILY", {0: 3})
+    async with live_source(original) as source:
+        async with scripted(source.port, 2, 1) as sink:  # takes what comes, and says nothing more
+            _, cid = await sink.answer(0)
+            await sink.send(peer.end_of_stream(cid))
+            await sink.hear("re", 3)
+            assert source.queues["q"].acknowledged == -1
+        shutil.copytree(original, copy)
+        async with live_sink(copy, source.port):
+            await acked(source, written[-1][0])
+    with Queue.open(original) as queue:
+        assert queue.acknowledged_index == written[-1][0]
 
 
 async def test_second_connection_of_a_host_wins(tmp_path: Path) -> None:

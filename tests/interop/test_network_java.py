@@ -1,0 +1,322 @@
+"""Our source and the sink on the real Chronicle-Network, and our sink and the source there.
+
+Java dials only from the higher host id to the lower one, so the side that dials is host 2. A Java
+source says nothing of its roll cycle. Between the two is the recording proxy, which tells what was
+said, and cuts where a test wants it.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cqrepl.demo import difference
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.tablestore import FILE_NAME
+from tests.commands import Command, commands, until
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.goldens import keys_of
+from tests.interop.java import JavaPeer, JavaQueue, free_port, require_java, run_network
+from tools import record
+from tools.record import Action
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+
+NAME = "out-1"
+ROLES = ("source", "sink")
+COUNT = 400
+BEATS = 20  # at two a second
+MORE = 20
+HEARTBEAT = b"\xc9heartbeat"
+IDX = b"\xc3idx"
+EOS = b"\xc3eos"
+RE = b"\xc2re\x82"
+NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
+WIDE = {"interop.blockSize": 1 << 20}
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(props=WIDE) as queue:
+        yield queue
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Which role is ours, and which one dials."""
+
+    ours: str
+    dialler: str
+
+    @property
+    def java(self) -> str:
+        return "sink" if self.ours == "source" else "source"
+
+    def ids(self, role: str) -> tuple[int, int]:
+        """Host id of a role, and of the other one."""
+        return (2, 1) if role == self.dialler else (1, 2)
+
+
+ALL_SIDES = [
+    pytest.param(Sides(ours, dialler), id=f"our-{ours}-{dialler}-dials")
+    for ours in ROLES
+    for dialler in ROLES
+]
+
+
+@dataclass(kw_only=True)
+class Meeting:
+    """Our command and the Java peer, both started, and the proxy between them."""
+
+    queues: dict[str, Path]
+    ours: Command
+    peer: JavaPeer
+    recorder: record.Recorder
+
+    async def has_all(self, count: int) -> None:
+        """Waits until the sink is as far as the source, which holds so many."""
+        indexes = [index for index, _ in excerpts_of(self.queues["source"])]
+        assert len(indexes) == count
+        await until(lambda: last_index(self.queues["sink"]) == indexes[-1])
+
+    def said(self, role: str, name: bytes) -> list[bytes]:
+        """Documents of one side that were passed on and contain these bytes."""
+        return [raw for raw in self.recorder.documents_from(role) if name in raw]
+
+    async def peer_succeeds(self) -> None:
+        """Waits until what the Java peer expected has happened."""
+        assert await trio.to_thread.run_sync(self.peer.exit_code, 30) == 0
+
+
+def last_index(path: Path) -> int | None:
+    """Of a queue that may be in the making."""
+    try:
+        with Queue.open(path) as queue:
+            return queue.last_index()
+    except QueueError:
+        return None
+
+
+def excerpts_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        while (batch := tailer.next_batch()) is not None:
+            yield from ((index, bytes(data)) for index, data in batch)
+
+
+@asynccontextmanager
+async def meeting(
+    sides: Sides,
+    queues: dict[str, Path],
+    arguments: Sequence[str],
+    peer_options: Mapping[str, Any],
+    *,
+    ack: bool = True,
+    on_document: record.OnDocument = record.forward_all,
+) -> AsyncIterator[Meeting]:
+    """Starts both sides with further options; what is left of them after the block is ended."""
+    local_id, remote_id = sides.ids(sides.java)
+    mine, other = sides.ids(sides.ours)
+    words = [f"{NAME}={queues[sides.ours]}", "--host-id", mine, "--remote-id", other, *arguments]
+    if sides.ours == "source" and not ack:
+        words.append("--no-ack")
+    java_port = free_port()
+    async with (
+        commands() as start,
+        record.proxy(
+            ("127.0.0.1", java_port), dialler=sides.dialler, on_document=on_document
+        ) as recorder,
+    ):
+        address = f"127.0.0.1:{recorder.port}"
+        is_dialled = sides.java != sides.dialler
+        with JavaPeer(
+            role=sides.java,
+            queue=queues[sides.java],
+            name=NAME,
+            ack=ack,
+            local_id=local_id,
+            remote_id=remote_id,
+            listen=java_port if is_dialled else None,
+            connect=None if is_dialled else address,
+            **peer_options,
+        ) as peer:
+            if sides.ours == sides.dialler:
+                await trio.to_thread.run_sync(peer.wait_for, "STARTED")
+                ours = await start(sides.ours, *words, "--connect", address)
+            else:
+                ours = await start(sides.ours, *words, "--listen", "127.0.0.1:0")
+                recorder.target = ("127.0.0.1", await ours.port())
+            try:
+                yield Meeting(queues=queues, ours=ours, peer=peer, recorder=recorder)
+            except BaseException as error:
+                error.add_note("\n".join(str(event) for event in peer.events()[-30:]))
+                error.add_note(peer.stderr_text())
+                raise
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty queue that the peer has made: it is older than `java` and opens no newer ones."""
+    require_java()
+    path = tmp_path_factory.mktemp("template") / "queue"
+    run_network("QueueTool", queue=path)
+    return path
+
+
+def fill(java: JavaQueue, path: Path, count: int, *, days: int = 0) -> None:
+    """Lets Java append, on some day after the first."""
+    clock = {"interop.time": NOON_MS + days * 86_400_000}
+    answer = java.call("append", path, "FAST_DAILY", count, "0-70", days, props=clock)
+    assert answer.exit == 0, answer
+
+
+@pytest.fixture
+def queues(java: JavaQueue, template: Path, tmp_path: Path) -> dict[str, Path]:
+    """A source with excerpts of two days; the sink is not there yet."""
+    shutil.copytree(template, tmp_path / "source")
+    fill(java, tmp_path / "source", COUNT // 2)
+    fill(java, tmp_path / "source", COUNT - COUNT // 2, days=2)
+    return {role: tmp_path / role for role in ROLES}
+
+
+def assert_equal(java: JavaQueue, queues: dict[str, Path], count: int, *, ack: bool) -> None:
+    """Java finds the same on both sides, and the marks of the source where they belong."""
+    answer = java.call("verify", queues["sink"])
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == count
+    source, sink = (java.call("dump", queues[role]).lines for role in ROLES)
+    assert source[:-1] == sink[:-1]
+    assert difference(queues["source"], queues["sink"]) is None
+    meta = {line["key"]: line["value"] for line in java.call("meta", queues["source"]).lines}
+    last = int(source[-1]["lastIndex"], 16)
+    assert meta["chronicle.lastIndexReplicated"] == last
+    assert meta["chronicle.lastAcknowledgedIndexReplicated"] == (last if ack else -1)
+
+
+async def stream_more(java: JavaQueue, met: Meeting, sides: Sides, *, ack: bool) -> None:
+    """To the end with excerpts that are appended meanwhile, and both sides end in order.
+
+    A Java source appends its own; it ends when all is acknowledged, else it is told to.
+    """
+    if sides.ours == "source":
+        append = partial(java.call, "append", met.queues["source"], "FAST_DAILY", MORE, "0-70", 9)
+        answer = await trio.to_thread.run_sync(append)
+        assert answer.exit == 0, answer
+        await met.peer_succeeds()
+        await met.ours.terminate()
+        return
+    if ack:
+        await met.peer_succeeds()
+    else:
+        await until(lambda: len(met.peer.events("SENT")) == COUNT + MORE)
+        await met.has_all(COUNT + MORE)
+        met.peer.stop()
+    await met.ours.succeeds()
+
+
+def ends(sides: Sides, *, ack: bool) -> tuple[list[str], dict[str, object]]:
+    """Options of our command and of the peer for `stream_more`."""
+    if sides.ours == "source":
+        return [], {"expect_count": COUNT + MORE}
+    until_acknowledged = {"expect_count": COUNT + MORE, "expect_ack": True} if ack else {}
+    return ["--once"], {"append": MORE, **until_acknowledged}
+
+
+@pytest.mark.parametrize("sides", ALL_SIDES)
+@pytest.mark.parametrize("ack", [True, False], ids=["ack", "no-ack"])
+async def test_stream(java: JavaQueue, queues: dict[str, Path], sides: Sides, ack: bool) -> None:
+    async with meeting(sides, queues, *ends(sides, ack=ack), ack=ack) as met:
+        await stream_more(java, met, sides, ack=ack)
+    assert bool(met.said("sink", IDX)) == ack
+    assert met.recorder.connections == 1
+    assert_equal(java, queues, COUNT + MORE, ack=ack)
+
+
+@pytest.mark.parametrize("sides", [Sides("source", "sink"), Sides("sink", "source")])
+async def test_a_dialler_that_asks_for_binary(
+    java: JavaQueue, queues: dict[str, Path], sides: Sides
+) -> None:
+    """The wire type is the dialler's choice; the acceptor answers with the same."""
+    words, options = ends(sides, ack=True)
+    async with meeting(sides, queues, words, options | {"wire_type": "BINARY"}) as met:
+        await stream_more(java, met, sides, ack=True)
+    for role in ROLES:
+        assert len(met.said(role, b"\xe6BINARY")) == 1
+    assert_equal(java, queues, COUNT + MORE, ack=True)
+
+
+@pytest.mark.parametrize("sides", ALL_SIDES)
+async def test_back_copy(
+    java: JavaQueue, template: Path, queues: dict[str, Path], sides: Sides
+) -> None:
+    """The source has lost what it had of the second day, and a part of the first."""
+    queues["source"].rename(queues["sink"])
+    shutil.copytree(template, queues["source"])
+    fill(java, queues["source"], COUNT // 4)
+    async with meeting(sides, queues, *ends(sides, ack=True)) as met:
+        if sides.ours == "source":  # Java's own waits for the end of the back copy
+            await until(lambda: last_index(queues["source"]) == last_index(queues["sink"]))
+            await until(lambda: locked_by(queues["source"]) is None)
+        await stream_more(java, met, sides, ack=True)
+    assert len(met.said("sink", RE)) == COUNT - COUNT // 4
+    assert len(met.said("source", RE)) == MORE
+    assert_equal(java, queues, COUNT + MORE, ack=True)
+
+
+def locked_by(path: Path) -> int | None:
+    """The process that keeps plain writers out of a queue; None for nobody."""
+    keys = keys_of(path / FILE_NAME)
+    value = keys[APPEND_LOCK_KEY.lower()]
+    return None if value == UNLOCKED else value
+
+
+@pytest.mark.parametrize("sides", ALL_SIDES)
+async def test_reconnect(java: JavaQueue, queues: dict[str, Path], sides: Sides) -> None:
+    """Cut behind a document, and inside one of the next connection; each time it goes on."""
+    cuts = {201: Action.CUT, 401: Action.CUT_INSIDE}
+
+    def on_document(_conn: int, sender: str, number: int, _raw: bytes) -> Action:
+        return cuts.get(number, Action.FORWARD) if sender == "source" else Action.FORWARD
+
+    # without --once: a cut behind a document looks like the end of a Java source
+    words = ["--until-caught-up"] if sides.ours == "source" else []
+    options = {"expect_count": COUNT, "expect_ack": sides.java == "source"}
+    async with meeting(sides, queues, words, options, on_document=on_document) as met:
+        await met.peer_succeeds()
+        if sides.ours == "source":
+            await met.ours.succeeds()
+        else:
+            await met.ours.terminate()
+    assert met.recorder.connections >= 3
+    assert len(met.said("sink", EOS)) == 3
+    assert_equal(java, queues, COUNT, ack=True)
+
+
+async def test_heartbeats(java: JavaQueue, queues: dict[str, Path]) -> None:
+    """Ten seconds of nothing but heartbeats: nobody takes the other for dead, whoever dials."""
+    async with trio.open_nursery() as nursery:
+        for ours in ROLES:
+            for dialler in ROLES:
+                folder = queues["source"].with_name(f"{ours}-{dialler}")
+                shutil.copytree(queues["source"], folder / "source")
+                nursery.start_soon(beat, Sides(ours, dialler), folder)
+
+
+async def beat(sides: Sides, folder: Path) -> None:
+    words = ["--heartbeat-interval", "500ms", "--heartbeat-timeout", "1500ms"]
+    options = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 1500}
+    async with meeting(sides, {role: folder / role for role in ROLES}, words, options) as met:
+        await until(lambda: min(len(met.said(role, HEARTBEAT)) for role in ROLES) >= BEATS)
+        await met.has_all(COUNT)
+        assert not met.peer.events("DISCONNECTED")
+        assert "disconnected" not in met.ours.said
+        assert met.recorder.connections == 1
+        await met.ours.terminate()

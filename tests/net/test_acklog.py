@@ -1,0 +1,99 @@
+"""The log of acknowledgements: a queue of 40-byte entries."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cqrepl.net import serve_sink, serve_source
+from cqrepl.net.acklog import ENTRY
+from cqrepl.queue import NotAQueue, Queue
+from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from tests.net.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
+from tests.unit.queue.samples import fill, read
+
+
+async def test_entries_add_up(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3000, 1: 20}, per_batch=1000)
+    started = time.monotonic_ns()
+    async with live_source(tmp_path / "q", ack_log=tmp_path / "log") as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, written[-1][0])
+    ended = time.monotonic_ns()
+    raw = [data for _, data in read(tmp_path / "log")]
+    assert {len(entry) for entry in raw} == {40}
+    entries = [ENTRY.unpack(entry) for entry in raw]
+    assert sum(entry[3] for entry in entries) == len(written)
+    assert sum(entry[4] for entry in entries) == source.queues["q"].sent_bytes
+    indexes = [entry[0] for entry in entries]
+    assert indexes == sorted(set(indexes))
+    assert indexes[-1] == written[-1][0]
+    assert set(indexes) <= {index for index, _ in written}
+    for _, sent, noted, excerpts, payload_bytes in entries:
+        assert started < sent <= noted < ended
+        assert excerpts > 0
+        assert payload_bytes >= 0
+
+
+async def test_goes_on_in_the_same_log(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    for name in ("one", "two"):
+        async with live_source(tmp_path / "q", ack_log=tmp_path / "log") as source:
+            async with live_sink(tmp_path / name, source.port):
+                await acked(source, source.queues["q"].target or 0)
+    entries = [ENTRY.unpack(data) for _, data in read(tmp_path / "log")]
+    assert sum(entry[3] for entry in entries) == 2 * 3
+    assert [entry[0] for entry in entries].count(entries[-1][0]) == 2
+
+
+async def test_one_log_for_each_of_several_queues(tmp_path: Path) -> None:
+    names = ("a", "b")
+    written = {name: fill(tmp_path / name, "FAST_DAILY", {0: 3}) for name in names}
+    queues = [tmp_path / name for name in names]
+    async with serve_source(queues, listen=LOOPBACK, ack_log=tmp_path / "log", **BEATS) as source:
+        copies = {name: tmp_path / "copies" / name for name in names}
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            for name in names:
+                await acked(source, written[name][-1][0], name)
+    for name in names:
+        entries = [ENTRY.unpack(data) for _, data in read(tmp_path / "log" / name)]
+        assert entries[-1][0] == written[name][-1][0]
+        assert sum(entry[3] for entry in entries) == 3
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+async def test_something_else_in_the_way(tmp_path: Path, kind: str) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    log = tmp_path / "log"
+    if kind == "file":
+        log.write_text("x")
+    else:
+        log.mkdir()
+        (log / "letters").write_text("x")
+    with pytest.raises(NotAQueue, match=str(log)):
+        async with live_source(tmp_path / "q", ack_log=log):
+            raise AssertionError
+
+
+async def test_replication_does_not_end_over_its_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else took the log's append lock: said once, and excerpts go on."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q", ack_log=tmp_path / "log") as source:
+        table = TableStore(tmp_path / "log" / FILE_NAME, writable=True)
+        lock = table.find(APPEND_LOCK_KEY)
+        assert lock is not None
+        assert lock.exchange(UNLOCKED, 1)  # process 1 is always alive
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, written[-1][0])
+            written += more_excerpts(tmp_path / "q", 3, 1)
+            await acked(source, written[-1][0])
+        table.close()
+    complaints = [m for m in caplog.messages if "logged no more" in m]
+    assert len(complaints) == 1
+    assert "process 1" in complaints[0]
+    assert read(tmp_path / "copy") == written
+    with Queue.open(tmp_path / "log") as log:
+        assert log.last_index() is None

@@ -1,0 +1,95 @@
+"""A sink without space: nothing acknowledged is lost, and it goes on when there is space again.
+
+The sink is a process of its own: the limit on the size of its files, or its small file system, is
+lowered and raised from outside while it runs.
+"""
+
+import re
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cqrepl.queue import Queue
+from tests.commands import Command, commands
+from tests.net.replicas import acked, at, eventually, live_source
+from tests.requirements import require
+from tests.unit.queue.samples import NOON_MS, layout, read
+
+MIB = 1 << 20
+
+
+@contextmanager
+def small_file_system(path: Path) -> Iterator[Callable[[], None]]:
+    """A file system of 4 MiB; what is yielded makes it larger."""
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        require("mount", f"no file system can be mounted here: {done.stderr.strip()}")
+    larger = ["mount", "-o", "remount,size=64m", str(path)]
+
+    def enlarge() -> None:
+        subprocess.run(larger, check=True)
+
+    try:
+        yield enlarge
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def make_queue(path: Path) -> int:
+    """A queue of 12 MiB; its last index."""
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        for nth in range(12):
+            last = appender.append([bytes([nth]) * 1024] * 1024, NOON_MS)
+        return last
+
+
+async def fill_up_and_go_on(
+    original: Path, copy: Path, pattern: str, limit: Callable[[Command], Callable[[], None]]
+) -> None:
+    last = make_queue(original)
+    async with live_source(original) as source:
+        port = source.port
+    async with commands(60) as start:
+        sink = await start("sink", f"q={copy}", "--connect", at(port))
+        more_space = limit(sink)
+        async with live_source(original, listen=at(port)) as source:
+            await sink.says(re.compile(pattern))
+            queue = source.queues["q"]
+            assert 0 < queue.acknowledged < last
+            stored = read(copy)
+            assert queue.acknowledged <= stored[-1][0]
+            assert stored == read(original)[: len(stored)]
+            before = queue.acknowledged
+            # tries again and again, and does not move, and does not end
+            await eventually(lambda: len(re.findall(pattern, sink.said)) >= 2)
+            assert queue.acknowledged == before
+            more_space()
+            await acked(source, last)
+            await sink.terminate()
+            assert "Traceback" not in sink.said
+    assert read(copy) == read(original)
+
+
+async def test_limit_on_file_sizes(tmp_path: Path) -> None:
+    def limit(sink: Command) -> Callable[[], None]:
+        none = resource.RLIM_INFINITY
+        resource.prlimit(sink.pid, resource.RLIMIT_FSIZE, (4 * MIB, none))
+
+        def lift() -> None:
+            resource.prlimit(sink.pid, resource.RLIMIT_FSIZE, (none, none))
+
+        return lift
+
+    await fill_up_and_go_on(tmp_path / "q", tmp_path / "copy", "File too large", limit)
+
+
+async def test_full_file_system(tmp_path: Path) -> None:
+    with small_file_system(tmp_path / "small") as larger:
+        await fill_up_and_go_on(
+            tmp_path / "q", tmp_path / "small" / "copy", "No space left", lambda sink: larger
+        )

@@ -1,0 +1,263 @@
+"""Directories that cannot be used: one line that names the path and says what was expected."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue
+from cqrepl.queue.tablestore import FILE_NAME
+from tests.requirements import require
+from tests.unit.cli.conftest import Invoke
+from tests.unit.queue.samples import fill, layout, noon_path, unpack
+
+LISTEN = ("--listen", "127.0.0.1:0")
+NOBODY = 65534
+
+
+def one_line(text: str, role: str, *parts: object) -> None:
+    """The text is one line of the command's that has all the parts."""
+    (line,) = text.splitlines()
+    assert line.startswith(f"cqrepl {role}: ")
+    for part in parts:
+        assert str(part) in line, line
+
+
+def missing(path: Path) -> None:
+    pass
+
+
+def a_file(path: Path) -> None:
+    path.write_text("not a directory")
+
+
+def something_else(path: Path) -> None:
+    path.mkdir()
+    (path / "letters.txt").write_text("x")
+
+
+def version_4(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    (path / FILE_NAME).rename(path / "directory-listing.cq4t")
+
+
+def weekly(path: Path) -> None:
+    unpack("weekly", path.parent).rename(path)
+
+
+def weekly_without_metadata(path: Path) -> None:
+    weekly(path)
+    (path / FILE_NAME).unlink(missing_ok=True)
+
+
+def foreign_file_name(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    (path / "nonsense.cq4").write_bytes(noon_path(path).read_bytes())
+
+
+def cut_store_file(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    os.truncate(noon_path(path), 150)
+
+
+def cut_behind_the_header(path: Path) -> None:
+    """The file claims excerpts that are not in it any more."""
+    fill(path, "FAST_DAILY", {0: 500})
+    os.truncate(noon_path(path), 66_000)
+
+
+def cut_table_store(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    os.truncate(path / FILE_NAME, 70)
+
+
+def empty_table_store(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    os.truncate(path / FILE_NAME, 0)
+
+
+def garbage_in_table_store(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    (path / FILE_NAME).write_bytes(bytes(range(1, 251)) * 500)
+
+
+def garbage_in_store_file(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    noon_path(path).write_bytes(bytes(range(1, 251)) * 500)
+
+
+def directory_as_store_file(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    noon_path(path).unlink()
+    noon_path(path).mkdir()
+
+
+DAMAGED = [
+    cut_store_file,
+    cut_behind_the_header,
+    cut_table_store,
+    garbage_in_table_store,
+    garbage_in_store_file,
+    foreign_file_name,
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        (missing, 2, "expected a queue directory, found none"),
+        (a_file, 2, "expected a queue directory, found none"),
+        (something_else, 2, "expected a queue"),
+        (os.mkdir, 2, "expected a queue, found no metadata.cq4t"),
+        (version_4, 2, "version 4"),
+        (weekly, 2, "WEEKLY"),
+        (weekly_without_metadata, 2, "WEEKLY"),
+        *((make, 4, "expected") for make in DAMAGED),
+        (directory_as_store_file, 4, "expected a regular file"),
+        (empty_table_store, 4, "expected"),
+    ],
+)
+def test_source(invoke: Invoke, tmp_path: Path, make: object, code: int, words: str) -> None:
+    assert callable(make)
+    make(tmp_path / "q")
+    result = invoke("source", tmp_path / "q", *LISTEN)
+    one_line(result.stderr, "source", tmp_path / "q", words)
+    assert result.exit_code == code
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        (a_file, 2, "expected a queue directory, found none"),
+        (something_else, 2, "a queue or an empty directory expected"),
+        (version_4, 2, "version 4"),
+        (weekly, 2, "WEEKLY"),
+        *((make, 4, "expected") for make in DAMAGED),
+    ],
+)
+def test_sink(invoke: Invoke, tmp_path: Path, make: object, code: int, words: str) -> None:
+    assert callable(make)
+    make(tmp_path / "q")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".cq4t"}
+    result = invoke("sink", tmp_path / "q", *LISTEN)
+    one_line(result.stderr, "sink", tmp_path / "q", words)
+    assert result.exit_code == code
+    after = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".cq4t"}
+    assert before.keys() == after.keys()
+
+
+def test_one_bad_queue_of_several(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    """Nothing is begun, and what was opened before is given back."""
+    for role in ("source", "sink"):
+        (tmp_path / "file").write_text("x")
+        result = invoke(role, queue, tmp_path / "file", *LISTEN)
+        one_line(result.stderr, role, tmp_path / "file")
+        assert result.exit_code == 2
+    with Queue.open_for_append(queue) as again:
+        assert again.append_lock.try_acquire()
+
+
+def test_ack_log_in_the_way(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("x")
+    result = invoke("source", queue, *LISTEN, "--ack-log", tmp_path / "log")
+    one_line(result.stderr, "source", tmp_path / "log")
+    assert result.exit_code == 2
+
+
+def test_port_in_use(invoke: Invoke, queue: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for role in ("source", "sink"):
+            result = invoke(role, queue, "--listen", f"127.0.0.1:{port}")
+            one_line(result.stderr, role, f"cannot listen on 127.0.0.1:{port}: the port is in use")
+            assert result.exit_code == 3
+
+
+def test_address_of_another_host(invoke: Invoke, queue: Path) -> None:
+    result = invoke("source", queue, "--listen", "192.0.2.1:1")
+    one_line(result.stderr, "source", "cannot listen on 192.0.2.1:1")
+    assert result.exit_code == 3
+
+
+def test_sink_beside_a_live_process(invoke: Invoke, queue: Path) -> None:
+    """Somebody who lives has the append lock: refused, with the process id."""
+    with Queue.open_for_append(queue) as mine:
+        mine.append_lock.acquire()
+        result = invoke("sink", queue, *LISTEN)
+        one_line(result.stderr, "sink", queue, f"process {os.getpid()} holds it")
+        assert result.exit_code == 5
+        assert mine.append_lock.is_held
+
+
+# without root's rights
+
+
+def as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command of a user who owns nothing; the interpreter is this one where he may use it."""
+    if os.getuid() != 0:
+        prefix: list[str] = []
+    elif shutil.which("setpriv") is None:
+        require("setpriv", "needs setpriv, or a user other than root")
+    else:
+        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    probe = subprocess.run(
+        [*prefix, sys.executable, "-P", "-c", "import cqrepl.cli, trio"], capture_output=True
+    )
+    if probe.returncode:
+        require("setpriv", "another user may not run this Python")
+    command = [*prefix, sys.executable, "-P", "-m", "cqrepl", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory that every user may look into."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", ["directory", "table store", "store file"])
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_unreadable(shared: Path, what: str, role: str) -> None:
+    path = shared / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    path.chmod(0o755)
+    target = {"directory": path, "table store": path / FILE_NAME, "store file": noon_path(path)}
+    target[what].chmod(0)
+    try:
+        done = as_nobody(role, path, *LISTEN)
+    finally:
+        target[what].chmod(0o755)
+    one_line(done.stderr, role, path, "ermission denied")
+    assert done.returncode == 2
+    assert done.stdout == ""
+
+
+def test_read_only_queue_can_be_a_source_and_not_a_sink(shared: Path) -> None:
+    path = shared / "q"
+    with Queue.open_for_append(path, create=layout()):
+        pass
+    path.chmod(0o555)
+    (path / FILE_NAME).chmod(0o444)
+    done = as_nobody("sink", path, *LISTEN)
+    one_line(done.stderr, "sink", path, "ermission denied")
+    assert done.returncode == 2
+
+
+def test_directory_that_cannot_be_made(shared: Path) -> None:
+    """Found at the start already where it can be, and in any case one line."""
+    (shared / "closed").mkdir()
+    (shared / "closed").chmod(0)
+    try:
+        done = as_nobody("sink", shared / "closed" / "q", *LISTEN)
+    finally:
+        (shared / "closed").chmod(0o755)
+    one_line(done.stderr, "sink", shared / "closed", "ermission denied")
+    assert done.returncode == 2

@@ -1,0 +1,146 @@
+"""What a user can get wrong on the command line: exit code 2, and a line that says what."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from cqrepl.cli import cli
+from tests.unit.cli.conftest import Invoke
+
+LISTEN = ("--listen", "127.0.0.1:0")
+ROLES = ("source", "sink")
+
+
+@pytest.mark.parametrize("command", ["", "source", "sink", "demo"])
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(invoke: Invoke, command: str, option: str) -> None:
+    result = invoke(*command.split(), option)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: ")
+    assert result.stderr == ""
+    assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_help_says_what_has_to_be_known(invoke: Invoke, role: str) -> None:
+    text = " ".join(invoke(role, "--help").stdout.split())
+    assert "The dialler's numbers rule both sides" in text
+    assert "at least 500ms" in text
+    for option in ("--listen", "--connect", "--host-id", "--remote-id", "--max-excerpt"):
+        assert option in text
+    for default in {"source": ["1", "20s", "40s", "16MiB"], "sink": ["2", "FAST_DAILY"]}[role]:
+        assert f"[default: {default}]" in text.replace("; 1<=x", "")
+    if role == "sink":
+        assert "from it, the end of the stream between two messages is taken as orderly" in text
+
+
+def test_help_lists_exit_codes(invoke: Invoke) -> None:
+    text = " ".join(invoke("--help").stdout.split())
+    for code in ("0 done", "1 every queue stopped", "2 usage", "3 port in use", "4 damaged"):
+        assert code in text
+    assert "5 refused" in text
+    assert "130 interrupted" in text
+
+
+def test_every_option_has_a_help_text() -> None:
+    for name, command in cli.commands.items():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and parameter.name != "count":
+                assert parameter.help, f"{name} {parameter.opts}"
+
+
+def test_no_command(invoke: Invoke) -> None:
+    assert invoke().exit_code == 2
+
+
+WRONG: list[tuple[list[str], str]] = [
+    ([], "either an address to listen on or one to connect to is needed"),
+    ([*LISTEN, "--connect", "127.0.0.1:1"], "either an address to listen on or one to connect"),
+    (["--listen", "here"], "HOST:PORT expected, 'here' came"),
+    (["--connect", "here:99999"], "a port from 0 to 65535 expected"),
+    (["--listen", "::1:80"], "[HOST]:PORT expected"),
+    ([*LISTEN, "--host-id", "0"], "a host id from 1 to 127 expected, 0 came"),
+    ([*LISTEN, "--host-id", "128"], "a host id from 1 to 127 expected, 128 came"),
+    ([*LISTEN, "--host-id", "x"], "'x' is not a valid integer"),
+    ([*LISTEN, "--remote-id", "-1"], "a host id from 1 to 127 expected, -1 came"),
+    (["--connect", "h:1", "--remote-id", "8", "--remote-id", "9"], "expects one remote id"),
+    ([*LISTEN, "--heartbeat-interval", "499ms"], "at least 500 ms expected, 499 came"),
+    ([*LISTEN, "--heartbeat-timeout", "20s"], "above the interval 20000 ms expected, 20000 came"),
+    (
+        [*LISTEN, "--heartbeat-interval", "500ms", "--heartbeat-timeout", "999ms"],
+        "at least 1000 ms expected, 999 came",
+    ),
+    ([*LISTEN, "--heartbeat-interval", "20"], "a time such as 500ms, 20s or 1m expected"),
+    ([*LISTEN, "--max-excerpt", "0"], "bytes expected, 0 came"),
+    ([*LISTEN, "--max-excerpt", "1GiB"], "bytes expected, 1073741824 came"),
+    ([*LISTEN, "--max-excerpt", "lots"], "a size such as 16MiB or 65536 expected"),
+    ([*LISTEN, "--wire-shape", "round"], "'round' is not one of"),
+    ([*LISTEN, "--nonsense"], "No such option"),
+]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_arguments_that_do_not_fit(
+    invoke: Invoke, queue: Path, role: str, arguments: list[str], message: str
+) -> None:
+    result = invoke(role, queue, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) <= 4
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "text", ["../x=DIR", "a/b=DIR", "=DIR", "x y=DIR", ".=DIR", "..", "/", "-x=DIR", "x="]
+)
+def test_bad_names(invoke: Invoke, queue: Path, role: str, text: str) -> None:
+    result = invoke(role, *LISTEN, "--", text.replace("DIR", str(queue)))
+    assert result.exit_code == 2
+    assert "expected" in result.stderr
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_same_name_twice(invoke: Invoke, queue: Path, role: str) -> None:
+    other = queue.parent / "other" / "q"
+    result = invoke(role, queue, other, *LISTEN)
+    assert result.exit_code == 2
+    assert "two queues have the same name: give one another, NAME=QUEUE_DIR" in result.stderr
+
+
+def test_no_ack_excludes_until_caught_up(invoke: Invoke, queue: Path) -> None:
+    result = invoke("source", queue, *LISTEN, "--no-ack", "--until-caught-up")
+    assert result.exit_code == 2
+    assert "--until-caught-up needs acknowledgements" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["WEEKLY", "NOBODYS", "fast_daily", ""])
+def test_roll_cycle_of_a_sink(invoke: Invoke, tmp_path: Path, name: str) -> None:
+    result = invoke("sink", tmp_path / "copy", *LISTEN, "--roll-cycle", name)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert name in result.stderr
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_same_id_on_both_sides(invoke: Invoke, queue: Path, role: str) -> None:
+    result = invoke(role, queue, *LISTEN, "--host-id", "7", "--remote-id", "7")
+    assert result.exit_code == 5
+    assert result.stderr == (
+        f"cqrepl {role}: host id 7 is this side's own and the remote id: they must differ\n"
+    )
+
+
+def test_default_remote_id_is_the_own_id(invoke: Invoke, queue: Path) -> None:
+    """A source expects 2 when it dials: one that is 2 itself has to say whom it expects."""
+    assert invoke("source", queue, "--connect", "127.0.0.1:1", "--host-id", "2").exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--count", "0"], ["--count", "x"], ["--size", "-1"], ["--size", "1.5"]]
+)
+def test_demo_with_bad_numbers(invoke: Invoke, arguments: list[str]) -> None:
+    assert invoke("demo", *arguments).exit_code == 2
