@@ -23,9 +23,11 @@ import trio
 
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
+from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError, QueueLayout
 from cqrepl.queue.index import format_index
 from cqrepl.queue.rollcycle import by_name
+from wire.kernel import NO_LIMIT
 
 NAME: Final = "demo"
 _ROLL_CYCLE: Final = "FAST_DAILY"
@@ -145,8 +147,8 @@ def _pairs(
     tailers = first.tailer(), second.tailer()
     theirs_left: ExcerptBatch | None = None
     while True:
-        mine = mine_left or tailers[0].next_batch()
-        theirs = theirs_left or tailers[1].next_batch()
+        mine = mine_left or tailers[0].next_batch(payload_max=NO_LIMIT)
+        theirs = theirs_left or tailers[1].next_batch(payload_max=NO_LIMIT)
         if mine is None and theirs is None:
             return
         if mine is None or theirs is None:
@@ -177,25 +179,28 @@ def _replicate(folder: Path, count: int, size: int) -> Result:
     original, copy = folder / "source", folder / "sink"
     make_queue(original, count, size)
     _say(f"{count:,} excerpts of {size} bytes written")
-    seconds = trio.run(_run_processes, original, copy, count * (size + _FRAME_BYTES))
+    seconds = trio.run(_run_processes, original, copy, count, size)
     _show("comparing")
     found = difference(original, copy)
     _show("")
     return Result(count, count * size, seconds, found)
 
 
-async def _run_processes(original: Path, copy: Path, total: int) -> float:
+async def _run_processes(original: Path, copy: Path, count: int, size: int) -> float:
     """Runs source and sink to their end; the seconds from the first connection to the last ack."""
+    total = count * (size + _FRAME_BYTES)
+    longest = ("--max-excerpt", str(max(size, PAYLOAD_MAX)))
     streams = f"{NAME}={original}"
     async with trio.open_nursery() as nursery:
         source = await _start(
-            nursery, "source", streams, "--listen", "127.0.0.1:0", "--until-caught-up"
+            nursery, "source", streams, "--listen", "127.0.0.1:0", "--until-caught-up", *longest
         )
         relay = Relay(await _listening_port(source), cut_after=total // 2, total=total)
         listener = await open_listener(Address("127.0.0.1", 0))
         nursery.start_soon(serve, listener, relay.forward)
         address = f"127.0.0.1:{listening_port(listener)}"
-        sink = await _start(nursery, "sink", f"{NAME}={copy}", "--connect", address, "--once")
+        takes = f"{NAME}={copy}"
+        sink = await _start(nursery, "sink", takes, "--connect", address, "--once", *longest)
         try:
             await _require_success("source", source)
             ended = time.monotonic()
@@ -234,7 +239,7 @@ async def _require_success(what: str, process: trio.Process) -> None:
     """Waits for the end of a process while taking what it says.
 
     Raises:
-        QueueError: it failed; with the last line that it said.
+        QueueError: it failed; what it said has been passed on.
     """
     assert process.stderr is not None
     said = b""
@@ -242,8 +247,9 @@ async def _require_success(what: str, process: trio.Process) -> None:
         said = (said + data)[-4096:]
     code = await process.wait()
     if code != 0:
-        last = said.decode(errors="replace").strip().rpartition("\n")[2]
-        raise QueueError(f"the {what} ended with exit code {code}: {last}")
+        _show("")
+        sys.stderr.write(said.decode(errors="replace"))
+        raise QueueError(f"the {what} ended with exit code {code}")
 
 
 def _print_result(result: Result, *, as_json: bool) -> None:

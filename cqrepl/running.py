@@ -69,6 +69,8 @@ def guarded(name: str, work: Callable[[], int]) -> int:
     except (NetError, QueueError, OSError, BadArguments) as error:
         return report(name, error)
     except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return INTERRUPTED
         known = _known(group)
         if known is None:
             raise
@@ -112,11 +114,9 @@ async def _run(
                 replicator = await _enter(stack, serve())
                 if listen is not None:
                     host = listen.rpartition(":")[0]
-                    print(
-                        f"{name}: listening on {host}:{replicator.port}",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                    # in one piece: `print` writes the end of the line for itself
+                    sys.stderr.write(f"{name}: listening on {host}:{replicator.port}\n")
+                    sys.stderr.flush()
                 code = await _until_over(replicator, finished, first_signal)
                 if not ended:
                     ended.append(_Ended(code))

@@ -20,7 +20,7 @@ PAUSE_FIRST_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 3.0
 COMPLAIN_SECONDS: Final = 60.0
 GIVE_UP_SECONDS: Final = 30.0
-CONNECT_SECONDS: Final = 10.0  # longest wait for an answer of any kind from a host
+CONNECT_SECONDS: Final = 4.0  # longest wait for an answer: a few tries of the system, no more
 
 
 @dataclass(frozen=True, slots=True)

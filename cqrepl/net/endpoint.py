@@ -21,7 +21,7 @@ from cqrepl.protocol.heartbeat import numbers_problem
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
 EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits
-END_SECONDS: Final = 1.5  # longest time for all connections to end in order
+END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 _logger = logging.getLogger(__name__)
 
 

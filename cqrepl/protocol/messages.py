@@ -23,6 +23,15 @@ from wire.codes import BLOCK_LENGTH, Code
 from wire.errors import WireError
 from wire.writer import encode_int
 
+# the first names of documents, by which they are known, and the nano time's
+CSP: Final = "csp"
+CID: Final = "cid"
+HANDLER: Final = "handler"
+EVENT: Final = "re"
+ACKNOWLEDGED: Final = "idx"
+NANOS: Final = "ns"
+END_OF_STREAM: Final = "eos"
+HEARTBEAT: Final = "heartbeat"
 WIRE_TYPES: Final = frozenset({"BINARY_LIGHT", "BINARY"})
 SINK_HANDLER: Final = "SinkReplicationHandler"
 SOURCE_HANDLER: Final = "SourceReplicationHandler"
@@ -115,7 +124,7 @@ def write_uber(handler: UberHandler, shape: WireShape) -> bytes:
     seed = shape is WireShape.SEED
     writer = Writer()
     with writer.document(metadata=not seed):
-        writer.name("handler")
+        writer.name(HANDLER)
         _write_uber_body(writer, handler, _SEED_CLUSTER if seed else None)
     return bytes(writer.data)
 
@@ -125,21 +134,21 @@ def write_registration(csp: str, cid: int, handler: Handler, shape: WireShape) -
     writer = Writer()
     if shape is WireShape.NETWORK:
         with writer.document(metadata=True):
-            writer.event("csp")
+            writer.event(CSP)
             writer.text(csp)
-            writer.event("cid")
+            writer.event(CID)
             writer.integer(cid)
-            writer.event("handler")
+            writer.event(HANDLER)
             _write_handler(writer, handler)
         return bytes(writer.data)
     with writer.document(metadata=True):
-        writer.name("csp")
+        writer.name(CSP)
         writer.text(csp)
-        writer.name("cid")
+        writer.name(CID)
         writer.integer(cid)
     # the overview prints the heartbeat's handler as meta-data and the replication ones as data
     with writer.document(metadata=not isinstance(handler, ReplicationHandler)):
-        writer.name("handler")
+        writer.name(HANDLER)
         _write_handler(writer, handler)
     return bytes(writer.data)
 
@@ -148,7 +157,7 @@ def write_cid(cid: int) -> bytes:
     """The meta-data document that selects the handler for what follows."""
     writer = Writer()
     with writer.document(metadata=True):
-        writer.name("cid")
+        writer.name(CID)
         writer.integer(cid)
     return bytes(writer.data)
 
@@ -157,7 +166,7 @@ def write_heartbeat() -> bytes:
     """A heartbeat, without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
-        writer.name("heartbeat")
+        writer.name(HEARTBEAT)
         writer.text("")
     return bytes(writer.data)
 
@@ -166,7 +175,7 @@ def write_end_of_stream() -> bytes:
     """The end of the back copy, without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
-        writer.name("eos")
+        writer.name(END_OF_STREAM)
         writer.null()
     return bytes(writer.data)
 
@@ -175,9 +184,9 @@ def write_acknowledgement(index: int, ns: int) -> bytes:
     """An acknowledgement up to `index`, without its cid document; `ns` is echoed."""
     writer = Writer()
     with writer.document(metadata=False):
-        writer.name("idx")
+        writer.name(ACKNOWLEDGED)
         writer.hex_int(index)
-        writer.name("ns")
+        writer.name(NANOS)
         writer.integer(ns)
     return bytes(writer.data)
 
@@ -186,7 +195,7 @@ def write_replication_event(index: int, payload: bytes, ns: int) -> bytes:
     """One excerpt, without its cid document. The data path frames runs of them in the kernel."""
     writer = Writer()
     with writer.document(metadata=False):
-        writer.name("re")
+        writer.name(EVENT)
         with writer.block():
             writer.hex_int(index)
             writer.bytes_literal(payload)
@@ -206,10 +215,10 @@ def read_routing(reader: Reader) -> Routing:
         WireError: the bytes are not fields with the values that these names have.
     """
     fields = reader.read_fields()
-    handler = fields.get("handler")
+    handler = fields.get(HANDLER)
     return Routing(
-        csp=fields["csp"].read_text() if "csp" in fields else None,
-        cid=fields["cid"].read_int() if "cid" in fields else None,
+        csp=fields[CSP].read_text() if CSP in fields else None,
+        cid=fields[CID].read_int() if CID in fields else None,
         handler=None if handler is None else _read_handler(handler),
     )
 
@@ -218,7 +227,7 @@ def read_acknowledgement(reader: Reader) -> tuple[int, int]:
     """Index and nano time of an acknowledgement whose first name was read; a missing time is 0."""
     index = reader.read_int()
     fields = reader.read_fields()
-    return index, fields["ns"].read_int() if "ns" in fields else 0
+    return index, fields[NANOS].read_int() if NANOS in fields else 0
 
 
 def read_replication_event(reader: Reader) -> tuple[ExcerptBatch, int]:

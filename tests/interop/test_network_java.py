@@ -253,6 +253,24 @@ async def test_a_dialler_that_asks_for_binary(
     assert_equal(java, queues, COUNT + MORE, ack=True)
 
 
+async def test_a_java_source_says_no_roll_cycle(java: JavaQueue, tmp_path: Path) -> None:
+    """So the sink makes its queue as it was told to."""
+    queues = {role: tmp_path / role for role in ROLES}
+    words = ["--once", "--roll-cycle", "FAST_HOURLY"]
+    options = {
+        "roll_cycle": "FAST_HOURLY",
+        "append": MORE,
+        "expect_count": MORE,
+        "expect_ack": True,
+    }
+    async with meeting(Sides("sink", "sink"), queues, words, options) as met:
+        await met.peer_succeeds()
+        await met.ours.succeeds()
+    for path in queues.values():
+        assert java.call("dump", path).lines[-1]["rollCycle"] == "FAST_HOURLY"
+    assert_equal(java, queues, MORE, ack=True)
+
+
 @pytest.mark.parametrize("sides", ALL_SIDES)
 async def test_back_copy(
     java: JavaQueue, template: Path, queues: dict[str, Path], sides: Sides

@@ -1,7 +1,9 @@
 """Sources and sinks in this process, on loopback, and a relay between them that a test controls."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,6 +103,21 @@ def more_excerpts(path: Path, first: int, count: int, *, seed: int = 9) -> Excer
     with Queue.open_for_append(path) as queue:
         queue.appender().append_at(batch)
     return stored(batch)
+
+
+@contextmanager
+def held_by_another_process(path: Path) -> Iterator[int]:
+    """Another process, which lives, has the append lock."""
+    program = (
+        "import sys; from cqrepl.queue import Queue; queue = Queue.open_for_append(sys.argv[1]);"
+        "queue.append_lock.acquire(); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-P", "-c", program, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield holder.pid
+        holder.kill()
 
 
 class Relay:

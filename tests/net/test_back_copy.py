@@ -3,10 +3,6 @@
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +20,7 @@ from tests.net.replicas import (
     at,
     copied,
     eventually,
+    held_by_another_process,
     joined,
     live_sink,
     live_source,
@@ -261,21 +258,6 @@ async def test_a_gap_in_what_comes_back(tmp_path: Path) -> None:
     for sequence in (5, 6):
         assert format_index(noon_index(sequence=sequence)) in stop.message
     assert len(read(path)) == 5
-
-
-@contextmanager
-def held_by_another_process(path: Path) -> Iterator[int]:
-    """Another process, which lives, has the append lock."""
-    program = (
-        "import sys; from cqrepl.queue import Queue; queue = Queue.open_for_append(sys.argv[1]);"
-        "queue.append_lock.acquire(); print(flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-P", "-c", program, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        yield holder.pid
-        holder.kill()
 
 
 async def test_a_queue_that_another_process_has_locked(

@@ -111,7 +111,7 @@ async def test_dials_for_ever_and_complains_once_a_minute(
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [(refuse, "Connection refused"), (hang, "no answer within 10 s")]
+    ("answer", "reason"), [(refuse, "Connection refused"), (hang, "no answer within 4 s")]
 )
 async def test_gives_up_after_30_seconds(
     autojump_clock: MockClock, answer: Callable[[], Awaitable[None]], reason: str
@@ -122,7 +122,7 @@ async def test_gives_up_after_30_seconds(
         await dial(THERE, never, gives_up=True)
     assert str(caught.value) == f"192.0.2.1:4000 not reached within 30 s: {reason}"
     took = trio.current_time() - start
-    assert GIVE_UP_SECONDS - 2 * PAUSE_MAX_SECONDS < took < GIVE_UP_SECONDS + CONNECT_SECONDS / 10
+    assert GIVE_UP_SECONDS - 2 * PAUSE_MAX_SECONDS < took < GIVE_UP_SECONDS + CONNECT_SECONDS
 
 
 async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) -> None:

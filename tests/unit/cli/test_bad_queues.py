@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -197,19 +198,23 @@ def test_sink_beside_a_live_process(invoke: Invoke, queue: Path) -> None:
 # without root's rights
 
 
-def as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A command of a user who owns nothing; the interpreter is this one where he may use it."""
+@cache
+def nobody() -> list[str] | None:
+    """What to put before a command so that it has no rights; None where that is not possible."""
     if os.getuid() != 0:
-        prefix: list[str] = []
-    elif shutil.which("setpriv") is None:
-        require("setpriv", "needs setpriv, or a user other than root")
-    else:
-        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    probe = subprocess.run(
-        [*prefix, sys.executable, "-P", "-c", "import cqrepl.cli, trio"], capture_output=True
-    )
-    if probe.returncode:
-        require("setpriv", "another user may not run this Python")
+        return []
+    if shutil.which("setpriv") is None:
+        return None
+    prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    probe = [*prefix, sys.executable, "-P", "-c", "import cqrepl.cli, trio"]
+    return None if subprocess.run(probe, capture_output=True).returncode else prefix
+
+
+def as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a command as a user who owns nothing."""
+    prefix = nobody()
+    if prefix is None:
+        require("setpriv", "needs setpriv, and a Python that every user may run")
     command = [*prefix, sys.executable, "-P", "-m", "cqrepl", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 

@@ -235,6 +235,24 @@ def test_the_next_document_has_its_own_30_seconds() -> None:
     assert ours.connection.state is ConnectionState.OPEN
 
 
+def test_a_document_that_came_whole_stops_its_clock() -> None:
+    ours = receiving_sink()
+    ours.receive(select(HEARTBEAT_CID), data(heartbeat="")[:3])
+    ours.tick(10)
+    ours.receive(data(heartbeat="")[3:])
+    ours.tick(25)
+    assert ours.connection.next_deadline() > ours.now
+
+
+def test_bytes_that_cannot_be_read_wait_for_their_turn() -> None:
+    ours = receiving_sink()
+    ours.connection.receive_data(excerpt(index(0), b"x") + bytes(4), ours.now)
+    assert isinstance(ours.connection.next_event(), ev.AppendExcerpts)
+    ours.tick(35)
+    with pytest.raises(RemoteProtocolError, match="a zero word came"):
+        ours.connection.next_event()
+
+
 def test_whole_documents_may_wait_for_a_busy_shell() -> None:
     """Our own slowness is not the peer's: the clock runs for what has not come yet."""
     ours = receiving_sink(heartbeat_timeout_ms=1000, heartbeat_interval_ms=500)

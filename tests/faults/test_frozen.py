@@ -1,0 +1,237 @@
+"""Peers that stop for a while, and networks that swallow everything: only the heartbeat tells."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.commands import Command, commands
+from tests.net.replicas import Relay, at, copied, eventually, last_of, more_excerpts
+from tests.net.scripted import scripted
+from tests.requirements import require
+from tests.unit.protocol import peer
+from tests.unit.queue.samples import fill, noon_index, read
+
+TIMEOUT = 1.0
+INTERVAL = 0.5
+BEATS = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "1s")
+SILENT = re.compile(r"closed: nothing received for 1\.\d s")
+CONNECTED = re.compile("connected$", re.M)
+RECONNECT_SECONDS = 5.0
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """The process does nothing at all for the length of a block."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def replicating(folder: Path, *, source_dials: bool = False) -> AsyncIterator[list[Command]]:
+    """Source and sink, connected, and with everything copied."""
+    original, copy = folder / "q", folder / "copy"
+    fill(original, "FAST_DAILY", {0: 50})
+    paths = {"source": f"q={original}", "sink": f"q={copy}"}
+    async with commands(40) as start:
+        first, second = ("sink", "source") if source_dials else ("source", "sink")
+        listening = await start(first, paths[first], "--listen", "127.0.0.1:0", *BEATS)
+        address = at(await listening.port())
+        dialling = await start(second, paths[second], "--connect", address, *BEATS)
+        await copied(original, copy)
+        yield [dialling, listening] if source_dials else [listening, dialling]
+        await dialling.terminate()
+        await listening.terminate()
+
+
+@pytest.mark.parametrize("source_dials", [False, True])
+@pytest.mark.parametrize("victim", [0, 1], ids=["source", "sink"])
+async def test_frozen_longer_than_the_timeout(
+    tmp_path: Path, victim: int, source_dials: bool
+) -> None:
+    """The other one notices in time; after the thaw everything written meanwhile is copied."""
+    async with replicating(tmp_path, source_dials=source_dials) as sides:
+        awake = sides[1 - victim]
+        with frozen(sides[victim].pid):
+            start = time.monotonic()
+            await awake.says(SILENT)
+            assert time.monotonic() - start < TIMEOUT + INTERVAL + 0.5
+            more_excerpts(tmp_path / "q", 50, 30)
+        thawed = time.monotonic()
+        await copied(tmp_path / "q", tmp_path / "copy")
+        assert time.monotonic() - thawed < RECONNECT_SECONDS
+    assert len(read(tmp_path / "copy")) == 80
+
+
+async def test_frozen_for_a_moment_is_nothing(tmp_path: Path) -> None:
+    async with replicating(tmp_path) as (source, sink):
+        with frozen(sink.pid):
+            more_excerpts(tmp_path / "q", 50, 30)
+            await trio.sleep(INTERVAL)
+        await copied(tmp_path / "q", tmp_path / "copy")
+        assert len(CONNECTED.findall(source.said)) == 1
+
+
+async def test_swallowed_in_a_relay(tmp_path: Path) -> None:
+    """Both sockets stay open and nothing comes through: both sides notice."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 50})
+    async with commands(40) as start:
+        source = await start("source", original, "--listen", "127.0.0.1:0", *BEATS)
+        async with Relay(await source.port()).running() as relay:
+            sink = await start("sink", f"q={copy}", "--connect", at(relay.port), *BEATS)
+            await copied(original, copy)
+            relay.close_gate()
+            more_excerpts(original, 50, 30)
+            await source.says(SILENT)
+            await sink.says(SILENT)
+            relay.gate.set()
+            await copied(original, copy)
+            await sink.terminate()
+            await source.terminate()
+
+
+async def test_cut_in_the_middle_of_a_frame(tmp_path: Path) -> None:
+    """The half frame is dropped; the next connection begins with that very excerpt."""
+    async with commands(40) as start:
+        sink = await start("sink", f"q={tmp_path / 'q'}", "--listen", "127.0.0.1:0")
+        port = await sink.port()
+        index, wanted = noon_index(), [b"0", b"1" * 500, b"2"]
+        for half in (1, 250, 499):
+            async with scripted(port, 1, 2) as source:
+                answer = await source.offer("q", 901)
+                known = 0 if answer["nextIndexRequired"] == 0 else 1
+                frames = peer.excerpts(index + known, *wanted[known:], cid=901)
+                cut = frames.index(wanted[1]) + half
+                await source.send(frames[:cut])
+                if not known:
+                    await source.hear("idx")
+            await eventually(lambda: last_of(tmp_path / "q") == index)
+        async with scripted(port, 1, 2) as source:
+            answer = await source.offer("q", 901)
+            assert answer["nextIndexRequired"] == index + 1
+            await source.send(peer.excerpts(index + 1, *wanted[1:], cid=901))
+            while (await source.hear("idx"))[-1]["idx"] != index + 2:
+                await source.hear("idx", len(source.all("idx")) + 1)
+        assert "in the middle of a document" in sink.said
+        await sink.terminate()
+    assert [data for _, data in read(tmp_path / "q")] == wanted
+
+
+# a network of two machines
+
+
+class Network:
+    """Two network name spaces with a cable between them."""
+
+    ADDRESSES = ("10.99.0.1", "10.99.0.2")
+
+    def __init__(self, name: str) -> None:
+        self.names = (f"{name}a", f"{name}b")
+
+    def up(self) -> None:
+        for name in self.names:
+            ip("netns", "add", name)
+        near, far = self.names
+        ip(
+            "link",
+            "add",
+            "near",
+            "netns",
+            near,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "far",
+            "netns",
+            far,
+        )
+        for name, device, address in zip(self.names, ("near", "far"), self.ADDRESSES, strict=True):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
+            ip("-n", name, "link", "set", device, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+
+    def down(self) -> None:
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def pull(self) -> None:
+        """Everything is lost from now on, and nobody is told."""
+        ip("-n", self.names[1], "link", "set", "far", "down")
+
+    def plug(self) -> None:
+        ip("-n", self.names[1], "link", "set", "far", "up")
+
+    async def start(self, nursery: trio.Nursery, place: int, role: str, *arguments: str) -> Command:
+        """A command on one of the two machines; `ip` becomes the command, with its process id."""
+        command = [sys.executable, "-P", "-m", "cqrepl", role, *arguments]
+        process = await trio.lowlevel.open_process(
+            ["ip", "netns", "exec", self.names[place], *command], stderr=subprocess.PIPE
+        )
+        started = Command(process, role)
+        nursery.start_soon(started.collect)
+        return started
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    if os.getuid() != 0 or shutil.which("ip") is None:
+        require("netns", "network name spaces need root and the command ip")
+    network = Network(f"cqrepl{os.getpid()}")
+    try:
+        network.up()
+    except subprocess.CalledProcessError as error:
+        network.down()
+        require("netns", f"no network name space can be made here: {error.stderr.strip()}")
+    yield network
+    network.down()
+
+
+@pytest.mark.parametrize("source_dials", [False, True])
+async def test_half_open(tmp_path: Path, network: Network, source_dials: bool) -> None:
+    """The cable is pulled: no end of stream, no reset. Both notice, and find each other again."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 50})
+    first, second = ("sink", "source") if source_dials else ("source", "sink")
+    paths = {"source": f"q={original}", "sink": f"q={copy}"}
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(40):
+            listen = f"{network.ADDRESSES[0]}:0"
+            listening = await network.start(
+                nursery, 0, first, paths[first], "--listen", listen, *BEATS
+            )
+            address = f"{network.ADDRESSES[0]}:{await listening.port()}"
+            dialling = await network.start(
+                nursery, 1, second, paths[second], "--connect", address, *BEATS
+            )
+            await copied(original, copy)
+            pulled = time.monotonic()
+            network.pull()
+            more_excerpts(original, 50, 30)
+            await listening.says(SILENT)
+            await dialling.says(SILENT)
+            assert time.monotonic() - pulled < TIMEOUT + INTERVAL + 0.5
+            assert len(read(copy)) == 50
+            network.plug()
+            healed = time.monotonic()
+            await copied(original, copy)
+            assert time.monotonic() - healed < RECONNECT_SECONDS
+            await dialling.terminate()
+            await listening.terminate()

@@ -1,0 +1,32 @@
+"""What the system tells about processes, by way of /proc."""
+
+import os
+from pathlib import Path
+
+
+def children_of(pid: int) -> list[int]:
+    """The living children of a process, of whichever of its threads."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def is_there(pid: int) -> bool:
+    """True while a process of this id runs, or has ended and nobody took notice."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def private_bytes(pid: int) -> int:
+    """Memory of a process that belongs to nobody else and to no file."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"process {pid} has no memory")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process, mapped files included."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

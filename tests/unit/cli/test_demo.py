@@ -1,0 +1,192 @@
+"""`cqrepl demo`, and the comparison that it ends with."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cqrepl import demo
+from cqrepl.queue import ExcerptBatch, Queue, format_index
+from tests.commands import commands
+from tests.processes import children_of, is_there
+from tests.unit.cli.conftest import Invoke
+from tests.unit.queue.samples import fill, layout, noon_index, noon_path, payloads, read
+
+
+def test_demo_says_identical(invoke: Invoke) -> None:
+    result = invoke("demo", "--count", "3000", "--size", "100")
+    assert result.exit_code == 0, result.output
+    numbers, verdict = result.stdout.splitlines()
+    assert re.fullmatch(r"3,000 excerpts in \d+\.\d s: [\d,]+ excerpts/s, [\d.,]+ MB/s", numbers)
+    assert verdict == "identical"
+    assert "connection cut; the sink dials again" in result.stderr
+    assert "3,000 excerpts of 100 bytes written" in result.stderr
+
+
+def test_json_and_keep(invoke: Invoke, tmp_path: Path) -> None:
+    keep = tmp_path / "new" / "keep"
+    result = invoke("demo", "--count", "2000", "--size", "7", "--json", "--keep", keep)
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    found = json.loads(line)
+    assert found["v"] == 1
+    assert (found["excerpts"], found["bytes"]) == (2000, 14_000)
+    assert (found["identical"], found["difference"]) == (True, None)
+    assert found["seconds"] > 0
+    assert found["excerpts_per_second"] == pytest.approx(2000 / found["seconds"], rel=0.01)
+    assert read(keep / "sink") == read(keep / "source")
+    assert len(read(keep / "sink")) == 2000
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 0), (2, 17 << 20)])
+def test_odd_sizes(invoke: Invoke, count: int, size: int) -> None:
+    assert invoke("demo", "--count", count, "--size", size).exit_code == 0
+
+
+def test_nothing_is_left_behind(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = children_of(os.getpid())
+    assert invoke("demo", "--count", "10").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+    assert children_of(os.getpid()) == before
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_keep_must_be_empty(invoke: Invoke, tmp_path: Path, kind: str) -> None:
+    keep = tmp_path / "keep"
+    if kind == "file":
+        keep.write_text("mine")
+    else:
+        keep.mkdir()
+        (keep / "letters").write_text("mine")
+    result = invoke("demo", "--count", "10", "--keep", keep)
+    assert result.exit_code == 2
+    assert result.stderr == f"cqrepl demo: {keep}: an empty directory, or none, expected\n"
+    assert len(list(tmp_path.rglob("*"))) == (1 if kind == "file" else 2)
+
+
+def test_flipped_byte_is_exit_code_1(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicate = demo._run_processes
+
+    async def and_damage(original: Path, copy: Path, count: int, size: int) -> float:
+        seconds = await replicate(original, copy, count, size)
+        (file,) = copy.glob("*.cq4")
+        flip(file, read(copy)[1500][1])
+        return seconds
+
+    monkeypatch.setattr(demo, "_run_processes", and_damage)
+    result = invoke("demo", "--count", "2000", "--json", "--keep", tmp_path / "keep")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["identical"] is False
+    index = read(tmp_path / "keep" / "source")[1500][0]
+    assert found["difference"].startswith(f"index {format_index(index)} differs: sha256 ")
+
+
+def test_what_a_process_said_when_it_failed(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "PAYLOAD_MAX", 100)
+    make_queue = demo.make_queue
+    monkeypatch.setattr(demo, "make_queue", lambda path, count, size: make_queue(path, count, 101))
+    result = invoke("demo", "--count", "9", "--size", "10")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == "cqrepl demo: the source ended with exit code 1"
+    assert "has 101 bytes, expected at most 100" in result.stderr
+
+
+async def test_interrupted(tmp_path: Path) -> None:
+    """Its processes end with it."""
+    async with commands(30) as start:
+        running = await start("demo", "--count", "400000", "--keep", tmp_path / "keep")
+        await running.says(re.compile("excerpts of 256 bytes written"))
+        children = children_of(running.pid)
+        begun = time.monotonic()
+        os.kill(running.pid, signal.SIGINT)
+        assert await running.exit_code() == 130
+        assert time.monotonic() - begun < 2
+        assert not any(is_there(child) for child in children)
+        assert "Traceback" not in running.said
+
+
+# the comparison
+
+
+def flip(file: Path, payload: bytes) -> None:
+    """Flips one bit in the middle of the only excerpt that has this payload."""
+    data = file.read_bytes()
+    at = data.index(payload) + len(payload) // 2
+    with file.open("r+b") as store:
+        store.seek(at)
+        store.write(bytes([data[at] ^ 1]))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Two equal queues, written in batches of other lengths."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    fill(one, "FAST_DAILY", {0: 500, 2: 30}, per_batch=50)
+    fill(other, "FAST_DAILY", {0: 500, 2: 30}, per_batch=7)
+    return one, other
+
+
+def test_equal(pair: tuple[Path, Path]) -> None:
+    assert demo.difference(*pair) is None
+
+
+def test_empty_queues_are_equal(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        with Queue.open_for_append(tmp_path / name, create=layout()):
+            pass
+    assert demo.difference(tmp_path / "one", tmp_path / "other") is None
+
+
+def test_every_flipped_byte_is_found(pair: tuple[Path, Path]) -> None:
+    one, other = pair
+    for place in (0, 40, 250, 499):
+        index, payload = read(one)[place]
+        if len(payload) < 8:
+            index, payload = read(one)[place + 1 if place < 499 else place - 1]
+        flip(noon_path(other), payload)
+        found = demo.difference(one, other)
+        assert found is not None
+        assert found.startswith(f"index {format_index(index)} differs: sha256 "), place
+        assert demo.difference(other, one) is not None
+        data = noon_path(one).read_bytes()
+        noon_path(other).unlink()
+        noon_path(other).write_bytes(data)
+        assert demo.difference(one, other) is None
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_one_has_more(pair: tuple[Path, Path], longer: int) -> None:
+    index = noon_index(ahead=2, sequence=30)
+    with Queue.open_for_append(pair[longer]) as queue:
+        queue.appender().append_at(ExcerptBatch.of(index, [b"more"]))
+    assert demo.difference(*pair) == f"index {format_index(index)} is only in {pair[longer]}"
+
+
+def test_same_bytes_at_another_index(tmp_path: Path) -> None:
+    for name, ahead in (("one", 0), ("other", 1)):
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            batch = ExcerptBatch.of(noon_index(ahead=ahead), payloads(5))
+            queue.appender().append_at(batch)
+    first, second = format_index(noon_index()), format_index(noon_index(ahead=1))
+    found = demo.difference(tmp_path / "one", tmp_path / "other")
+    assert found == f"index {first} stands where {second} stands in the other"
+
+
+def test_same_bytes_cut_elsewhere(tmp_path: Path) -> None:
+    """Two excerpts whose bytes run together are not equal to two that are cut elsewhere."""
+    for name, data in (("one", [b"ab", b"c"]), ("other", [b"a", b"bc"])):
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            queue.appender().append_at(ExcerptBatch.of(noon_index(), data))
+    assert demo.difference(tmp_path / "one", tmp_path / "other") is not None
