@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 # for properties that cost little; construct is slow now and then, so that no example has a deadline
-THOROUGH = settings(max_examples=400, deadline=None)
+THOROUGH = settings(max_examples=250, deadline=None)
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 # where the width of a number, of a length or of a code changes, and one to each side

@@ -1,11 +1,132 @@
 """Binary wire: the self-describing binary form of YAML that Chronicle software speaks.
 
 Bytes to values and back; touches no file and no socket.
+
+>>> import wire
+>>> data = wire.dumps({"cid": 1671070996, "tags": ["a", "b"], "ratio": 0.25})
+>>> wire.loads(data)
+{'cid': 1671070996, 'tags': ['a', 'b'], 'ratio': 0.25}
+>>> print(wire.dump_text(data), end="")
+--- !!data #binary
+cid: 1671070996
+tags: [
+  a,
+  b
+]
+ratio: 0.25
+
+A dataclass is a message, its annotations are the types of its fields:
+
+>>> from dataclasses import dataclass
+>>> @dataclass
+... class Heartbeat:
+...     cid: int
+...     heartbeat: str | None = None
+>>> wire.loads(wire.dumps(Heartbeat(5, "")), Heartbeat)
+Heartbeat(cid=5, heartbeat='')
+
+`DocumentReader` and `DocumentWriter` go over runs of documents, `Fields` reads fields by name in
+any order, `Reader` and `BodyWriter` read and write item by item. Whatever the bytes are, the only
+error that they cause is `WireError`.
+
+>>> wire.loads(data[:-1])
+Traceback (most recent call last):
+...
+wire.errors.WireError: a whole document was expected, 34 bytes came at position 0
 """
+
+from typing import TYPE_CHECKING
 
 from wire.document import Document, Splitter
 from wire.errors import WireError
 from wire.reader import Reader
 from wire.writer import Writer
 
-__all__ = ["Document", "Reader", "Splitter", "WireError", "Writer"]
+if TYPE_CHECKING:
+    from wire.annotated import Name
+    from wire.body_writer import BodyWriter
+    from wire.documents import (
+        DocumentReader,
+        DocumentWriter,
+        WireDocument,
+        decode,
+        dumps,
+        encode,
+        loads,
+    )
+    from wire.lookup import Fields
+    from wire.raw import RawReader, RawWriter
+    from wire.text import dump_text
+    from wire.values import (
+        BytesLiteral,
+        Float32,
+        Float64,
+        Hex64,
+        History,
+        Int8,
+        Int16,
+        Int32,
+        Int64,
+        LocalDate,
+        LocalDateTime,
+        LocalTime,
+        LongArray,
+        Typed,
+        TypeLiteral,
+        UInt8,
+        UInt16,
+        UInt32,
+        ZonedDateTime,
+    )
+    from wire.variants import Variant
+
+__all__ = [
+    "BodyWriter",
+    "BytesLiteral",
+    "Document",
+    "DocumentReader",
+    "DocumentWriter",
+    "Fields",
+    "Float32",
+    "Float64",
+    "Hex64",
+    "History",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "LocalDate",
+    "LocalDateTime",
+    "LocalTime",
+    "LongArray",
+    "Name",
+    "RawReader",
+    "RawWriter",
+    "Reader",
+    "Splitter",
+    "TypeLiteral",
+    "Typed",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "Variant",
+    "WireDocument",
+    "WireError",
+    "Writer",
+    "ZonedDateTime",
+    "decode",
+    "dump_text",
+    "dumps",
+    "encode",
+    "loads",
+]
+
+
+def __getattr__(name: str) -> object:
+    # the data path needs none of these: whoever replicates should not wait for their modules
+    if name not in __all__:
+        raise AttributeError(f"module 'wire' has no attribute {name!r}")
+    from wire import annotated, body_writer, documents, lookup, raw, text, values, variants
+
+    homes = (documents, values, body_writer, lookup, annotated, raw, text, variants)
+    return next(vars(home)[name] for home in homes if name in vars(home))

@@ -83,7 +83,7 @@ def frame_excerpts(
     room = len(out)
     count = 0
     fixed = _INDEX_ITEM_BYTES + len(ns_item)
-    # the ns of one frame and the cid of the next are the same for the whole run: written as one
+    # all that stands before a payload is packed at once, the cid document too
     heads = [struct.Struct(f"<{len(cid_document)}sI3sBIBqB{code}") for code in "BHI"]
     for at in range(start, len(offsets)):
         length = lengths[at]

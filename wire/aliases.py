@@ -33,3 +33,8 @@ def short_name(type_name: str) -> str | None:
     if type_name in _ALIASES:
         return type_name
     return _CLASSES.get(type_name)
+
+
+def known_names() -> dict[str, str]:
+    """Every type name of the table, full or short, with its alias."""
+    return _CLASSES | {alias: alias for alias in sorted(_ALIASES)}

@@ -40,8 +40,8 @@ class Splitter:
         self._data = b""
         self._at = 0
         self._chunks: list[bytes] = []
+        self._runs: list[bytes] = []  # what stands before the chunks: chunks that were joined
         self._chunk_bytes = 0
-        self._joined = 0  # so many of the chunks are runs that were joined
         self._taken = 0  # stream position of self._data[0]
 
     @property
@@ -59,9 +59,9 @@ class Splitter:
         if data:
             self._chunks.append(data)
             self._chunk_bytes += len(data)
-            if len(self._chunks) - self._joined >= _LOOSE_CHUNKS_MAX:
-                self._chunks[self._joined :] = [b"".join(self._chunks[self._joined :])]
-                self._joined += 1
+            if len(self._chunks) >= _LOOSE_CHUNKS_MAX:
+                self._runs.append(b"".join(self._chunks))
+                self._chunks = []
 
     def next_document(self) -> Document | None:
         """The next whole document; None while more bytes are needed.
@@ -132,16 +132,13 @@ class Splitter:
             )
 
     def _gather(self) -> None:
-        if self._chunks:
+        if self._chunk_bytes:
             rest = memoryview(self._data)[self._at :]
             self._taken += self._at
             # a single chunk with nothing left over is used as it is: the usual case, and no copy
-            self._data = (
-                b"".join([rest, *self._chunks])
-                if rest or len(self._chunks) > 1
-                else self._chunks[0]
-            )
+            chunks = [*self._runs, *self._chunks]
+            self._data = b"".join([rest, *chunks]) if rest or len(chunks) > 1 else chunks[0]
             self._at = 0
+            self._runs = []
             self._chunks = []
             self._chunk_bytes = 0
-            self._joined = 0

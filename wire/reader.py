@@ -6,6 +6,7 @@ stands at an item, reads or skips it, and never looks at or past `end`, whatever
 claim.
 """
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -23,6 +24,8 @@ from wire.codes import (
 from wire.errors import WireError
 from wire.strings import decode_name, decode_text
 
+# taken in one step: a peer may send a document of millions of them
+_PADDING_RUN = re.compile(b"\x8f+")
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _LONG_BYTES = 8
@@ -96,6 +99,19 @@ class Reader:
         value, self.position = stopbit.decode(self.data, start + 1, self.end)
         return _truncate(float(value) / scale)  # as Java has it: first a double, then the division
 
+    def read_float(self) -> float:
+        """A number of any code as a double."""
+        start, code = self._next("a number")
+        if code in FLOATS:
+            layout = FIXED_WIDTH[code]
+            (value,) = struct.unpack(layout, self._take(1, struct.calcsize(layout)))
+            return float(value)
+        scale = STOP_BIT_SCALE.get(code)
+        if scale is None:
+            return float(self.read_int())
+        number, self.position = stopbit.decode(self.data, start + 1, self.end)
+        return float(number) / scale
+
     def read_text(self) -> str | None:
         """A text; None where a null stands."""
         start, code = self._next("a text")
@@ -106,6 +122,13 @@ class Reader:
             return decode_text(self._take(1, code - Code.STRING0), start)
         if code != Code.STRING_ANY:
             raise WireError(f"a text was expected, code 0x{code:02X} came", start)
+        return self._prefixed_text()
+
+    def read_coded_text(self) -> str | None:
+        """The text behind a code and a length, such as a date or a type literal; None for null."""
+        start, code = self._next("a text behind a length")
+        if code not in LENGTH_PREFIXED:
+            raise WireError(f"a text behind a length was expected, code 0x{code:02X} came", start)
         return self._prefixed_text()
 
     def read_bool(self) -> bool:
@@ -192,7 +215,9 @@ class Reader:
 
     def _skip_filler(self, code: int) -> None:
         if code == Code.PADDING:
-            self.position += 1
+            run = _PADDING_RUN.match(self.data, self.position, self.end)
+            assert run is not None
+            self.position = run.end()
         elif code == Code.PADDING32:
             (length,) = struct.unpack("<I", self._take(1, 4))
             self._advance(length)

@@ -111,6 +111,14 @@ def float_text(value: float) -> str:
     return _plain(value)
 
 
+def double_text(value: float) -> str:
+    """A double as Java's `Double.toString` prints it; always the shortest digits."""
+    size = abs(value)
+    if size == 0 or not math.isfinite(value):
+        return float_text(value)
+    return _shortest_plain(value) if 1e-3 <= size < 1e7 else _java_double(value)
+
+
 def _small(value: float) -> str:
     scaled = _round_half_up(value * 1e16) / 1e9
     for limit, divisor, exponent in _SMALL_STEPS:

@@ -2,7 +2,8 @@
 
 A character outside the basic plane is two 3-byte sequences, an unpaired surrogate survives, U+0000
 is the byte 00 (`C0 80` is accepted), and a 4-byte UTF-8 sequence is an error. In names a character
-above 255 becomes `?`. Source: the vectors `strings.jsonl`.
+above 255 becomes `?`, or the lower half of its UTF-16 unit where the name has a length in front.
+Source: the vectors `strings.jsonl`; the last fact was measured, Java 2.27 writes event "\u20ac" so.
 """
 
 from wire.errors import WireError
@@ -39,6 +40,13 @@ def decode_text(data: bytes, position: int = 0) -> str:
 def encode_name(name: str) -> bytes:
     """The bytes of a field or event name, one for each UTF-16 unit."""
     return _single_units(name).encode("latin-1", "replace")
+
+
+def encode_prefixed_name(name: str) -> bytes:
+    """The bytes of a name that goes out behind its length: the lower half of each UTF-16 unit."""
+    if name.isascii():
+        return name.encode("ascii")
+    return name.encode("utf-16-le", "surrogatepass")[::2]
 
 
 def decode_name(data: bytes) -> str:

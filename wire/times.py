@@ -95,8 +95,8 @@ def epoch_day(text: str) -> int:
     return ordinal - datetime.date(1970, 1, 1).toordinal()
 
 
-def date_of_epoch_day(day: int) -> PythonTime | TimeText:
-    """The date so many days after 1970-01-01.
+def wire_date(day: int) -> str:
+    """The text form of the date so many days after 1970-01-01.
 
     Raises:
         WireError: Java has no such date.
@@ -107,4 +107,4 @@ def date_of_epoch_day(day: int) -> PythonTime | TimeText:
     if abs(year) > 999_999_999:
         raise WireError(f"a date was expected, day {day} came")
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return python_time(Code.DATE, f"{sign}{abs(year):04d}-{date.month:02d}-{date.day:02d}")
+    return f"{sign}{abs(year):04d}-{date.month:02d}-{date.day:02d}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
 from wire.codes import Code
-from wire.numbers import to_float32
+from wire.number_codes import to_float32
 
 
 class Whole(int):

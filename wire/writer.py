@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from wire import stopbit
 from wire.codes import SHORT_NAME_MAX, SHORT_TEXT_MAX, Code
 from wire.header import HEADER_BYTES, LENGTH_MASK, META_DATA
-from wire.strings import encode_name, encode_text
+from wire.strings import encode_name, encode_prefixed_name, encode_text
 
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
@@ -61,7 +61,7 @@ class Writer:
         """A field name; one that is a 32-bit decimal number goes out as that number."""
         encoded = encode_name(name)
         if len(encoded) > SHORT_NAME_MAX:
-            self._prefixed(Code.FIELD_NAME_ANY, encoded)
+            self._prefixed(Code.FIELD_NAME_ANY, encode_prefixed_name(name))
         elif encoded.isdigit() and int(encoded) <= _INT32_MAX:
             self.data.append(Code.FIELD_NUMBER)
             self.data += stopbit.encode(int(encoded))
@@ -71,7 +71,7 @@ class Writer:
 
     def event(self, name: str) -> None:
         """An event name."""
-        self._prefixed(Code.EVENT_NAME, encode_name(name))
+        self._prefixed(Code.EVENT_NAME, encode_prefixed_name(name))
 
     def type_prefix(self, name: str) -> None:
         """The class name or alias of the value that follows."""

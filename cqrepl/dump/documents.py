@@ -30,6 +30,14 @@ _EMPTY_WORDS: Final = {
 }
 
 
+class CutOff(WireError):
+    """The input ends within a document; `came` bytes of its body are there."""
+
+    def __init__(self, reason: str, position: int, came: int) -> None:
+        super().__init__(reason, position)
+        self.came = came
+
+
 class Readable(Protocol):
     """What bytes come from: `read` gives fewer than asked for only at the end."""
 
@@ -150,9 +158,10 @@ class DocumentReader:
         while came < length:
             skipped = len(self._read(min(length - came, _SKIPPED_BYTES)))
             if not skipped:
-                raise WireError(
+                raise CutOff(
                     f"{length} bytes behind header 0x{word:08x} were expected, {came} came",
                     position,
+                    came,
                 )
             came += skipped
         return body

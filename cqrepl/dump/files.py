@@ -10,9 +10,9 @@ stands behind is of no meaning. Files are sparse and much longer than what is us
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Final
+from typing import Final
 
-from cqrepl.dump.documents import Document, DocumentReader
+from cqrepl.dump.documents import Document, DocumentReader, Readable
 from cqrepl.dump.streams import walk_stream
 from wire.aliases import short_name
 from wire.errors import WireError
@@ -34,20 +34,14 @@ class StoreHeader:
     aligned: bool
 
 
-def read_documents(file: BinaryIO) -> Iterator[Document]:
+def read_documents(file: Readable) -> Iterator[Document]:
     """The documents of a queue file, table store or stream, as its first document shows which.
 
     Raises:
         WireError: where the input is damaged, or not of these kinds; after everything before it.
     """
     reader = DocumentReader(file)
-    try:
-        first = reader.next_document(aligned=False)
-    except WireError as error:
-        raise WireError(
-            f"a queue file, table store or stream of documents was expected: {error.reason}",
-            error.position,
-        ) from error
+    first = read_first(reader)
     if first is None:
         return
     header = store_header(first)
@@ -55,6 +49,21 @@ def read_documents(file: BinaryIO) -> Iterator[Document]:
         yield from walk_stream(first, reader)
     else:
         yield from walk_store(first, header, reader)
+
+
+def read_first(reader: DocumentReader) -> Document | None:
+    """The first document; None when the input is empty.
+
+    Raises:
+        WireError: there is none.
+    """
+    try:
+        return reader.next_document(aligned=False)
+    except WireError as error:
+        raise WireError(
+            f"a queue file, table store or stream of documents was expected: {error.reason}",
+            error.position,
+        ) from error
 
 
 def store_header(first: Document) -> StoreHeader | None:

@@ -25,7 +25,7 @@ _OFFSET_END: Final = 1  # the blank behind the offset
 _CELLS: Final = [3 * at + at // 8 for at in range(LINE_BYTES)]  # first digit of each byte
 _CHARS_START: Final = 49  # behind the cells: 16 of 3 and one blank
 _CHARS: Final = [_CHARS_START + at + at // 8 for at in range(LINE_BYTES)]
-_BEHIND_OFFSET: Final = 67  # a line without offset and the blank behind it
+_BEHIND_OFFSET: Final = 66  # a line without its offset and the blank behind that
 _SHOWN: Final = bytes(byte if 0x20 <= byte < 0x7F else 0xB7 for byte in range(256))
 
 
@@ -75,7 +75,7 @@ class HexLines:
         last, chars_last = _CELLS[stop - 1] + 2, _CHARS[stop - 1] + 1
         return (
             f"{text[at:cells]}{' ' * first}{text[cells + first : cells + last]}"
-            f"{' ' * (_CHARS_START - last + chars)}{text[cells + chars : cells + chars_last]}"
+            f"{' ' * (chars - last)}{text[cells + chars : cells + chars_last]}"
         ).ljust(self._width - 1) + "\n"
 
     def _fill(self, data: bytes, count: int) -> str:

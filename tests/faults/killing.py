@@ -23,6 +23,7 @@ from tools.record import Action
 
 UNTIL_DONE: Final = {"source": "--until-caught-up", "sink": "--once"}
 _NOBODY: Final = ("127.0.0.1", 0)
+_NO_INDEX: Final = 1 << 63
 _EXCERPT: Final = b"\xc2re\x82"
 _INDEX: Final = slice(13, 21)
 
@@ -60,13 +61,14 @@ class Case:
 class Pair:
     """The two processes and the proxy; made by `pair`."""
 
+    recorder: record.Recorder
+
     def __init__(self, case: Case, start: Start) -> None:
         self.case = case
         self._start = start
         self._running: dict[str, Command] = {}
-        self._stop_at = 0
+        self._stop_at = _NO_INDEX
         self._reached, self._killed = trio.Event(), trio.Event()
-        self._killed.set()
 
     async def kill(self, role: str, passed: int, least: int, *, in_flight: bool) -> int:
         """Kills one side once at least `least` excerpts are stored; `passed` are passed on at most.
@@ -91,6 +93,7 @@ class Pair:
 
     async def finish(self) -> None:
         """Lets everything pass, until both have ended in order."""
+        self._stop_at = _NO_INDEX
         await self._launch()
         for command in self._running.values():
             await command.succeeds()
@@ -99,12 +102,11 @@ class Pair:
         self, _conn: int, sender: str, _number: int, raw: bytes
     ) -> Action | Awaitable[Action]:
         """What the proxy asks about every document."""
-        if self._killed.is_set() or sender != self.case.sender:
-            return Action.FORWARD
-        index = excerpt_index(raw)
+        index = excerpt_index(raw) if sender == self.case.sender else None
         if index is None or index < self._stop_at:
             return Action.FORWARD
-        return self._hold()
+        # what a dead source left on the way is not to pass the stop either
+        return Action.CUT_INSIDE if self._killed.is_set() else self._hold()
 
     async def _hold(self) -> Action:
         """The process dies while the document waits; what is left gets half of it at most."""
@@ -125,8 +127,6 @@ class Pair:
             self._running[role] = command
             if role != self.case.dialler:
                 self.recorder.target = ("127.0.0.1", await command.port())
-
-    recorder: record.Recorder
 
 
 @asynccontextmanager

@@ -111,7 +111,7 @@ async def test_cut_in_the_middle_of_a_frame(tmp_path: Path) -> None:
         index, wanted = noon_index(), [b"0", b"1" * 500, b"2"]
         for half in (1, 250, 499):
             async with scripted(port, 1, 2) as source:
-                answer = await source.offer("q", 901)
+                answer = await source.offer("q", 901, index + 3)
                 known = 0 if answer["nextIndexRequired"] == 0 else 1
                 frames = peer.excerpts(index + known, *wanted[known:], cid=901)
                 cut = frames.index(wanted[1]) + half
@@ -120,7 +120,7 @@ async def test_cut_in_the_middle_of_a_frame(tmp_path: Path) -> None:
                     await source.hear("idx")
             await eventually(lambda: last_of(tmp_path / "q") == index)
         async with scripted(port, 1, 2) as source:
-            answer = await source.offer("q", 901)
+            answer = await source.offer("q", 901, index + 3)
             assert answer["nextIndexRequired"] == index + 1
             await source.send(peer.excerpts(index + 1, *wanted[1:], cid=901))
             while (await source.hear("idx"))[-1]["idx"] != index + 2:

@@ -31,7 +31,8 @@ class Scripted:
 
     async def offer(self, name: str, cid: int, next_index: int = 0, **more: Any) -> peer.Message:
         """Registers a queue as a source does; the sink's answer."""
-        handler = peer.sink_handler(next_index, name=name, **(SHAPE | more))
+        fields = {key: value for key, value in (SHAPE | more).items() if value}
+        handler = peer.sink_handler(next_index, name=name, **fields)
         before = len(self.all("handler"))
         await self.send(peer.register(f"/replication/{name}/2", cid, handler))
         answer: peer.Message = (await self.hear("handler", before + 1))[-1]["handler"][1]

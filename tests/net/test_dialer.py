@@ -23,7 +23,7 @@ from cqrepl.net.dialer import (
 )
 from cqrepl.net.errors import Unreachable
 
-THERE = Address("192.0.2.1", 4000)
+THERE = Address("127.0.0.9", 4000)
 HOUR = 3600.0
 
 
@@ -107,7 +107,7 @@ async def test_dials_for_ever_and_complains_once_a_minute(
     assert len(host.attempts) > HOUR / (1.25 * PAUSE_MAX_SECONDS)
     complaints = [record.getMessage() for record in caplog.records]
     assert 0.9 * HOUR / COMPLAIN_SECONDS <= len(complaints) <= HOUR / COMPLAIN_SECONDS
-    assert set(complaints) == {"cannot connect to 192.0.2.1:4000: Connection refused; trying again"}
+    assert set(complaints) == {"cannot connect to 127.0.0.9:4000: Connection refused; trying again"}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_gives_up_after_30_seconds(
     start = trio.current_time()
     with pytest.raises(Unreachable) as caught:
         await dial(THERE, never, gives_up=True)
-    assert str(caught.value) == f"192.0.2.1:4000 not reached within 30 s: {reason}"
+    assert str(caught.value) == f"127.0.0.9:4000 not reached within 30 s: {reason}"
     took = trio.current_time() - start
     assert GIVE_UP_SECONDS - 2 * PAUSE_MAX_SECONDS < took < GIVE_UP_SECONDS + CONNECT_SECONDS
 
@@ -206,7 +206,7 @@ async def test_several_addresses_of_a_name(
         async def getaddrinfo(self, *arguments: Any, **more: Any) -> Any:
             await trio.lowlevel.checkpoint()
             return [
-                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{n}", 1)) for n in (1, 2)
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{n}", 1)) for n in (1, 2)
             ]
 
         async def getnameinfo(self, *arguments: Any) -> Any:

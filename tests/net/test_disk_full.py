@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import trio
+
+from cqrepl.net import serve_sink, serve_source
 from cqrepl.queue import Queue
 from tests.commands import Command, commands
-from tests.net.replicas import acked, at, eventually, live_source
+from tests.net.replicas import BEATS, acked, at, eventually, live_source
 from tests.requirements import require
 from tests.unit.queue.samples import NOON_MS, layout, read
 
@@ -86,6 +89,32 @@ async def test_limit_on_file_sizes(tmp_path: Path) -> None:
         return lift
 
     await fill_up_and_go_on(tmp_path / "q", tmp_path / "copy", "File too large", limit)
+
+
+async def test_listening_sink(tmp_path: Path) -> None:
+    """The source dials: connections that bring nothing are made less and less often."""
+    last = make_queue(tmp_path / "q")
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0", **BEATS) as sink:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4 * MIB, hard))
+        try:
+            async with serve_source(
+                {"q": tmp_path / "q"}, connect=at(sink.port), **BEATS
+            ) as source:
+                connections: set[int] = set()
+                with trio.move_on_after(1):
+                    while True:
+                        connections |= {id(each) for each in sink.endpoint.sessions}
+                        await trio.sleep(0.001)
+                assert 2 <= len(connections) <= 6
+                before = sink.queues["q"].received_excerpts
+                assert 0 < before < 12 * 1024
+                assert not sink.stops
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+                await acked(source, last)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert read(tmp_path / "copy") == read(tmp_path / "q")
 
 
 async def test_full_file_system(tmp_path: Path) -> None:

@@ -127,6 +127,31 @@ async def test_gap_at_the_start_of_a_cycle(tmp_path: Path) -> None:
     assert not bytes_of(tmp_path / "q")
 
 
+async def test_a_source_that_says_no_layout(tmp_path: Path) -> None:
+    """As Java's do not: a new queue gets the roll cycle that the user said."""
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK, roll_cycle="FAST_HOURLY") as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            answer = await source.offer("q", 901, cqrepl={})
+            assert "cqrepl" not in answer
+            await source.send(peer.excerpts(noon_index("FAST_HOURLY"), b"x", cid=901))
+            await source.hear("idx")
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.layout.roll_cycle.name == "FAST_HOURLY"
+
+
+async def test_back_copy_of_what_the_sink_has_lost(tmp_path: Path) -> None:
+    """The source lacks what stood in a file that the sink does not have any more."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 10, 1: 5})
+    noon_path(tmp_path / "q").unlink()
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.offer("q", 901, noon_index(sequence=3))
+            await stopped(sink)
+    assert only(sink).reason is StopReason.GAP
+    assert format_index(noon_index(sequence=3)) in only(sink).message
+    assert format_index(noon_index(ahead=1)) in only(sink).message
+
+
 async def test_stopped_queue_stays_stopped(tmp_path: Path) -> None:
     """A new connection does not start it again: somebody has to look first."""
     async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:

@@ -1,7 +1,8 @@
 """A source, a sink and the wire between them, all in memory: what the protocol core is tested with.
 
-The queues are lists, the wire is two byte buffers that can be cut anywhere, and each side is a small shell
-that acts on the core's events just as the real one does. Time moves only when a rule moves it.
+The queues are lists, the wire is two byte buffers that can be cut anywhere, and each side is a
+small shell that acts on the core's events just as the real one does. Time moves only when a rule
+moves it.
 """
 
 from collections import Counter
@@ -25,7 +26,8 @@ OUT_BYTES = 4096
 
 
 class ModelQueue:
-    """A queue as the format defines it: indexes rise by one, or jump to the start of a later cycle."""
+    """A queue as the format defines it: indexes rise by one, or jump to the start of a later
+    cycle."""
 
     def __init__(self) -> None:
         self.excerpts: dict[int, bytes] = {}
@@ -60,7 +62,8 @@ class ModelQueue:
         return None
 
     def has_hole_before(self, index: int) -> bool:
-        """What a tailer refuses to jump over: the excerpt before `index` in its cycle is missing."""
+        """What a tailer refuses to jump over: the excerpt before `index` in its cycle is
+        missing."""
         return index & ((1 << SHIFT) - 1) != 0 and index - 1 not in self.excerpts
 
     def batch_from(self, index: int, count_max: int) -> ExcerptBatch | None:

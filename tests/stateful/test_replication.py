@@ -1,8 +1,9 @@
 """The main promise as one property, over two joined protocol cores and model queues.
 
-After any schedule of cuts, restarts, losses at the source, repeats and local writes in the way of a back
-copy: once both sides are quiet they hold the same (index, payload) list, unless a divergence was reported;
-and no index was ever acknowledged that the sink did not hold.
+After any schedule of cuts, restarts, losses at the source, repeats and local writes in the way of a
+back
+copy: once both sides are quiet they hold the same (index, payload) list, unless a divergence was
+    reported; and no index was ever acknowledged that the sink did not hold.
 """
 
 import os

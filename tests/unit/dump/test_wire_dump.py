@@ -20,8 +20,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cqrepl.dump import Document, read_documents
-from cqrepl.dump.command import EXIT_DAMAGED, EXIT_UNREADABLE, main
+from cqrepl.dump.command import main
 from cqrepl.dump.documents import BEGINNING_BYTES, BODY_MAX
+from cqrepl.dump.printing import EXIT_DAMAGED, EXIT_UNREADABLE
 from wire.header import META_DATA
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -105,7 +106,10 @@ def test_fresh_queue_is_readable(tmp_path: Path) -> None:
         "  # 4095 more, all 0\n"
         "]\n"
     ) in text
-    assert "# position: 65808, header: 0x00000005 data, 5 bytes\n--- !!data\nhello\n" in text
+    assert (
+        "# position: 65808, header: 0x00000005 data, 5 bytes, index 0x4d4b00000000\n"
+        "--- !!data\nhello\n"
+    ) in text
     assert "# position: 65836, header: 0x00000001 data, 1 byte\n" in text
 
 

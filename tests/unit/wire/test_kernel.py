@@ -83,6 +83,19 @@ def test_stops_before_what_is_no_whole_document(word: int, stop: Stop) -> None:
     assert (found.position, found.stop, len(found.offsets)) == (len(THREE), stop, 3)
 
 
+@pytest.mark.parametrize(
+    ("last", "stop"),
+    [
+        (bytes(4), Stop.NOT_READY),
+        ((3 << 30).to_bytes(4, "little"), Stop.END_OF_FILE),
+        (document(b"", META), Stop.PAST_END),
+        (bytes(3), Stop.PAST_END),
+    ],
+)
+def test_the_last_four_bytes_are_a_header(last: bytes, stop: Stop) -> None:
+    assert find(THREE + last).stop is stop
+
+
 @pytest.mark.parametrize("end", range(len(THREE) + 1))
 def test_looks_at_nothing_behind_the_end(end: int) -> None:
     found = find(THREE, end=end)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.unit.wire.vectors import NOT_YET_READ, Vector, is_binary, kinds, load, read_calls
-from wire import Reader, WireError
+from wire import Reader, WireError, stopbit
 from wire.codes import FIXED_WIDTH, LENGTH_PREFIXED, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.header import HEADER_BYTES, align4, body_length
 
@@ -284,10 +284,17 @@ def test_name_of_length_minus_1_is_empty() -> None:
     assert Reader(bytes.fromhex("b98000a105")).read_fields()[""].read_int() == 5
 
 
-def test_scaled_number_is_a_double_before_it_is_divided() -> None:
-    # 2^53 + 1 is no double: Java divides 2^53
-    data = bytes.fromhex("92" + "81808080808080" + "10")
-    assert Reader(data).read_int() == int(float(2**53 + 1) / 100)
+@pytest.mark.parametrize(
+    ("code", "scale", "number"),
+    [
+        (0x92, 100, 1723601433279533300),
+        (0x94, 10_000, 309411094404340000),
+        (0x96, 1_000_000, 1438435851098000000),
+    ],
+)
+def test_scaled_number_is_a_double_before_it_is_divided(code: int, scale: int, number: int) -> None:
+    read = Reader(bytes([code]) + stopbit.encode(number)).read_int()
+    assert read == int(float(number) / scale) != int(number / scale)
 
 
 def test_float_beyond_the_range_is_cut_to_it() -> None:

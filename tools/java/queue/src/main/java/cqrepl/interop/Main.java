@@ -22,6 +22,7 @@ public final class Main {
         commands.put("append", Append::run);
         commands.put("appendat", AppendAt::run);
         commands.put("dump", Dump::run);
+        commands.put("dumpfile", DumpFile::run);
         commands.put("meta", Meta::run);
         commands.put("tail", Tail::run);
         commands.put("tryappend", TryAppend::run);

@@ -1,0 +1,182 @@
+"""How a command runs and which exit code it ends with, in this process."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl import running
+from cqrepl.net import NetError, Refused, Sink, Source, Stop, Unreachable, serve_sink
+from cqrepl.protocol import StopReason
+from cqrepl.queue import AtomicsMissing, LayoutMismatch, NotAQueue, QueueDamaged, QueueLocked
+from tests.net.replicas import BEATS, LOOPBACK, at, live_source
+from tests.net.scripted import scripted
+from tests.unit.cli.conftest import Invoke
+from tests.unit.protocol import peer
+from tests.unit.queue.samples import noon_index
+
+Serve = Callable[[], AbstractAsyncContextManager[Source]]
+
+
+@pytest.fixture
+def serve(queue: Path, invoke: Invoke) -> Serve:
+    """Serves a small queue; `invoke` puts the logging back."""
+    return lambda: live_source(queue)
+
+
+async def at_once(source: Source) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def test_own_end(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    assert running.run_command("cqrepl source", serve, at_once, LOOPBACK) == 0
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith("cqrepl source: listening on 127.0.0.1:")
+
+
+def test_nothing_is_said_by_one_that_dials(
+    queue: Path, invoke: Invoke, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+
+        def dialling() -> AbstractAsyncContextManager[Source]:
+            return live_source(queue, listen=None, connect=f"127.0.0.1:{port}")
+
+        assert running.run_command("cqrepl source", dialling, at_once, None) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signals(serve: Serve, number: int, code: int) -> None:
+    async def never(source: Source) -> None:
+        os.kill(os.getpid(), number)
+        await trio.sleep_forever()
+
+    assert running.run_command("cqrepl source", serve, never, LOOPBACK) == code
+
+
+def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
+    def sink() -> AbstractAsyncContextManager[Sink]:
+        return serve_sink({"q": queue}, listen=LOOPBACK, **BEATS)
+
+    async def with_a_gap(sink: Sink) -> None:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.offer("q", 901, noon_index(sequence=5))
+            await source.send(peer.excerpts(noon_index(sequence=9), b"x", cid=901))
+            await trio.sleep_forever()
+
+    assert running.run_command("cqrepl sink", sink, with_a_gap, LOOPBACK) == 1
+
+
+def test_arguments_that_do_not_fit(invoke: Invoke, capsys: pytest.CaptureFixture[str]) -> None:
+    def nothing() -> AbstractAsyncContextManager[Source]:
+        return live_source(Path("x"), host_id=0)
+
+    assert running.run_command("cqrepl source", nothing, at_once, LOOPBACK) == 2
+    assert capsys.readouterr().err == "cqrepl source: a host id from 1 to 127 expected, 0 came\n"
+
+
+def test_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
+    """Only what the user or the world did wrong becomes a line."""
+
+    async def broken(source: Source) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("a bug")
+
+    with pytest.raises(ExceptionGroup):
+        running.run_command("cqrepl source", serve, broken, LOOPBACK)
+
+
+def test_unreachable_peer(
+    queue: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cqrepl.net.dialer.GIVE_UP_SECONDS", 0.05)
+
+    def dialling() -> AbstractAsyncContextManager[Source]:
+        return live_source(queue, listen=None, connect=at(1), gives_up=True)
+
+    async def caught_up(source: Source) -> None:
+        await source.wait_caught_up()
+
+    assert running.run_command("cqrepl source", dialling, caught_up, None) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cqrepl source: 127.0.0.1:1 not reached within 0.05 s: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (QueueDamaged("x"), 4),
+        (LayoutMismatch("x"), 5),
+        (QueueLocked("x", holder=1), 5),
+        (Refused("x"), 5),
+        (Unreachable("x"), 3),
+        (NetError("x"), 3),
+        (NotAQueue("x"), 2),
+        (AtomicsMissing("x"), 2),
+        (PermissionError(13, "Permission denied", "x"), 2),
+        (running.BadArguments("x"), 2),
+    ],
+)
+def test_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*errors: Exception) -> int:
+        raise errors[0] if len(errors) == 1 else ExceptionGroup("x", errors)
+
+    nested = ExceptionGroup("x", [error])
+    assert running.guarded("cqrepl", lambda: fail(error)) == code
+    assert running.guarded("cqrepl", lambda: fail(nested)) == code
+    assert running.guarded("cqrepl", lambda: fail(nested, error)) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert set(lines) == {f"cqrepl: {error}"}
+    with pytest.raises(ExceptionGroup):
+        running.guarded("cqrepl", lambda: fail(nested, AssertionError("a bug")))
+
+
+def test_interrupted() -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    def in_a_task() -> int:
+        raise BaseExceptionGroup("x", [KeyboardInterrupt(), BaseExceptionGroup("y", [OSError()])])
+
+    assert running.guarded("cqrepl", interrupted) == 130
+    assert running.guarded("cqrepl", in_a_task) == 130
+
+
+def test_interrupted_before_signals_are_taken(
+    invoke: Invoke, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run_command", interrupted)
+    assert invoke("source", queue, "--listen", LOOPBACK).exit_code == 130
+
+
+R = StopReason
+
+
+@pytest.mark.parametrize(
+    ("reasons", "code"),
+    [
+        ([R.GAP], 1),
+        ([R.DIVERGED, R.GAP], 1),
+        ([R.FAILED], 1),
+        ([R.NO_ANSWER], 1),
+        ([R.REFUSED], 5),
+        ([R.REFUSED, R.REFUSED], 5),
+        ([R.REFUSED, R.GAP], 1),
+        ([R.DAMAGED], 4),
+        ([R.GAP, R.DAMAGED, R.REFUSED], 4),
+    ],
+)
+def test_code_of_stops(reasons: list[StopReason], code: int) -> None:
+    stops = [Stop(name="q", reason=reason, message="x") for reason in reasons]
+    assert running.code_of_stops(stops) == code
