@@ -21,7 +21,7 @@ from cqrepl.dump.segments import SYN, Segment, parse_segment
 from cqrepl.dump.streams import StreamFeed, starts_stream
 from wire.errors import WireError
 
-CONNECTIONS_MAX: Final = 1 << 14  # followed at the same time
+CONNECTIONS_MAX: Final = 1 << 12  # followed at the same time
 _UNDECIDED_MAX_BYTES: Final = 11 << 20
 _End = tuple[str, int]
 

@@ -17,8 +17,18 @@ if TYPE_CHECKING:
     from cqrepl.dump.selection import Wanted
 
 _EPILOG = """\b
-Exit codes: 0; 2 wrong call or unreadable input; 3 cannot listen; 4 damaged input, shown up to the
-damage; 130 interrupted. The fields of --json are described in cqrepl/dump/json_lines.py.
+Fields of --json, a line for each document; those that do not apply are missing:
+  v 1, file (of several), position, header, kind, bytes, text, hex (with --hex)
+  index, sequence                       of an excerpt of a queue file
+  connection, from, to, time, packet    of a capture or proxy
+  name, csp, cid, handler, unknown_cid  of a stream: first name, whom it is for
+  event {index, ns, bytes}              a replication event
+  ack {index, ns, round_trip_ns}        an acknowledgement
+Indexes and headers are hexadecimal strings. A later v may add fields.
+
+\b
+Exit codes: 0; 2 wrong call or unreadable input; 3 cannot listen; 4 damaged
+input, shown up to the damage; 130 interrupted.
 """
 
 

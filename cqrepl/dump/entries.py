@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from cqrepl.dump.documents import Document
 from wire.scalar_text import quoted
+
+_LAST_SECONDS: Final = 253_402_300_800  # the year 10000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,13 @@ def said_parts(said: Said) -> list[str]:
 
 
 def time_text(time_ns: int) -> str:
-    """A moment in UTC with microseconds, or with nanoseconds where it has such."""
+    """A moment in UTC with microseconds, or with nanoseconds where it has such.
+
+    A time that no calendar has, from a damaged capture, is given in seconds since 1970: `@...`.
+    """
     seconds, nanos = divmod(time_ns, 1_000_000_000)
+    if not 0 <= seconds < _LAST_SECONDS:
+        return f"@{seconds}.{nanos:09d}"
     moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f"{nanos:09d}"
     return f"{moment}.{fraction[:6] if fraction.endswith('000') else fraction}Z"

@@ -25,7 +25,7 @@ from wire.aliases import short_name
 from wire.errors import WireError
 from wire.reader import Reader
 
-EVENTS_MAX: Final = 1 << 16  # whose time is kept for their acknowledgement
+EVENTS_MAX: Final = 1 << 14  # whose time is kept for their acknowledgement
 HANDLERS_MAX: Final = 1 << 12  # of one direction
 _ROUTING: Final = frozenset({CSP, CID, HANDLER})
 

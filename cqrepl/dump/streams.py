@@ -14,6 +14,8 @@ from wire.errors import WireError
 from wire.header import HEADER_BYTES, body_length, is_metadata, is_ready
 from wire.reader import Reader
 
+_TEXT_BYTES: Final = bytes([0x0A, *range(0x20, 0x7F)])
+_BEGINNING_BYTES: Final = 64
 FIRST_MAX: Final = 10 << 20  # of the first document of a connection; Java refuses longer ones
 
 
@@ -105,7 +107,8 @@ def starts_stream(data: bytes | bytearray) -> bool | None:
     if not is_ready(word) or not 0 < length <= FIRST_MAX:
         return False
     if len(data) < HEADER_BYTES + length:
-        return None if _starts_with_name(bytes(data[HEADER_BYTES:])) else False
+        beginning = bytes(data[HEADER_BYTES : HEADER_BYTES + _BEGINNING_BYTES])
+        return None if _starts_with_name(beginning) else False
     body = bytes(data[HEADER_BYTES : HEADER_BYTES + length])
     if is_metadata(word) and not body.translate(None, _TEXT_BYTES):
         return b": " in body  # the header may come as text
@@ -115,13 +118,10 @@ def starts_stream(data: bytes | bytearray) -> bool | None:
         return False
 
 
-_TEXT_BYTES: Final = bytes([0x0A, *range(0x20, 0x7F)])
-
-
 def _starts_with_name(beginning: bytes) -> bool:
-    if not beginning or not beginning[:64].translate(None, _TEXT_BYTES):
+    if not beginning.translate(None, _TEXT_BYTES):
         return True
     try:
         return Reader(beginning).read_name() is not None
     except WireError:
-        return len(beginning) < 64
+        return len(beginning) < _BEGINNING_BYTES

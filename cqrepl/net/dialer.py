@@ -5,6 +5,7 @@ there, and brought nothing, will most likely end so again: the pauses go on grow
 """
 
 import logging
+import math
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -48,32 +49,34 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
         Unreachable: `gives_up`, and nothing worked for 30 s.
     """
     pause = PAUSE_FIRST_SECONDS
-    failing_since = trio.current_time()
+    give_up_at = trio.current_time() + GIVE_UP_SECONDS if gives_up else math.inf
     complained = -COMPLAIN_SECONDS
     while True:
-        dialled = await _dial_once(address, on_stream)
+        connect_by = min(trio.current_time() + CONNECT_SECONDS, give_up_at)
+        dialled = await _dial_once(address, on_stream, connect_by)
         problem, now = dialled.problem, trio.current_time()
         if dialled.was_useful:
             pause = PAUSE_FIRST_SECONDS
+        wait = _jitter(pause)
         if problem is None:
-            failing_since = now
-        elif gives_up and now - failing_since >= GIVE_UP_SECONDS - pause:
+            give_up_at = now + GIVE_UP_SECONDS if gives_up else math.inf
+        elif now + wait >= give_up_at:
             raise Unreachable(f"{address} not reached within {GIVE_UP_SECONDS:g} s: {problem}")
         elif now - complained >= COMPLAIN_SECONDS:
             complained = now
             _logger.warning("cannot connect to %s: %s; trying again", address, problem)
-        await trio.sleep(_jitter(pause))
+        await trio.sleep(wait)
         pause = min(pause * 2, PAUSE_MAX_SECONDS)
 
 
-async def _dial_once(address: Address, on_stream: OnDialled) -> Dialled:
+async def _dial_once(address: Address, on_stream: OnDialled, connect_by: float) -> Dialled:
     try:
-        with trio.fail_after(CONNECT_SECONDS):
+        with trio.fail_at(connect_by):
             stream = await trio.open_tcp_stream(address.host, address.port)
     except OSError as error:
         return Dialled(_reason(error))
     except trio.TooSlowError:
-        return Dialled(f"no answer within {CONNECT_SECONDS:g} s")
+        return Dialled("no answer")
     return await on_stream(stream)
 
 

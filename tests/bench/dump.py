@@ -88,7 +88,7 @@ def measure(command: Sequence[str], out: Path) -> Run:
 
 def median(runs: Sequence[Run]) -> Run:
     def of(name: str) -> float:
-        return statistics.median(getattr(run, name) for run in runs)
+        return float(statistics.median(getattr(run, name) for run in runs))
 
     return Run(
         seconds=of("seconds"),

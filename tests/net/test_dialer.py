@@ -14,7 +14,6 @@ from trio.testing import MockClock
 from cqrepl.net.address import Address
 from cqrepl.net.dialer import (
     COMPLAIN_SECONDS,
-    CONNECT_SECONDS,
     GIVE_UP_SECONDS,
     PAUSE_FIRST_SECONDS,
     PAUSE_MAX_SECONDS,
@@ -111,7 +110,7 @@ async def test_dials_for_ever_and_complains_once_a_minute(
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [(refuse, "Connection refused"), (hang, "no answer within 4 s")]
+    ("answer", "reason"), [(refuse, "Connection refused"), (hang, "no answer")]
 )
 async def test_gives_up_after_30_seconds(
     autojump_clock: MockClock, answer: Callable[[], Awaitable[None]], reason: str
@@ -122,7 +121,7 @@ async def test_gives_up_after_30_seconds(
         await dial(THERE, never, gives_up=True)
     assert str(caught.value) == f"127.0.0.9:4000 not reached within 30 s: {reason}"
     took = trio.current_time() - start
-    assert GIVE_UP_SECONDS - 2 * PAUSE_MAX_SECONDS < took < GIVE_UP_SECONDS + CONNECT_SECONDS
+    assert GIVE_UP_SECONDS - 1.25 * PAUSE_MAX_SECONDS <= took <= GIVE_UP_SECONDS
 
 
 async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) -> None:
@@ -139,7 +138,7 @@ async def test_success_starts_the_30_seconds_again(autojump_clock: MockClock) ->
     with pytest.raises(Unreachable):
         await dial(THERE, works_three_times, gives_up=True)
     assert len(ends) == 3
-    assert 20 < trio.current_time() - ends[-1] <= GIVE_UP_SECONDS
+    assert 26 < trio.current_time() - ends[-1] <= GIVE_UP_SECONDS
     for end, attempt in zip(ends, host.attempts[1:4], strict=True):
         assert attempt - end <= 1.25 * PAUSE_FIRST_SECONDS
 

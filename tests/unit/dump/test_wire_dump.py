@@ -110,7 +110,7 @@ def test_fresh_queue_is_readable(tmp_path: Path) -> None:
         "# position: 65808, header: 0x00000005 data, 5 bytes, index 0x4d4b00000000\n"
         "--- !!data\nhello\n"
     ) in text
-    assert "# position: 65836, header: 0x00000001 data, 1 byte\n" in text
+    assert "# position: 65836, header: 0x00000001 data, 1 byte, index 0x4d4b00000003\n" in text
 
 
 def test_end_of_file_word_ends_the_dump(tmp_path: Path) -> None:
