@@ -17,11 +17,15 @@ help:
 demo: $(STAMP)
 	$(BIN)/cqrepl demo
 
+# what starts processes runs without coverage: it measures little there and costs minutes
+APART := tests/faults tests/interop
+
 test: $(DEV_STAMP) lint types layers
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m "not long"
+	$(BIN)/coverage run -m pytest -m "not long" $(APART:%=--ignore=%)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/python -P tests/coverage_floor.py
+	$(BIN)/pytest -m "not long" $(APART)
 
 test-long: $(DEV_STAMP)
 	CQREPL_STATEFUL_EXAMPLES=10000 $(BIN)/pytest --timeout 3600

@@ -22,6 +22,7 @@ from cqrepl.protocol.states import ConnectionState
 RECEIVE_BYTES: Final = 256 * 1024
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
+_OPTION_MAX: Final = (1 << 31) - 1
 _logger = logging.getLogger(__name__)
 
 Admit = Callable[[int, "Pump"], Awaitable[str | None]]
@@ -54,7 +55,7 @@ class Pump:
 
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
-        _set_options(self.stream.socket)
+        _set_options(self.stream.socket, self.connection.config.heartbeat_timeout_ms)
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -213,8 +214,10 @@ class Pump:
         self._scope.cancel()
 
 
-def _set_options(peer: trio.socket.SocketType) -> None:
+def _set_options(peer: trio.socket.SocketType, silence_ms: int) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # data that is never acknowledged by the other machine ends the connection, heartbeat or not
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+        # (it also ends one whose window stays closed: not before the heartbeat would)
+        timeout_ms = min(max(_USER_TIMEOUT_MS, silence_ms), _OPTION_MAX)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)

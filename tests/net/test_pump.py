@@ -2,6 +2,7 @@
 
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -324,6 +325,25 @@ async def test_stop_waits_for_the_end(autojump_clock: MockClock) -> None:
         await pump.stop("another one came")
         assert (session.is_closed, near.is_closed) == (1, True)
     assert pump.ended_why == "another one came"
+
+
+@pytest.mark.parametrize(
+    ("silence_ms", "wanted"), [(1000, 60_000), (300_000, 300_000), (1 << 62, (1 << 31) - 1)]
+)
+async def test_options_of_the_socket(silence_ms: int, wanted: int) -> None:
+    async with loopback_streams() as (near, far):
+        config = replace(CONFIG, heartbeat_timeout_ms=silence_ms)
+        pump, session = make_pump(near, config), Recorder()
+        with trio.CancelScope() as scope:
+            async with running(pump, session):
+                await far.send_all(greeting())
+                await said(far, 2)
+                assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                if hasattr(socket, "TCP_USER_TIMEOUT"):
+                    timeout = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                    assert timeout == wanted
+                scope.cancel()
 
 
 async def end_of(
