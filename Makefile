@@ -17,8 +17,8 @@ help:
 demo: $(STAMP)
 	$(BIN)/cqrepl demo
 
-# what starts processes runs without coverage: it measures little there and costs minutes
-APART := tests/faults tests/interop
+# coverage is taken where it is cheap and says most; properties and what starts processes run without
+APART := tests/property tests/stateful tests/faults tests/interop
 
 test: $(DEV_STAMP) lint types layers
 	$(BIN)/coverage erase
