@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from wire.lookup import Fields
     from wire.raw import RawReader, RawWriter
     from wire.text import dump_text
+    from wire.text_reader import encode_text
     from wire.values import (
         BytesLiteral,
         Float32,
@@ -118,6 +119,7 @@ __all__ = [
     "dump_text",
     "dumps",
     "encode",
+    "encode_text",
     "loads",
 ]
 
@@ -126,7 +128,18 @@ def __getattr__(name: str) -> object:
     # the data path needs none of these: whoever replicates should not wait for their modules
     if name not in __all__:
         raise AttributeError(f"module 'wire' has no attribute {name!r}")
-    from wire import annotated, body_writer, documents, lookup, raw, text, values, variants
+    from wire import (
+        annotated,
+        body_writer,
+        documents,
+        lookup,
+        raw,
+        text,
+        text_reader,
+        values,
+        variants,
+    )
 
-    homes = (documents, values, body_writer, lookup, annotated, raw, text, variants)
+    # first text_reader: other modules import the encode_text of wire.strings, which is another
+    homes = (text_reader, documents, values, body_writer, lookup, annotated, raw, text, variants)
     return next(vars(home)[name] for home in homes if name in vars(home))

@@ -48,6 +48,7 @@ class _Options(TypedDict):
     count_max: int | None
     no_index_pages: bool
     dissector: bool
+    encode: bool
 
 
 def _index(_: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -98,6 +99,7 @@ _POSITION = click.IntRange(min=0)
 @click.option("--max", "count_max", type=_COUNT, metavar="N", help="At most so many documents.")
 @click.option("--no-index-pages", is_flag=True, help="Leave out index2index and index.")
 @click.option("--dissector", is_flag=True, help="Print a dissector for Wireshark, in Lua.")
+@click.option("--encode", is_flag=True, help="Text of documents in, their bytes out.")
 def main(**options: Unpack[_Options]) -> None:
     """Print the documents of queue files, table stores, captured streams and live connections.
 
@@ -127,6 +129,7 @@ def _check(options: _Options) -> None:
             ("--follow", options["follow"]),
             ("--plain", options["plain"]),
             ("--dissector", options["dissector"]),
+            ("--encode", options["encode"]),
         )
         if is_chosen
     ]
@@ -135,7 +138,7 @@ def _check(options: _Options) -> None:
     if options["record"] is not None and not proxy:
         raise click.UsageError("--record goes with --proxy only")
     takes_files = not (proxy or options["dissector"])
-    if takes_files != bool(files):
+    if takes_files != bool(files) and not options["encode"]:
         raise click.UsageError("a FILE was expected" if takes_files else "no FILE was expected")
     if options["follow"] and len(files) > 1:
         raise click.UsageError("--follow goes with one FILE")
@@ -143,6 +146,8 @@ def _check(options: _Options) -> None:
         raise click.UsageError("--at goes with files and streams only")
     if options["plain"] and not _shows_everything(options):
         raise click.UsageError("--plain goes with no other option")
+    if options["encode"] and (len(files) > 1 or not _shows_everything(options)):
+        raise click.UsageError("--encode goes with one FILE and no other option")
 
 
 def _shows_everything(options: _Options) -> bool:
@@ -167,6 +172,10 @@ def _run(printer: Printer, options: _Options) -> None:
         from cqrepl.dump.dissector import dissector_text
 
         printer.write(dissector_text())
+    elif options["encode"]:
+        from cqrepl.dump.encode import encode_input
+
+        encode_input(printer, *options["files"])
     elif options["proxy"] is not None:
         _proxy(printer, _wanted(options), options["proxy"], options["record"])
     elif options["follow"]:

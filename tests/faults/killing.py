@@ -87,6 +87,8 @@ class Pair:
         if not in_flight:
             await self._reached.wait()
         await until(lambda: self.case.copied() >= least)
+        if role != self.case.dialler:  # somebody else may listen at its port before long
+            self.recorder.target = _NOBODY
         await self._running[role].kill()
         self._killed.set()
         return self.case.copied()

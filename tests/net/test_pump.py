@@ -379,6 +379,21 @@ async def test_our_end_does_not_wait_for_ever(autojump_clock: MockClock) -> None
     assert session.is_closed == 1
 
 
+async def test_our_end_is_an_end_of_stream(autojump_clock: MockClock) -> None:
+    """Seen at once by a peer that knows no other end, as Java's."""
+    near, far = memory_streams()
+    pump, session = make_pump(near), Recorder()
+    async with running(pump, session), trio.open_nursery() as nursery:
+        await far.send_all(greeting())
+        await said(far, 2)
+        start = trio.current_time()
+        nursery.start_soon(pump.end, session)
+        assert await far.receive_some(100) == b""
+        assert trio.current_time() - start < 0.1
+        await far.send_eof()
+    assert pump.ended_orderly
+
+
 async def test_our_end_before_the_greeting(autojump_clock: MockClock) -> None:
     pump, session, took, _ = await end_of(b"", None)
     assert took < 0.01

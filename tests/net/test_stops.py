@@ -38,7 +38,7 @@ from tests.net.replicas import (
     sink_stopped,
     stopped,
 )
-from tests.net.scripted import SHAPE, scripted
+from tests.net.scripted import SHAPE, Scripted, scripted
 from tests.unit.protocol import peer
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 
@@ -154,18 +154,41 @@ async def test_back_copy_of_what_the_sink_has_lost(tmp_path: Path) -> None:
 
 async def test_stopped_queue_stays_stopped(tmp_path: Path) -> None:
     """A new connection does not start it again: somebody has to look first."""
-    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink:
+    paths = {name: tmp_path / name for name in TWO}
+    async with serve_sink(paths, listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:
             await source.offer("q", 901)
             await source.send(peer.excerpts(noon_index(sequence=1), b"x", cid=901))
-            await stopped(sink)
+            await sink_stopped(sink, "q")
         async with scripted(sink.port, 1, 2) as source:
-            handler = peer.sink_handler(0, name="q", **SHAPE)
-            await source.send(peer.register("/replication/q/2", 901, handler))
-            await source.send(peer.heartbeat(), peer.terminator())
-            await source.hear_end()
-            assert len(source.all("handler")) == 2  # uber and heartbeat: no answer
+            assert await answered_queues(source) == ["r"]
     assert len(sink.stops) == 1
+
+
+async def answered_queues(source: Scripted) -> list[str]:
+    """Offers both queues, of which the sink answers the second one at least."""
+    for cid, name in enumerate(TWO, 901):
+        handler = peer.sink_handler(0, name=name, **SHAPE)
+        await source.send(peer.register(f"/replication/{name}/2", cid, handler))
+    await source.hear("eos")
+    answers = [message["handler"][1] for message in source.all("handler")]
+    return [answer["queueName"] for answer in answers if "queueName" in answer]
+
+
+async def test_queue_takes_from_one_connection_at_a_time(tmp_path: Path) -> None:
+    """A source of another host that offers it too gets no answer, until the first one is gone."""
+    paths = {name: tmp_path / name for name in TWO}
+    async with serve_sink(paths, listen=LOOPBACK) as sink:
+        async with scripted(sink.port, 1, 2) as first:
+            await first.offer("q", 901)
+            async with scripted(sink.port, 7, 2) as second:
+                assert await answered_queues(second) == ["r"]
+                await first.send(peer.excerpts(noon_index(), b"x", cid=901))
+                await first.hear("idx")
+        await eventually(lambda: not sink.endpoint.sessions)
+        async with scripted(sink.port, 7, 2) as second:
+            assert (await second.offer("q", 901, noon_index()))["queueName"] == "q"
+        assert not sink.stops
 
 
 @pytest.mark.parametrize(
@@ -372,6 +395,21 @@ async def test_a_sink_that_asks_for_an_absurd_index(tmp_path: Path, wanted: int)
         async with live_sink(tmp_path / "another", source.port):
             await copied(tmp_path / "q", tmp_path / "another")
     assert read(tmp_path / "q") == written
+
+
+async def test_the_same_stop_again_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sink that comes back and back makes no list grow."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q") as source:
+        for _ in range(3):
+            async with scripted(source.port, 9, 1) as sink:
+                await sink.answer(-1)
+                await stopped(source)
+            await eventually(lambda: not source.endpoint.sessions)
+        stop = only(source)
+    assert caplog.messages.count(str(stop)) == 1
 
 
 # what the reasons are
