@@ -57,7 +57,7 @@ $(VENV)/bin/python:
 
 $(STAMP): pyproject.toml | check-python check-libatomic $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
