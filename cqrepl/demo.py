@@ -9,11 +9,13 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -191,7 +193,11 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
     total = count * (size + _FRAME_BYTES)
     longest = ("--max-excerpt", str(max(size, PAYLOAD_MAX)))
     streams = f"{NAME}={original}"
-    async with trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
+        # taken as an event: raised in the middle of starting a process it would leave a mess
+        signals = stack.enter_context(trio.open_signal_receiver(signal.SIGINT))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(_raise_interrupt, signals)
         source = await _start(
             nursery, "source", streams, "--listen", "127.0.0.1:0", "--until-caught-up", *longest
         )
@@ -212,6 +218,11 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
         nursery.cancel_scope.cancel()
     assert relay.started is not None
     return ended - relay.started
+
+
+async def _raise_interrupt(signals: AsyncIterator[int]) -> None:
+    async for _ in signals:
+        raise KeyboardInterrupt
 
 
 async def _start(nursery: trio.Nursery, *arguments: str) -> trio.Process:

@@ -41,6 +41,10 @@ class Running:
         while self.shown.count(text) < times:
             await self._news.wait()
 
+    async def says(self, text: str) -> None:
+        while text not in self.said:
+            await self._news.wait()
+
     async def interrupt(self) -> int:
         """Ends it as Ctrl-C does; its exit code."""
         self.process.send_signal(signal.SIGINT)
@@ -157,8 +161,8 @@ async def test_target_that_is_not_there_is_told() -> None:
         dialler = await trio.open_tcp_stream("127.0.0.1", await running.port())
         async with dialler:
             assert await dialler.receive_some() == b""
+        await running.says(f"cannot reach 127.0.0.1:{port}: ")
         assert await running.interrupt() == 130
-    assert f"cannot reach 127.0.0.1:{port}: " in running.said
 
 
 async def test_address_in_use_is_refused() -> None:
