@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
@@ -40,13 +41,7 @@ class SinkQueue:
 
     @property
     def shape(self) -> QueueShape:
-        layout = self.queue.layout
-        return QueueShape(
-            roll_cycle=layout.roll_cycle.name,
-            epoch=layout.epoch,
-            index_count=layout.index_count,
-            index_spacing=layout.index_spacing,
-        )
+        return shape_of(self.queue.layout)
 
     def prepare(self, offer: QueueShape | None, source_id: int) -> None:
         """Opens the queue, makes it like the source's if there is none, and checks that it is

@@ -15,6 +15,7 @@ from cqrepl.net.acklog import AckLog
 from cqrepl.net.backcopy import BackCopyTarget
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
+from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
 from cqrepl.protocol import Connection, QueueShape, StopReason
@@ -42,13 +43,7 @@ class SourceQueue:
 
     @property
     def shape(self) -> QueueShape:
-        layout = self.queue.layout
-        return QueueShape(
-            roll_cycle=layout.roll_cycle.name,
-            epoch=layout.epoch,
-            index_count=layout.index_count,
-            index_spacing=layout.index_spacing,
-        )
+        return shape_of(self.queue.layout)
 
     def _release_dead_back_copy(self) -> None:
         try:
