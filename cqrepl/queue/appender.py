@@ -89,7 +89,7 @@ class Appender:
             self._check_next(batch)
             self._append(batch)
 
-    def append(self, payloads: Sequence[bytes], now_ms: int) -> int:
+    def append(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> int:
         """Appends at the end, in the clock's cycle or a later one that exists; the last index.
 
         Raises:

@@ -27,7 +27,7 @@ class ExcerptBatch:
         assert len(self.offsets) == len(self.lengths) > 0
 
     @classmethod
-    def of(cls, index_first: int, payloads: Sequence[bytes]) -> "ExcerptBatch":
+    def of(cls, index_first: int, payloads: Sequence[bytes | memoryview]) -> "ExcerptBatch":
         """A batch of these payloads, copied together."""
         lengths = array("q", map(len, payloads))
         offsets = array("q")

@@ -1,83 +1,89 @@
-"""Opens a queue directory: for reading, which changes nothing, or for appending.
+"""A queue directory, opened: what is read from it and written to it goes through here.
 
-Theory of operation. A queue is a directory with a table store and one store file per cycle. Opened
-for reading, it needs no more than the store files: without a table store their names tell the roll
-cycle. No lock is taken, nothing is created, and a read-only directory will do. The one exception is
-asked for: `raise_sent` and `raise_acknowledged` raise marks in the table store, which is opened
-for writing at the first of these calls, where that is allowed.
+Theory of operation. A queue is a directory with a table store and one store file per cycle. Opening
+and reading need no more than the store files: without a table store their names tell the roll
+cycle. No lock is taken, nothing is created, and a read-only directory will do. The table store is
+opened for writing at the first call that writes (an append, a mark, a named tailer's move), where
+that is allowed; before the first append the directory is listed anew, and a write lock of a dead
+process is released, as every writer does.
 
-Opened for appending, the table store must be there or is created; the directory is listed anew, and
-a write lock of a dead process is released, as every writer does.
+    with cqrepl.Queue.open("data/orders") as queue:
+        index = queue.append(b"...")
+        for excerpt in queue.tailer():
+            ...
 """
 
 import os
-from dataclasses import replace
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cqrepl.queue import atomics, rollcycle
-from cqrepl.queue.appender import WRITE_LOCK_TIMEOUT_S, Appender
-from cqrepl.queue.cycles import Cycles, store_names
-from cqrepl.queue.errors import LayoutMismatch, NotAQueue
+from cqrepl.queue.appender import Appender
+from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.errors import LayoutMismatch, QueueError
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.listing import Listing
-from cqrepl.queue.locks import (
-    APPEND_LOCK_KEY,
-    BACK_COPY_LOCK_KEY,
-    UNLOCKED,
-    WRITE_LOCK_KEY,
-    WordLock,
-    is_alive,
-)
-from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY, Marks
-from cqrepl.queue.storefile import SUFFIX, StoreFile
-from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
+from cqrepl.queue.locks import BACK_COPY_LOCK_KEY, UNLOCKED, WordLock, is_alive
+from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, Marks
+from cqrepl.queue.opening import guess_layout, open_for_writing, open_table, with_indexing
+from cqrepl.queue.storefile import StoreFile
+from cqrepl.queue.tablestore import FILE_NAME
 from cqrepl.queue.tailer import Tailer
+from cqrepl.queue.writing import Writing
 
 _MARK_NONE: Final = -1
 
 
 class Queue:
-    """An open queue. Made by `open` or `open_for_append`."""
+    """An open queue. Made by `open`, or `open_for_append`.
 
-    def __init__(self, path: Path, layout: QueueLayout, table: TableStore | None) -> None:
-        """Takes over an open table store; one that is writable makes the queue appendable."""
+    One queue may be shared by threads, but each tailer and each appender belongs to one of them.
+    """
+
+    def __init__(self, path: Path, layout: QueueLayout) -> None:
         self.path = path
         self.layout = layout
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
-        self._table = table
         self._marks = Marks(path / FILE_NAME)
+        self._guard = threading.Lock()  # of the two that follow
         self._opened: list[Tailer | Appender] = []
-        self._listing: Listing | None = None
-        self._append_lock: WordLock | None = None
-        self._write_lock: WordLock | None = None
+        self._writing: Writing | None = None
+        self._own = threading.local()  # the appender that `append` uses in each thread
+        self._is_closed = False
 
     @classmethod
-    def open(cls, path: Path | str) -> Self:
-        """The queue in a directory, for reading.
-
-        Raises:
-            NotAQueue: nothing there, no queue, or one of a kind that cannot be read.
-            QueueDamaged: its table store or a store file's header breaks the format.
-        """
-        path = Path(path)
-        table = _open_table(path, writable=False)
-        try:
-            layout = _guess_layout(path) if table is None else table.layout
-        finally:
-            if table is not None:
-                table.close()
-        return cls(path, _with_indexing(path, layout), None)
-
-    @classmethod
-    def open_for_append(cls, path: Path | str, *, create: QueueLayout | None = None) -> Self:
-        """The queue in a directory, for appending.
+    def open(cls, path: Path | str, *, create: QueueLayout | None = None) -> Self:
+        """The queue in a directory. Nothing there is changed before the first call that writes.
 
         Args:
             create: the layout of a new queue, if there is none; an existing one must have it.
+
+        Raises:
+            NotAQueue: nothing there, no queue, or one of a kind that cannot be read.
+            LayoutMismatch: there is one of another layout than `create`.
+            QueueDamaged: its table store or a store file's header breaks the format.
+        """
+        if create is not None:
+            return cls.open_for_append(path, create=create)
+        path = Path(path)
+        table = open_table(path, writable=False)
+        try:
+            layout = guess_layout(path) if table is None else table.layout
+        finally:
+            if table is not None:
+                table.close()
+        return cls(path, with_indexing(path, layout))
+
+    @classmethod
+    def open_for_append(cls, path: Path | str, *, create: QueueLayout | None = None) -> Self:
+        """The queue in a directory, made ready for appending at once.
+
+        Args:
+            create: as for `open`.
 
         Raises:
             NotAQueue: as `open`; or there is none, and `create` was not given.
@@ -85,19 +91,16 @@ class Queue:
             QueueLocked: another process keeps the write lock.
             AtomicsMissing: a library is missing that writing needs.
         """
-        atomics.require()
         path = Path(path)
         if create is not None and not path.exists():
             path.mkdir(parents=True)
-        table = _open_table(path, writable=True, create=create)
-        if table is None:
-            raise NotAQueue(f"expected a queue with {FILE_NAME}, found none", path=path)
+        table = open_for_writing(path, create)
         try:
-            layout = _with_indexing(path, table.layout, create)
+            layout = with_indexing(path, table.layout, create)
             if create is not None and not layout.matches(create):
                 raise LayoutMismatch(f"expected {create}, found {layout}", path=path)
-            queue = cls(path, layout, table)
-            queue._enter()
+            queue = cls(path, layout)
+            queue._writing = Writing(table, queue._cycles)
         except BaseException:
             table.close()
             raise
@@ -106,13 +109,11 @@ class Queue:
     @property
     def append_lock(self) -> WordLock:
         """The lock that keeps plain writers out; given back by `close` if it is held."""
-        assert self._append_lock is not None, "opened for reading"
-        return self._append_lock
+        return self._for_writing().append_lock
 
     def back_copy_lock(self) -> WordLock:
         """The lock that marks append lock and write lock as held for a back copy."""
-        assert self._table is not None, "opened for reading"
-        return WordLock(self._table, BACK_COPY_LOCK_KEY)
+        return WordLock(self._for_writing().table, BACK_COPY_LOCK_KEY)
 
     @classmethod
     def release_dead_back_copy(cls, path: Path | str) -> bool:
@@ -183,38 +184,65 @@ class Queue:
         self._keep(tailer)
         return tailer
 
+    def append(self, payload: bytes | memoryview, *, now_ms: int | None = None) -> int:
+        """Appends one excerpt at the end; its index. May be called from any thread.
+
+        Args:
+            now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+
+        Raises:
+            QueueLocked, QueueError, OSError: as `append_many`.
+        """
+        return self.append_many((payload,), now_ms=now_ms)
+
+    def append_many(
+        self, payloads: Sequence[bytes | memoryview], *, now_ms: int | None = None
+    ) -> int:
+        """Appends excerpts at the end under one lock; the index of the last. From any thread.
+
+        Raises:
+            QueueLocked: another process keeps the write lock, or does not let others append.
+            QueueError: the cycle has no room for them, or one is too long. Nothing was changed.
+            OSError: no space. What was appended before it is whole.
+        """
+        appender: Appender | None = getattr(self._own, "appender", None)
+        if appender is None:
+            self._own.appender = appender = self.appender()
+        return appender.append(payloads, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
+
     def appender(self) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.
 
         Raises:
+            NotAQueue: there is no table store, which writing needs.
             QueueDamaged: the end of the queue cannot be trusted.
             QueueLocked: another process keeps the write lock.
+            AtomicsMissing: a library is missing that writing needs.
         """
-        assert self._listing is not None, "opened for reading"
-        assert self._write_lock is not None
+        writing = self._for_writing()
         appender = Appender(
             self._cycles,
             self.layout,
-            self._listing,
-            write_lock=self._write_lock,
-            append_lock=self.append_lock,
+            writing.listing,
+            write_lock=writing.write_lock,
+            append_lock=writing.append_lock,
         )
         self._keep(appender)
         return appender
 
     def close(self) -> None:
         """Gives the append lock back and closes everything opened through this queue."""
-        for opened in self._opened:
-            opened.close()
-        self._opened.clear()
+        with self._guard:
+            self._is_closed = True
+            opened, self._opened = self._opened, []
+            writing, self._writing = self._writing, None
+        for one in opened:
+            one.close()
         try:
-            if self._append_lock is not None and self._append_lock.is_held:
-                self._append_lock.release()
+            if writing is not None:
+                writing.close()
         finally:
             self._marks.close()
-            if self._table is not None:
-                self._table.close()
-            self._table = self._append_lock = self._write_lock = self._listing = None
 
     def __enter__(self) -> Self:
         return self
@@ -229,20 +257,23 @@ class Queue:
 
     def _keep(self, opened: Tailer | Appender) -> None:
         """Remembers what `close` must close, and forgets what is closed."""
-        self._opened = [one for one in self._opened if not one.is_closed]
-        self._opened.append(opened)
+        with self._guard:
+            self._opened = [one for one in self._opened if not one.is_closed]
+            self._opened.append(opened)
 
-    def _enter(self) -> None:
-        """What every writer does on opening: keys, listing, a dead writer's lock."""
-        table = self._table
-        assert table is not None
-        self._listing = Listing(table)  # Java adds its keys in this order
-        self._write_lock = WordLock(table, WRITE_LOCK_KEY)
-        self._append_lock = WordLock(table, APPEND_LOCK_KEY)
-        for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY):
-            table.value(key, _MARK_NONE)
-        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
-            self._listing.renew(self._cycles.listing())
+    def _for_writing(self) -> Writing:
+        """What writers share; the table store is opened for writing by the first of them."""
+        with self._guard:
+            if self._is_closed:
+                raise QueueError("expected an open queue, it was closed", path=self.path)
+            if self._writing is None:
+                table = open_for_writing(self.path)
+                try:
+                    self._writing = Writing(table, self._cycles)
+                except BaseException:
+                    table.close()
+                    raise
+            return self._writing
 
     def _count(self, cycle: int) -> int:
         """Number of excerpts of a cycle."""
@@ -256,69 +287,3 @@ class Queue:
             return store.walk(Indexing(store).place_before()).place.sequence
         finally:
             store.close()
-
-
-def _open_table(
-    path: Path, *, writable: bool, create: QueueLayout | None = None
-) -> TableStore | None:
-    """The table store in a directory; None when there is none, and none is to be created."""
-    if not path.is_dir():
-        raise NotAQueue("expected a queue directory, found none", path=path)
-    file = path / FILE_NAME
-    try:
-        if not file.exists():
-            _check_names(path, create)
-            if create is None:
-                return None
-        if create is not None:
-            return TableStore.create(file, create)  # also one that its creator died over
-        return TableStore(file, writable=writable)
-    except PermissionError as error:
-        raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
-
-
-def _guess_layout(path: Path) -> QueueLayout:
-    """The layout that the names of store files tell, where there is no table store."""
-    names = store_names(path)
-    if not names:
-        raise NotAQueue(f"expected a queue, found no {FILE_NAME} and no store file", path=path)
-    try:
-        return QueueLayout.of(rollcycle.by_file_name(names[0].removesuffix(SUFFIX)), 0)
-    except ValueError as error:
-        raise NotAQueue(str(error), path=path) from error
-
-
-def _check_names(path: Path, create: QueueLayout | None) -> None:
-    """Refuses a version 4 queue, and a table store beside store files of another roll cycle."""
-    if (path / FILE_NAME_V4).exists():
-        raise NotAQueue(
-            f"expected a queue of version 5, found {FILE_NAME_V4} of version 4", path=path
-        )
-    if create is None:
-        return
-    for name in store_names(path):
-        if create.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), create.epoch) is None:
-            raise LayoutMismatch(f"expected {create}, found {name}", path=path)
-
-
-def _with_indexing(
-    path: Path, layout: QueueLayout, create: QueueLayout | None = None
-) -> QueueLayout:
-    """The layout with the indexing numbers of the newest store file, else those of `create`."""
-    cycles = Cycles(path, layout.roll_cycle, layout.epoch)
-    for cycle in reversed(cycles.listing()):
-        try:
-            store = StoreFile.open(cycles.path_of(cycle), cycle, writable=False)
-        except FileNotFoundError:  # removed since it was listed
-            continue
-        except PermissionError as error:
-            raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
-        if store is not None:
-            store.close()
-            numbers = store.header
-            return replace(
-                layout, index_count=numbers.index_count, index_spacing=numbers.index_spacing
-            )
-    if create is None:
-        return layout
-    return replace(layout, index_count=create.index_count, index_spacing=create.index_spacing)

@@ -244,8 +244,7 @@ def test_comparing_what_is_not_there_is_a_gap(path: Path, ahead: int, sequence: 
 
 
 def hold(queue: Queue, lock_name: str, pid: int) -> None:
-    assert queue._table is not None
-    queue._table.value(f"chronicle.{lock_name}.lock", 0).store(pid)
+    queue._for_writing().table.value(f"chronicle.{lock_name}.lock", 0).store(pid)
 
 
 def test_a_foreign_append_lock_refuses(path: Path) -> None:
@@ -272,11 +271,11 @@ def test_a_foreign_write_lock_is_waited_for_and_never_robbed(
         hold(queue, "write", ONE_BEFORE)
         with pytest.raises(QueueLocked):
             appender.append([b"x"], NOON_MS)
-        assert queue._write_lock is not None
-        assert queue._write_lock.holder() == ONE_BEFORE
+        write_lock = queue._for_writing().write_lock
+        assert write_lock.holder() == ONE_BEFORE
         hold(queue, "write", 0x1234_5678_0000_0000 + 999_999_999)  # thread id above a dead process
         appender.append([b"x"], NOON_MS)
-        assert queue._write_lock.holder() is None
+        assert write_lock.holder() is None
 
 
 def test_exclusive_keeps_other_writers_out_and_knows_the_end(
