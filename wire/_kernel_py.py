@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
+from itertools import accumulate
+from operator import add
 from typing import Final
 
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
@@ -162,6 +164,15 @@ def scan_frames(
         return None
     ns_last = int.from_bytes(data[end - 8 : end], "little", signed=True)
     return end, index_first, ns_last, offsets, lengths
+
+
+def gather_payloads(
+    data: bytes | memoryview, offsets: array[int], lengths: array[int]
+) -> tuple[bytes, array[int]]:
+    view = memoryview(data)
+    ends = array("q", accumulate(lengths, initial=0))
+    stops = map(add, offsets, lengths)
+    return b"".join(map(view.__getitem__, map(slice, offsets, stops))), ends
 
 
 def laid_size(lengths: array[int], start: int, count: int) -> int:

@@ -136,6 +136,17 @@ def scan_frames(
     return None if found is None else Scanned(*found)
 
 
+def gather_payloads(
+    data: bytes | memoryview, offsets: array[int], lengths: array[int]
+) -> tuple[bytes, array[int]]:
+    """The payloads of a batch side by side, without what lies between them.
+
+    Returns:
+        The bytes, and where in them each payload starts; one offset more tells where the last ends.
+    """
+    return _kernel_py.gather_payloads(data, offsets, lengths)
+
+
 def laid_size(lengths: array[int], start: int, count: int) -> int:
     """Upper bound of the bytes that `lay_excerpts` writes, the zeros behind the last body
     included."""

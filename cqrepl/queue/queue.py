@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from cqrepl.queue.appender import Appender
+from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
 from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.errors import LayoutMismatch, QueueError
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
@@ -50,7 +51,8 @@ class Queue:
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
         self._marks = Marks(path / FILE_NAME)
         self._guard = threading.Lock()  # of the two that follow
-        self._opened: list[Tailer | Appender] = []
+        self._opened: list[Tailer | Appender | ColumnReader] = []
+        self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
         self._own = threading.local()  # the appender that `append` uses in each thread
         self._is_closed = False
@@ -184,6 +186,31 @@ class Queue:
         self._keep(tailer)
         return tailer
 
+    def read_columns(
+        self,
+        index_from: int,
+        index_to: int,
+        max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
+    ) -> Columns:
+        """The excerpts from `index_from` to `index_to`, both included, side by side in one buffer.
+
+        A call that begins at the `next_index` of the last one goes on where that ended.
+
+        Args:
+            index_from: as for `tailer`.
+            max_rows: as many at most.
+            max_bytes: of payload in more than one row; a longer payload comes alone.
+
+        Raises:
+            IndexGap: the queue does not reach from what it holds to `index_from`.
+            QueueDamaged: a file cannot be followed.
+        """
+        if self._columns is None:
+            self._columns = ColumnReader(self._cycles)
+            self._keep(self._columns)
+        return self._columns.read(index_from, index_to, max_rows, max_bytes)
+
     def append(self, payload: bytes | memoryview, *, now_ms: int | None = None) -> int:
         """Appends one excerpt at the end; its index. May be called from any thread.
 
@@ -255,7 +282,7 @@ class Queue:
     ) -> None:
         self.close()
 
-    def _keep(self, opened: Tailer | Appender) -> None:
+    def _keep(self, opened: Tailer | Appender | ColumnReader) -> None:
         """Remembers what `close` must close, and forgets what is closed."""
         with self._guard:
             self._opened = [one for one in self._opened if not one.is_closed]

@@ -1,0 +1,137 @@
+"""Excerpts as columns: one call gives thousands of them in three buffers.
+
+    indexes   int64, one for each row
+    offsets   int64, one more than there are rows: row n has the bytes offsets[n] .. offsets[n + 1]
+    payload   all payloads, one behind the other
+
+This is how Arrow lays out a column of large binaries, so such a column can be made without copying.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.index import format_index
+from cqrepl.queue.tailer import Tailer
+from wire.kernel import NO_LIMIT, gather_payloads
+
+MAX_ROWS: Final = 65_536
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Columns:
+    """Consecutive excerpts, over any number of cycles. `next_index` is where to read on."""
+
+    indexes: array[int]
+    offsets: array[int]
+    payload: bytes
+    next_index: int
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def __repr__(self) -> str:
+        size = len(self.payload)
+        return (
+            f"Columns({len(self)} rows, {size} bytes, next_index={format_index(self.next_index)})"
+        )
+
+
+class ColumnReader:
+    """Reads columns. A call that begins where the last one ended goes on without a search."""
+
+    def __init__(self, cycles: Cycles) -> None:
+        self._cycles = cycles
+        self._tailer: Tailer | None = None
+        self._held: ExcerptBatch | None = None  # read from the tailer, and not given out yet
+        self.is_closed = False
+
+    def read(self, index_from: int, index_to: int, max_rows: int, max_bytes: int) -> Columns:
+        """The excerpts from `index_from` to `index_to`, both included, as far as there are any.
+
+        Args:
+            max_bytes: of payload in more than one row; a longer payload comes alone.
+
+        Raises:
+            IndexGap, QueueDamaged: as a tailer's.
+        """
+        assert max_rows > 0 < max_bytes
+        tailer = self._tailer_at(index_from)
+        rows = _Rows(max_rows, max_bytes)
+        while not rows.is_full:
+            batch = self._held or tailer.next_batch(
+                count_max=rows.rows_left, bytes_max=rows.bytes_left, payload_max=NO_LIMIT
+            )
+            self._held = None
+            if batch is None:
+                break
+            taken = rows.take(batch, index_to)
+            if taken < len(batch):
+                self._held = batch.part(taken, len(batch))
+                break
+        return rows.columns(self._next_index(tailer))
+
+    def close(self) -> None:
+        """Closes the file that is being read."""
+        self.is_closed = True
+        self._held = None
+        if self._tailer is not None:
+            self._tailer.close()
+            self._tailer = None
+
+    def _tailer_at(self, index: int) -> Tailer:
+        assert not self.is_closed
+        if self._tailer is None or self._next_index(self._tailer) != index:
+            self._held = None
+            if self._tailer is not None:
+                self._tailer.close()
+            self._tailer = Tailer(self._cycles, index)
+        return self._tailer
+
+    def _next_index(self, tailer: Tailer) -> int:
+        return tailer.next_index if self._held is None else self._held.index_first
+
+
+class _Rows:
+    """Rows gathered so far."""
+
+    def __init__(self, max_rows: int, max_bytes: int) -> None:
+        self.rows_left = max_rows
+        self.bytes_left = max_bytes
+        self._indexes = array("q")
+        self._lengths = array("q")
+        self._payloads: list[bytes] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows_left == 0 or self.bytes_left <= 0
+
+    def take(self, batch: ExcerptBatch, index_to: int) -> int:
+        """Takes as many excerpts of the batch as are wanted and fit; how many."""
+        count = min(len(batch), self.rows_left, max(0, index_to - batch.index_first + 1))
+        fitting = bisect_right(list(accumulate(batch.lengths[:count])), self.bytes_left)
+        count = min(count, fitting if self._indexes else max(1, fitting))
+        if count == 0:
+            return 0
+        payload, _ = gather_payloads(batch.data, batch.offsets[:count], batch.lengths[:count])
+        self._indexes.extend(range(batch.index_first, batch.index_first + count))
+        self._lengths.extend(batch.lengths[:count])
+        self._payloads.append(payload)
+        self.rows_left -= count
+        self.bytes_left -= len(payload)
+        return count
+
+    def columns(self, next_index: int) -> Columns:
+        return Columns(
+            indexes=self._indexes,
+            offsets=array("q", accumulate(self._lengths, initial=0)),
+            payload=b"".join(self._payloads),
+            next_index=next_index,
+        )
