@@ -7,7 +7,8 @@ import argparse
 import os
 import sys
 
-from wire.text import dump_text, terminal_safe
+from wire.terminal import terminal_safe
+from wire.text import dump_text
 
 
 def main() -> int:

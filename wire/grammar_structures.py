@@ -5,75 +5,42 @@ Fields stand in the order in which they are written; the program's own readers t
 order. A body is padded and aligned only in files.
 """
 
-import struct
 from typing import Final
 
 from construct import (
     Construct,
-    Container,
-    ExprAdapter,
     ExprValidator,
     FocusedSeq,
     GreedyRange,
-    Int32ul,
-    Int64sl,
     Optional,
-    Prefixed,
+    Select,
     Struct,
     Switch,
     Terminated,
-    stream_seek,
-    stream_tell,
-    stream_write,
 )
 
 from wire.aliases import short_name
-from wire.codes import Code
 from wire.grammar import (
     REST_OF_FOUR,
     Bool,
     EventName,
     Fillers,
-    Header,
     Index,
-    LongArray,
-    LongText,
     Null,
     Number,
     Payload,
     Text,
     TypeName,
     block,
+    data,
     event,
     field,
-    require,
-    tagged,
+    file_document,
+    meta_data,
     typed,
 )
-
-
-def _length_word(metadata: bool) -> Construct:
-    def decode(header: Container, _: object) -> int:
-        require(not header.not_complete, "the document is complete")
-        require(header.metadata == metadata, f"meta-data is {metadata}")
-        require(metadata or header.length > 0, "a data document is not empty")
-        return int(header.length)
-
-    def encode(length: int, _: object) -> dict[str, object]:
-        return {"metadata": metadata, "length": length}
-
-    return ExprAdapter(Header, decode, encode)
-
-
-def meta_data(*fields: Construct) -> Construct:
-    """A meta-data document with these fields."""
-    return Prefixed(_length_word(metadata=True), Struct(*fields, Fillers, Terminated))
-
-
-def data(*fields: Construct) -> Construct:
-    """A data document with these fields."""
-    return Prefixed(_length_word(metadata=False), Struct(*fields, Fillers, Terminated))
-
+from wire.grammar_in_place import Align, BoundArray, BoundLong, BoundPair, nested
+from wire.grammar_times import Time
 
 # ---- messages ------------------------------------------------------------------------------------
 
@@ -138,87 +105,32 @@ SelectHandler = meta_data("cid" / field("cid", Number))
 Heartbeat = data("heartbeat" / field("heartbeat", Text))
 EndOfStream = data("eos" / field("eos", Null))
 Acknowledgement = data("idx" / field("idx", Index), "ns" / field("ns", Number))
-ReplicationEvent = data(
-    "re"
-    / field("re", block(Struct("index" / Index, "payload" / Payload, "ns" / Number, Terminated)))
-)
+# written in a block; a reader takes them also behind a type, or directly behind the name
+_EVENT = Struct("index" / Index, "payload" / Payload, "ns" / Optional(Number), Fillers)
+_IN_BLOCK = block(FocusedSeq("event", "event" / _EVENT, Terminated))
+_BEHIND_TYPE = FocusedSeq("event", "type" / TypeName, "event" / _IN_BLOCK)
+ReplicationEvent = data("re" / field("re", Select(_IN_BLOCK, _BEHIND_TYPE, _EVENT)))
 
 # ---- files ---------------------------------------------------------------------------------------
 
 
-class InPlace(Prefixed):  # type: ignore[misc]  # construct has no types
-    """`Prefixed` that builds where it stands, so that what is inside knows its file position."""
-
-    def _build(self, obj: object, stream: object, context: object, path: str) -> object:
-        word = stream_tell(stream, path)
-        self.lengthfield._build(0, stream, context, path)
-        start = stream_tell(stream, path)
-        built = self.subcon._build(obj, stream, context, path)
-        end = stream_tell(stream, path)
-        stream_seek(stream, word, 0, path)
-        self.lengthfield._build(end - start, stream, context, path)
-        stream_seek(stream, end, 0, path)
-        return built
-
-
-class Align(Construct):  # type: ignore[misc]  # construct has no types
-    """Filler, so that the byte `ahead` bytes on stands at a multiple of `alignment` in the file.
-
-    Builds positions from 0, or from the keyword `origin` of `build`.
-    """
-
-    def __init__(self, alignment: int, ahead: int) -> None:
-        super().__init__()
-        self.flagbuildnone = True
-        self.alignment = alignment
-        self.ahead = ahead
-
-    def _parse(self, stream: object, context: object, path: str) -> None:
-        Fillers._parse(stream, context, path)
-
-    def _build(self, obj: object, stream: object, context: Container, path: str) -> None:
-        position = stream_tell(stream, path) + context._params.get("origin", 0)
-        length = -(position + self.ahead) % self.alignment
-        filler = bytes([Code.PADDING]) * length
-        if length > 4:
-            filler = struct.pack("<BI", Code.PADDING32, length - 5) + bytes(length - 5)
-        stream_write(stream, filler, length, path)
-
-
-def _nested(*fields: Construct) -> Construct:
-    return tagged(Code.BYTES_LENGTH32, InPlace(Int32ul, Struct(*fields, Fillers, Terminated)))
-
-
-def _file_document(metadata: bool, *fields: Construct) -> Construct:
-    return InPlace(_length_word(metadata), Struct(*fields, Fillers, Terminated))
-
-
-def _bound(alignment: int, value: Construct) -> Construct:
-    """A value that is updated in place."""
-    return FocusedSeq("value", Align(alignment, 1), "value" / value)
-
-
-BoundLong = _bound(8, tagged(Code.INT64, Int64sl))
-BoundArray = _bound(8, tagged(Code.I64_ARRAY, LongArray))
-BoundPair = _bound(16, tagged(Code.I64_ARRAY, LongArray))  # capacity 2, used 2
-
-IndexingBody = _nested(
+IndexingBody = nested(
     "indexCount" / field("indexCount", Number),
     "indexSpacing" / field("indexSpacing", Number),
     "index2Index" / field("index2Index", BoundLong),
     "lastIndex" / field("lastIndex", BoundLong),
 )
-StoreBody = _nested(
+StoreBody = nested(
     "writePosition" / field("writePosition", BoundPair),
     "indexing" / field("indexing", typed("SCQSIndexing", IndexingBody)),
     "dataFormat" / field("dataFormat", Number),
 )
-StoreHeader = _file_document(True, "store" / event("header", typed("SCQStore", StoreBody)))
+StoreHeader = file_document("store" / event("header", typed("SCQStore", StoreBody)), metadata=True)
 
 
 def index_page(name: str) -> Construct:
     """A meta-data document that holds an array of file positions."""
-    return _file_document(True, "positions" / event(name, BoundArray))
+    return file_document("positions" / event(name, BoundArray), metadata=True)
 
 
 # a new store file up to its first excerpt; further pages `index` stand among the excerpts
@@ -230,23 +142,23 @@ StoreFile = Struct(
     "index" / index_page("index"),
 )
 
-RollBody = _nested(
+RollBody = nested(
     "length" / field("length", Number),
     "format" / field("format", Text),
     "epoch" / field("epoch", Number),
-    "rollTime" / Optional(field("rollTime", tagged(Code.TIME, LongText))),
+    "rollTime" / Optional(field("rollTime", Time)),
     "rollTimeZone" / Optional(field("rollTimeZone", Text)),
 )
-MetadataBody = _nested(
+MetadataBody = nested(
     "roll" / field("roll", typed("SCQSRoll", RollBody)),
     "deltaCheckpointInterval" / Optional(field("deltaCheckpointInterval", Number)),
     "sourceId" / field("sourceId", Number),
 )
-TableBody = _nested(
+TableBody = nested(
     "wireType" / field("wireType", typed("WireType", Text)),
     "metadata" / field("metadata", typed("SCQMeta", MetadataBody)),
     Align(4, 0),  # inside the block: its length says so
 )
-TableHeader = _file_document(True, "store" / event("header", typed("STStore", TableBody)))
-TableEntry = _file_document(False, "key" / EventName, "value" / BoundLong, Align(4, 0))
+TableHeader = file_document("store" / event("header", typed("STStore", TableBody)), metadata=True)
+TableEntry = file_document("key" / EventName, "value" / BoundLong, metadata=False, is_padded=True)
 TableStore = Struct("header" / TableHeader, "entries" / GreedyRange(TableEntry))

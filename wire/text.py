@@ -14,7 +14,6 @@ the walk goes on behind it; where a header makes no sense the dump says so and e
 Source: sections 9.1 and 9.9 of the format, and the vectors `documents.jsonl` and `malformed.jsonl`.
 """
 
-import re
 from typing import Final
 
 from wire.errors import WireError
@@ -32,7 +31,6 @@ from wire.item_text import render_items
 _LINE_BYTES: Final = 16
 _SNIFFED_BYTES: Final = 32
 _TEXT_BYTES: Final = bytes([0x0A, *range(0x20, 0x80)])
-_UNSAFE: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _PRINTABLE: Final = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in range(256))
 
 
@@ -64,7 +62,8 @@ def dump_text(data: bytes | memoryview, *, padding: bool = False) -> str:
         if length > remaining:
             out.append(f"#  has a 4 byte size prefix, {length} > {remaining} len is {length}")
             break
-        out.append(document_text(view[body : body + length], word, offset=body))
+        before = bytes(view[max(start - _LINE_BYTES, 0) : start])
+        out.append(document_text(view[body : body + length], word, offset=body, before=before))
         if length == 0:
             out.append(_remaining(remaining))
             break
@@ -73,7 +72,12 @@ def dump_text(data: bytes | memoryview, *, padding: bool = False) -> str:
 
 
 def document_text(
-    body: bytes | memoryview, word: int, *, offset: int, fold_unused: bool = False
+    body: bytes | memoryview,
+    word: int,
+    *,
+    offset: int,
+    fold_unused: bool = False,
+    before: bytes = b"",
 ) -> str:
     """The text of one document: the line with its kind, then its items; ends with a line end.
 
@@ -82,6 +86,8 @@ def document_text(
         word: the header.
         offset: position of the body in its file or stream, for a hex dump.
         fold_unused: give only the count of the unused zeros at the end of an array (Java does not).
+        before: the bytes in front of the header; Java leaves out the second line of a hex dump
+            where the first equals it together with them.
     """
     kind = (
         f"!!{'not-ready-' if word & NOT_COMPLETE else ''}{'meta-' if is_metadata(word) else ''}data"
@@ -94,7 +100,7 @@ def document_text(
         try:
             text = render_items(body, fold_unused=fold_unused)
         except WireError:
-            return first + hex_dump(body, offset, before=word.to_bytes(HEADER_BYTES, "little"))
+            return first + hex_dump(body, offset, before=before + word.to_bytes(4, "little"))
     text = text.rstrip(" ")
     return first + text + ("" if text.endswith("\n") or not text else "\n")
 
@@ -107,11 +113,6 @@ def _header_note(word: int, number: int) -> str:
 
 def _remaining(count: int) -> str:
     return f"...\n# {count} bytes remaining\n"
-
-
-def terminal_safe(text: str) -> str:
-    """The text with every control character but line feed as `\\xHH`: none reaches a terminal."""
-    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02X}", text)
 
 
 def hex_dump(data: bytes | memoryview, offset: int, *, before: bytes = b"") -> str:
@@ -131,7 +132,8 @@ def hex_dump(data: bytes | memoryview, offset: int, *, before: bytes = b"") -> s
     skipped = False
     for start in range(offset - lead, end, _LINE_BYTES):
         line = bytes(data[max(start - offset, 0) : start + _LINE_BYTES - offset])
-        if line == previous and start + _LINE_BYTES < end:
+        # what stands before the first line is no line: that one is always shown
+        if line == previous and start >= offset and start + _LINE_BYTES < end:
             skipped = True
             continue
         if skipped:

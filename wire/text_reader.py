@@ -248,12 +248,19 @@ class _Encoder:
             raise place_error(self._text, part.start, "rising offsets were expected")
         header = (length | part.flags).to_bytes(HEADER_BYTES, "little")
         body = bytearray()
-        previous = header[-(start % _LINE_BYTES) :] if start % _LINE_BYTES else b""
+        lead = start % _LINE_BYTES
+        # of a document that was moved, the bytes before the header are not known any more
+        is_in_place = start == len(self._out) + HEADER_BYTES
+        before = bytes(self._out[-_LINE_BYTES:]) if is_in_place else b""
+        previous = (before + header)[-lead:] if lead else b""
         for offset, row in rows:
             missing = offset - start - len(body)
             if missing < 0 or missing % _LINE_BYTES:
                 raise place_error(self._text, part.start, "rising offsets were expected")
-            body += previous[-_LINE_BYTES:] * (missing // _LINE_BYTES)
+            if missing and len(previous) < _LINE_BYTES:
+                reason = "a line was expected before those that are left out"
+                raise place_error(self._text, part.start, reason)
+            body += previous * (missing // _LINE_BYTES)
             previous = (previous + row)[-_LINE_BYTES:]
             body += row
         return bytes(body)

@@ -1,11 +1,15 @@
 """Every message of the protocol: dataclass on one side, wire document on the other.
 
-The only home of wire field names. Two shapes of the set-up messages are written, and both are read:
+The only home of wire field names. Set-up messages are written in one of two shapes, and both are
+read; all other messages have one.
 
-    network   one meta-data document: event names csp, cid, handler. What Java's public classes
-    take. seed      csp and cid in one meta-data document, the handler in the next, as the
-    protocol's overview
-              prints them; the UberHandler is a data document and names a cluster.
+    shape          network                          seed
+    known from     Java's public classes            the protocol's overview
+    UberHandler    meta-data: handler               data: handler; its body names a cluster
+    sub-handlers   one meta-data document:          two documents: meta-data csp, cid; then handler,
+                   csp, cid, handler                as data for replication, else as meta-data
+    names          event names; the UberHandler's   field names
+                   is a field name
 
 A message is known by the first name of its document. In a handler's body fields are found by name,
 in any order; unknown ones are skipped, so that later versions can add some.

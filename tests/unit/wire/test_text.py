@@ -16,8 +16,12 @@ from typing import Any
 
 import pytest
 
+from cqrepl.dump.plain import plain_texts
+from wire import WireError
 from wire.item_text import NESTING_MAX
-from wire.text import document_text, dump_text, hex_dump, terminal_safe
+from wire.terminal import terminal_safe
+from wire.text import document_text, dump_text, hex_dump
+from wire.text_reader import encode_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 RENDERINGS = Path(__file__).parent / "renderings.jsonl"
@@ -91,6 +95,27 @@ def test_hex_dump_without_the_bytes_before_shows_the_second_line() -> None:
     dump = hex_dump(bytes(46), 2)
     assert dump.splitlines()[0].startswith("00000000       00")
     assert [line[:8] for line in dump.splitlines()] == ["00000000", "00000010", "00000020"]
+
+
+def test_first_line_of_a_hex_dump_is_shown_though_it_is_the_header_again() -> None:
+    """As Java shows it. Found by fuzzing: four bytes stand in that line, and four in the header."""
+    body = b"\x1b\0\0\0" + bytes(range(0x80, 0x97))
+    dump = document_text(body, len(body), offset=12)
+    assert dump.splitlines()[1].startswith("00000000" + " " * 38 + "1b 00 00 00")
+    assert encode_text(dump) == b"\x1b\0\0\0" + body
+
+
+def test_second_line_of_a_hex_dump_may_be_the_first_with_what_stands_before_the_header() -> None:
+    """As Java shows it."""
+    row = b"\4\0\0\0\xc1a\xa1\1" + b"\x27\0\0\0" + b"\5\6\7\x08"
+    data = row + row + bytes(range(1, 20))
+    lines = dump_text(data).splitlines()[4:]
+    assert [line[:8] for line in lines] == ["00000000", "........", "00000020", "00000030"]
+    assert encode_text(dump_text(data)) == data
+    assert "".join(plain_texts(io.BytesIO(data), padding=False)) == dump_text(data)
+    moved = dump_text(data).replace("a: 1", "a: !int 1")
+    with pytest.raises(WireError, match="a line was expected before those that are left out"):
+        encode_text(moved)
 
 
 def test_pairs_of_surrogates_are_escaped_one_by_one() -> None:

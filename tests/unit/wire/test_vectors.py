@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.unit.wire.vector_calls import CLASS_ALIASES, build
-from tests.unit.wire.vectors import VECTORS, Vector, load
+from tests.unit.wire.vector_calls import build
+from tests.unit.wire.vectors import CLASS_ALIASES, FILES, Vector, calls_key, load
 from wire import (
     DocumentReader,
     Fields,
@@ -42,7 +42,6 @@ from wire.object_reader import read_object
 from wire.times import wire_time
 from wire.values import Float32, TimeText
 
-FILES: Final = sorted(path.stem for path in VECTORS.glob("*.jsonl"))
 INT64_MIN: Final = -(1 << 63)
 MEMORY_MAX: Final = 1 << 20
 SECONDS_MAX: Final = 5.0
@@ -61,8 +60,8 @@ def not_written(vector: Vector) -> bool:
 def test_calls_give_the_bytes(file: str) -> None:
     counts = Counter[str]()
     for vector in load(file):
-        key = "legacy_build" if "legacy_build" in vector else "build"
-        if key not in vector:
+        key = calls_key(vector)
+        if key is None:
             counts["without calls"] += 1
         elif not_written(vector):
             counts["excepted"] += 1

@@ -1,7 +1,7 @@
 """The calls of the vectors' manifest, made on our writers.
 
-A call is `[field, method, arguments]`, see the README beside the vectors. Every method of every
-wire with codes is here, and those of RAW that the vectors have.
+Every method of every wire with codes is here, those of RAW that the vectors have, and those of
+`wire.Writer` alone, which is all that the data path uses.
 """
 
 import array
@@ -11,7 +11,16 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from tests.unit.wire.vectors import Call, Vector, bytes_of, text_of
+from tests.unit.wire.vectors import (
+    CLASS_ALIASES,
+    INTEGERS,
+    Call,
+    Vector,
+    bytes_of,
+    float_of,
+    name_of,
+    text_of,
+)
 from wire import (
     BodyWriter,
     DocumentWriter,
@@ -32,27 +41,12 @@ from wire import (
     UInt16,
     UInt32,
     Variant,
+    Writer,
     ZonedDateTime,
 )
 from wire.codes import Code
+from wire.header import align4
 from wire.objects import write_map, write_object, write_untyped
-
-CLASS_ALIASES: Final = {
-    "java.lang.String": "String",
-    "java.lang.Integer": "int",
-    "java.lang.Long": "long",
-    "java.lang.Short": "short",
-    "java.lang.Byte": "byte",
-    "java.util.UUID": "UUID",
-}
-
-
-def float_of(argument: Any) -> float:
-    """A floating-point argument, given by its bits."""
-    if "f32" in argument:
-        return float(struct.unpack(">f", bytes.fromhex(argument["f32"]))[0])
-    return float(struct.unpack(">d", bytes.fromhex(argument["f64"]))[0])
-
 
 _OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "i8": Int8,
@@ -141,6 +135,31 @@ def write_calls(writer: BodyWriter, calls: list[Call]) -> None:
         _WRITE[method](writer, *arguments)
 
 
+def build_by_core(vector: Vector) -> bytes:
+    """The same of the writer of the data path; the vector needs nothing but `CORE`."""
+    writer = Writer()
+    padding = vector.get("padding", False)
+    for document in vector["build"]:
+        if padding:
+            writer.data += bytes(align4(writer.position) - writer.position)
+        if document["doc"] is None:
+            _write_core(writer, document["calls"])
+            continue
+        pad = padding and document.get("style") == "writeDocument"
+        with writer.document(metadata=document["doc"] == "meta", pad=pad):
+            _write_core(writer, document["calls"])
+    return bytes(writer.data)
+
+
+def _write_core(writer: Writer, calls: list[Call]) -> None:
+    for field, method, arguments in calls:
+        if isinstance(field, dict) and "event" in field:
+            writer.event(name_of(field))
+        elif field is not None and not (isinstance(field, dict) and "wire" in field):
+            writer.name(name_of(field))
+        _WRITE_CORE[method](writer, *arguments)
+
+
 def _write_field(writer: BodyWriter, field: Any) -> None:
     if isinstance(field, str):
         writer.name(field)
@@ -161,8 +180,8 @@ def _write_field(writer: BodyWriter, field: Any) -> None:
         write_calls(writer, [field["eventObject"]])
 
 
-def _optional(write: Callable[[BodyWriter, Any], object], of: Callable[[Any], Any]) -> Any:
-    def call(writer: BodyWriter, argument: Any) -> None:
+def _optional(write: Callable[[Any, Any], object], of: Callable[[Any], Any]) -> Any:
+    def call(writer: Writer, argument: Any) -> None:
         if argument is None:
             writer.null()
         else:
@@ -261,6 +280,73 @@ _WRITE: Final[dict[str, Callable[..., object]]] = {
     "untypedObject": lambda w, value: write_untyped(w, object_of(value)),
     "uuid": _optional(BodyWriter.uuid, uuid.UUID),
     "zonedDateTime": _optional(lambda w, text: w.time(Code.ZONED_DATE_TIME, text), str),
+}
+
+
+def _core_block(writer: Writer, calls: list[Call]) -> None:
+    with writer.block():
+        _write_core(writer, calls)
+
+
+def _core_typed(writer: Writer, name: str | None, calls: list[Call] | None = None) -> None:
+    if name is None:
+        writer.null()
+        return
+    writer.type_prefix(name)
+    _core_block(writer, calls or [])
+
+
+def _core_bytes(writer: Writer, payload: Any, type_name: str | None = None) -> None:
+    if payload is None:
+        writer.null()
+        return
+    if type_name is not None:
+        writer.type_prefix(type_name)
+    writer.bytes_literal(b"\x8a" + bytes_of(payload))
+
+
+def _core_array(writer: Writer, numbers: list[int]) -> None:
+    with writer.block():
+        for number in numbers:
+            writer.integer(number)
+
+
+def _core_longs(writer: Writer, capacity: int, values: list[int], used: int = 0) -> None:
+    array_at = writer.int64_array(capacity)  # its file offset; the values are then set in place
+    struct.pack_into("<q", writer.data, array_at + 8 - writer.origin, used)
+    struct.pack_into(f"<{len(values)}q", writer.data, array_at + 16 - writer.origin, *values)
+
+
+def _core_wire_type(writer: Writer, argument: Any) -> None:
+    writer.type_prefix("WireType")
+    writer.text(argument["wiretype"])
+
+
+# what BodyWriter inherits is called as it is
+_INHERITED: Final = (
+    "addPadding", "bool", "boolForBinding", "bytesLiteral", "comment", "int128forBinding",
+    "int64_0x", "int64forBinding", "nothing", "null", "rawWireBytes", "typePrefix",
+)  # fmt: skip
+_WRITE_CORE: Final[dict[str, Callable[..., object]]] = {
+    **{method: _WRITE[method] for method in _INHERITED},
+    **dict.fromkeys(INTEGERS, Writer.integer),
+    "array_i32": _core_array,
+    "array_i64": _core_array,
+    "bytes": _core_bytes,
+    "bytesArray": _core_bytes,
+    "bytesTyped": lambda writer, name, payload: _core_bytes(writer, payload, name),
+    "int64array": Writer.int64_array,
+    "int64arrayValues": _core_longs,
+    "marshallable": _core_block,
+    "object": _core_wire_type,
+    "rawBytes": lambda writer, payload: _core_bytes(writer, payload, "byte[]"),
+    "sequence": _core_block,
+    "text": _optional(Writer.text, text_of),
+    "time": Writer.time_text,
+    "typedMarshallable": _core_typed,
+}
+CORE: Final = frozenset({*_WRITE_CORE, "event", "key", "long", "wiretype", "writeDocument"}) - {
+    "object"
 }
 
 
