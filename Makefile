@@ -5,20 +5,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long lint types layers coverage clean check-python check-libatomic
+.PHONY: demo test test-long fuzz lint types layers coverage clean check-python check-libatomic
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       replicate a queue on this machine and compare the copy"
 	@echo "make test       everything that a change has to pass"
 	@echo "make test-long  the same with the long runs"
-	@echo "make lint | types | layers | coverage"
+	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600"
+	@echo "make lint | types | layers"
 
 demo: $(STAMP)
 	$(BIN)/cqrepl demo
 
 # coverage is taken where it is cheap and says most; properties and what starts processes run without
-APART := tests/property tests/stateful tests/faults tests/interop
+APART := tests/property tests/stateful tests/fuzz tests/faults tests/interop
 
 test: $(DEV_STAMP) lint types layers
 	$(BIN)/coverage erase
@@ -29,6 +30,11 @@ test: $(DEV_STAMP) lint types layers
 
 test-long: $(DEV_STAMP)
 	CQREPL_STATEFUL_EXAMPLES=10000 $(BIN)/pytest --timeout 3600
+
+# new inputs for everything that bytes from outside can reach; findings are kept in build/fuzz
+FUZZ_SECONDS ?= 600
+fuzz: $(DEV_STAMP)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

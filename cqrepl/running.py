@@ -10,28 +10,18 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import trio
 
+from cqrepl import exits
+from cqrepl.exits import DAMAGED, INTERRUPTED, OK, REFUSED, STOPPED, UNREACHABLE, BadArguments
 from cqrepl.net import NetError, Refused, Sink, Source, Stop
 from cqrepl.progress import show_progress
 from cqrepl.protocol import StopReason
-from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError, QueueLocked
-
-OK: Final = 0
-STOPPED: Final = 1
-USAGE: Final = 2
-UNREACHABLE: Final = 3
-DAMAGED: Final = 4
-REFUSED: Final = 5
-INTERRUPTED: Final = 130
+from cqrepl.queue import QueueError
 
 Replicator = TypeVar("Replicator", Source, Sink)
-
-
-class BadArguments(Exception):
-    """What the user asked for does not fit together; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +51,10 @@ def run_command(
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:
-    """The exit code of `work`; what the user or the world did wrong becomes one line on stderr."""
+    """As `exits.guarded`, for work with a network and tasks."""
     try:
-        return work()
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except (NetError, QueueError, OSError, BadArguments) as error:
+        return exits.guarded(name, work)
+    except NetError as error:
         return report(name, error)
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
@@ -79,16 +67,14 @@ def guarded(name: str, work: Callable[[], int]) -> int:
 
 def report(name: str, error: Exception) -> int:
     """Prints an error of the user's or of the world's as one line; its exit code."""
-    print(f"{name}: {error}", file=sys.stderr)
+    code = exits.report(name, error)
     match error:
-        case QueueDamaged():
-            return DAMAGED
-        case LayoutMismatch() | QueueLocked() | Refused():
+        case Refused():
             return REFUSED
         case NetError():
             return UNREACHABLE
         case _:
-            return USAGE
+            return code
 
 
 def code_of_stops(stops: list[Stop]) -> int:

@@ -20,12 +20,12 @@ class AnnotatedForm:
         self._index_first = None if cycle is None else cycle.index_first
 
     def hex_line(self, position: int, length: int) -> str:
-        """The lines before the hex dump of an excerpt."""
-        sequence = self._numbering.sequence
-        assert sequence is not None
-        self._numbering.sequence = sequence + 1
-        first = self._index_first
-        known = excerpt_suffix(None if first is None else first + sequence, sequence)
+        """The lines before the hex dump of an excerpt, or of data in a table store."""
+        first, sequence = self._index_first, self._numbering.sequence
+        if sequence is not None:
+            self._numbering.sequence = sequence + 1
+        index = None if first is None or sequence is None else first + sequence
+        known = excerpt_suffix(index, sequence)
         plural = "" if length == 1 else "s"
         return (
             f"# position: {position}, header: 0x{length:08x} data, {length} byte{plural}{known}\n"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from cqrepl.dump.printing import EXIT_INTERRUPTED, OutputError, Printer, end_of_output
+from cqrepl.dump.printing import EXIT_INTERRUPTED, Printer
+from cqrepl.output import OutputError, end_of_output
 
 if TYPE_CHECKING:
     from cqrepl.dump.selection import Wanted
@@ -112,7 +113,7 @@ def main(**options: Unpack[_Options]) -> None:
         _run(printer, options)
         printer.flush()
     except OutputError as error:
-        printer.code = end_of_output(error)
+        printer.code = end_of_output("wire-dump", error)
     except KeyboardInterrupt:
         printer.code = EXIT_INTERRUPTED
     sys.exit(printer.code)

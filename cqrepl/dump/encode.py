@@ -12,7 +12,8 @@ import click
 
 from cqrepl.dump.documents import DocumentReader
 from cqrepl.dump.files import store_header
-from cqrepl.dump.printing import EXIT_DAMAGED, EXIT_UNREADABLE, STDIN, OutputError, Printer
+from cqrepl.dump.printing import EXIT_DAMAGED, EXIT_UNREADABLE, STDIN, Printer
+from cqrepl.output import OutputError, flush, write_bytes
 from wire.errors import WireError
 from wire.text_reader import encode_text
 
@@ -34,11 +35,8 @@ def encode_input(printer: Printer, path: str = STDIN) -> None:
     except WireError as error:
         printer.complain(path, str(error), EXIT_DAMAGED)
         return
-    try:
-        sys.stdout.buffer.write(encoded)
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        raise OutputError from error
+    write_bytes(encoded)
+    flush()
 
 
 def encoded_documents(data: bytes) -> bytes:

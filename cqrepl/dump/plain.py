@@ -54,13 +54,13 @@ def plain_texts(file: Readable, *, padding: bool) -> Iterator[str]:
 
 
 def _next_text(chunk: Chunk, word: int) -> str:
-    position = chunk.position
+    position, before = chunk.position, chunk.before
     document = chunk.next_document()
     assert document is not None
     if document.missing_bytes:
         reason = f"a body of at most {BODY_MAX} bytes was expected, header 0x{word:08x} came"
         raise WireError(reason, position)
-    return document_text(document.body, word, offset=position + HEADER_BYTES)
+    return document_text(document.body, word, offset=position + HEADER_BYTES, before=before)
 
 
 def _remaining(count: int) -> str:

@@ -5,14 +5,14 @@ characters of the payloads are escaped, and those of file names everywhere.
 """
 
 import io
-import os
 import sys
 from typing import Final
 
 import click
 
+from cqrepl import output
 from cqrepl.dump.entries import Entry, Remark
-from wire.text import terminal_safe
+from wire.terminal import terminal_safe
 
 EXIT_OK: Final = 0
 EXIT_UNREADABLE: Final = 2
@@ -20,10 +20,6 @@ EXIT_UNREACHABLE: Final = 3
 EXIT_DAMAGED: Final = 4
 EXIT_INTERRUPTED: Final = 130
 STDIN: Final = "-"
-
-
-class OutputError(Exception):
-    """Standard output takes no more."""
 
 
 class Printer:
@@ -57,12 +53,7 @@ class Printer:
 
     def write(self, text: str) -> None:
         """Prints text as it is, or safe for a terminal."""
-        if sys.stdout is None:  # the shell's `>&-`
-            raise OutputError
-        try:
-            sys.stdout.write(terminal_safe(text) if sys.stdout.isatty() else text)
-        except OSError as error:
-            raise OutputError from error
+        output.write_text(text)
 
     def complain(self, path: str, reason: str, code: int) -> None:
         """One line on standard error, behind everything that was printed."""
@@ -76,24 +67,9 @@ class Printer:
 
     def flush(self) -> None:
         """Gives out what is buffered."""
-        try:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except OSError as error:
-            raise OutputError from error
+        output.flush()
 
 
 def shown_name(path: str) -> str:
     """A file name on one line, whatever it holds."""
     return "standard input" if path == STDIN else terminal_safe(path).replace("\n", "\\x0A")
-
-
-def end_of_output(error: OutputError) -> int:
-    """Keeps the interpreter from a last flush of its own; says why unless the reader just left."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    cause = error.__cause__
-    if cause is None or isinstance(cause, BrokenPipeError):
-        return EXIT_OK
-    click.echo(f"wire-dump: standard output: {os.strerror(getattr(cause, 'errno', 0))}", err=True)
-    return EXIT_UNREADABLE

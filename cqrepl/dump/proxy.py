@@ -21,7 +21,6 @@ from cqrepl.dump.printing import (
     EXIT_INTERRUPTED,
     EXIT_UNREACHABLE,
     EXIT_UNREADABLE,
-    OutputError,
     Printer,
 )
 from cqrepl.dump.recording import PIECE_MAX, RecordedConnection, Recording
@@ -29,6 +28,7 @@ from cqrepl.dump.selection import Selection
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Unreachable
 from cqrepl.net.listener import open_listener, serve
+from cqrepl.output import OutputError
 
 CONNECT_SECONDS: Final = 10.0
 Show = Callable[[Entry | Remark], None]

@@ -81,7 +81,7 @@ class Chunk:
         self._data = b""
         self._at = 0
         self._lines: HexLines | None = None
-        self._stand(position)
+        self._stand(position, b"")
 
     def run(self) -> str:
         """The text of all documents up to one that must be rendered or does not lie whole here."""
@@ -114,6 +114,11 @@ class Chunk:
     def position(self) -> int:
         """Where the next header stands, or would."""
         return self._start + self._at
+
+    @property
+    def before(self) -> bytes:
+        """The bytes in front of the next header, at least those in its line of a hex dump."""
+        return self._data[max(self._at - LINE_BYTES, 0) : self._at]
 
     def next_word(self) -> int | None:
         """The next header, once `grow` was called; None when the file ends before or in it."""
@@ -156,14 +161,15 @@ class Chunk:
             return Document(position=position, word=word, body=self._data[body:stop])
         reader = DocumentReader(pushed, position, body_max=self._form.body_max)
         document = reader.next_document(aligned=False)
-        self._stand(reader.position)
+        self._stand(reader.position, b"" if document is None else document.body)
         return document
 
-    def _stand(self, position: int) -> None:
-        """Starts anew where the file stands."""
+    def _stand(self, position: int, behind: bytes) -> None:
+        """Starts anew where the file stands, behind these bytes."""
         lead = position % LINE_BYTES
         self._start = position - lead
-        self._data = bytes(lead)  # fills the first line; it is never shown
+        # fills the first line; it is never shown
+        self._data = behind[len(behind) - lead :].rjust(lead, b"\0") if lead else b""
         self._at = lead + (-position % HEADER_BYTES if self._form.aligned else 0)
         self._lines = None
 

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from cqrepl import running
+from cqrepl.exits import BadArguments
 from cqrepl.net import NetError, Refused, Sink, Source, Stop, Unreachable, serve_sink
 from cqrepl.protocol import StopReason
 from cqrepl.queue import AtomicsMissing, LayoutMismatch, NotAQueue, QueueDamaged, QueueLocked
@@ -121,7 +122,7 @@ def test_unreachable_peer(
         (NotAQueue("x"), 2),
         (AtomicsMissing("x"), 2),
         (PermissionError(13, "Permission denied", "x"), 2),
-        (running.BadArguments("x"), 2),
+        (BadArguments("x"), 2),
     ],
 )
 def test_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:

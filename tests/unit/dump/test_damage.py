@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from cqrepl.dump.command import main
 from tests.interop.goldens import unpack
 from tests.unit.dump.networks import Network, exchange, set_up
+from wire import DocumentReader
 
 ROUNDS = 60
+QUICKLY = "--"  # ends the options: without any, store files are shown in large pieces
 DAMAGE = ("was expected", "were expected", "missing in the capture")
 
 
@@ -31,7 +33,7 @@ def an_input(kind: str, folder: Path) -> bytes:
     return save(folder / kind).read_bytes()
 
 
-@pytest.mark.parametrize("option", ["--max=100000", "--json", "--plain"])
+@pytest.mark.parametrize("option", [QUICKLY, "--max=100000", "--json", "--plain"])
 @pytest.mark.parametrize("kind", ["queue", "table", "stream", "pcap", "pcapng"])
 def test_damage_is_told_and_nothing_worse(kind: str, option: str, tmp_path: Path) -> None:
     whole = an_input(kind, tmp_path)
@@ -54,3 +56,16 @@ def test_damage_is_told_and_nothing_worse(kind: str, option: str, tmp_path: Path
         if option == "--json":
             for line in result.stdout.splitlines():
                 assert json.loads(line)["v"] == 1
+
+
+def test_data_in_a_table_store_is_shown_as_it_is(tmp_path: Path) -> None:
+    """It has neither index nor sequence there. Found by fuzzing: raw bytes ended the quick way."""
+    table = an_input("table", tmp_path)
+    reader = DocumentReader(table, padding=True)
+    assert len(list(reader)) > 3
+    file = tmp_path / "metadata.cq4t"
+    file.write_bytes(table[: reader.position] + b"\4\0\0\0\1\2\3\4" + bytes(4))
+    quick, plain = (CliRunner().invoke(main, [o, str(file)]) for o in (QUICKLY, "--max=100000"))
+    assert quick.exit_code == plain.exit_code == 0
+    assert quick.stdout == plain.stdout
+    assert f"# position: {reader.position}, header: 0x00000004 data, 4 bytes\n" in quick.stdout

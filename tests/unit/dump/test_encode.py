@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from cqrepl.dump import encode
 from cqrepl.dump.command import main
-from cqrepl.dump.printing import OutputError, Printer
+from cqrepl.dump.printing import Printer
+from cqrepl.output import OutputError
 from tests.interop.goldens import unpack
 from wire import dump_text, dumps
 

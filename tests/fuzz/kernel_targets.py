@@ -1,0 +1,144 @@
+"""The batch kernel beside the slow way: readers of documents and of messages."""
+
+from array import array
+from typing import Final
+
+from cqrepl.protocol.messages import write_cid
+from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
+from tests.fuzz.families import Family
+from tests.fuzz.target import SEPARATOR, Target, framed, parts_of, unframed
+from tests.property.test_kernel_properties import assert_scan_agrees
+from tests.unit.protocol.peer import CID, excerpts, index
+from wire import kernel
+from wire.documents import DocumentReader
+from wire.header import END_OF_FILE, align4, is_metadata, is_ready
+from wire.kernel import Found, Scanned, Stop
+
+_CID_DOCUMENT: Final = write_cid(CID)
+_NS_ITEM_BYTES: Final = 9
+
+
+def find_any(data: bytes) -> None:
+    """The excerpts that the reader of padded documents finds; limits only cut the run short."""
+    head, store = data[:4].ljust(4, b"\0"), data[4:]
+    view, end = memoryview(store), len(store)
+    found = kernel.find_excerpts(view, 0, end)
+    assert excerpts_in(found, store) == judged_excerpts(store)
+    assert found.stop is judged_stop(store, found.position)
+    position, count_max, bytes_max, payload_max = head
+    free = kernel.find_excerpts(view, position, end)
+    cut = kernel.find_excerpts(
+        view, position, end, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
+    )
+    count = len(cut.offsets)
+    assert (cut.offsets, cut.lengths) == (free.offsets[:count], free.lengths[:count])
+    assert count <= count_max
+    assert count <= 1 or sum(cut.lengths) <= bytes_max
+    assert all(length <= payload_max for length in cut.lengths)
+    if cut.stop in (Stop.LIMIT, Stop.TOO_LARGE):
+        rest = kernel.find_excerpts(view, cut.position, end)
+        assert cut.offsets + rest.offsets == free.offsets
+    else:
+        assert cut == free
+
+
+def excerpts_in(found: Found, store: bytes) -> list[bytes]:
+    """The payloads."""
+    places = zip(found.offsets, found.lengths, strict=True)
+    return [store[offset : offset + length] for offset, length in places]
+
+
+def judged_excerpts(store: bytes) -> list[bytes]:
+    """The same, by the reader of documents."""
+    found: list[bytes] = []
+    for document in DocumentReader(store, padding=True):
+        if not is_ready(document.word):
+            break
+        if not is_metadata(document.word):
+            found.append(bytes(document.body))
+    return found
+
+
+def judged_stop(store: bytes, position: int) -> Stop:
+    """Why there are no more, by the word that stands there."""
+    assert position == align4(position)
+    word = int.from_bytes(store[position : position + 4], "little")
+    if position + 4 > len(store) or is_ready(word):
+        return Stop.PAST_END
+    return Stop.END_OF_FILE if word == END_OF_FILE else Stop.NOT_READY
+
+
+def scan_any(data: bytes) -> None:
+    """The frames that splitter and reader find, made again byte for byte by `frame_excerpts`; and
+    any parts as payloads are laid, and found again."""
+    for stream in (data, framed(data)):
+        assert_scan_agrees(stream, _CID_DOCUMENT)
+        scanned = kernel.scan_frames(stream, 0, _CID_DOCUMENT)
+        if scanned is not None:
+            assert_framed_again(stream, scanned)
+    lay(parts_of(data))
+
+
+def assert_framed_again(stream: bytes, scanned: Scanned) -> None:
+    """Each frame is the one that we write, unless it says a length in more bytes than needed."""
+    start = 0
+    places = zip(scanned.offsets, scanned.lengths, strict=True)
+    for index_at, (offset, length) in enumerate(places, scanned.index_first):
+        end = offset + length + _NS_ITEM_BYTES
+        ns_item = stream[offset + length : end]
+        out = bytearray(end - start)
+        count, filled = kernel.frame_excerpts(
+            memoryview(stream),
+            array("q", [offset]),
+            array("q", [length]),
+            0,
+            index_at,
+            _CID_DOCUMENT,
+            ns_item,
+            out,
+            0,
+        )
+        assert count == 1
+        assert out == stream[start:end] or filled < len(out)
+        start = end
+    assert start == scanned.end
+
+
+def lay(contents: list[bytes]) -> None:
+    """Lays these payloads into a store and finds them again."""
+    data, offsets, lengths = b"".join(contents), array("q"), array("q")
+    for content in contents:
+        offsets.append(sum(lengths))
+        lengths.append(len(content))
+    size = kernel.laid_size(lengths, 0, len(contents))
+    store = bytearray(b"\xee") * size
+    store[:4] = bytes(4)
+    laid = kernel.lay_excerpts(data, offsets, lengths, 0, len(contents), memoryview(store), 0, 0, 2)
+    store[:4] = laid.first_word.to_bytes(4, "little")
+    found = kernel.find_excerpts(memoryview(store), 0, size)
+    assert excerpts_in(found, bytes(store)) == [content or b"\x8f" for content in contents]
+    assert found.position == laid.position_end
+
+
+def _frames() -> list[bytes]:
+    runs = [[b"a"], [b"", b"bc"], [b"x" * 255, b"y" * 256], [b"q" * 40] * 5]
+    return [excerpts(index(0), *payloads) for payloads in runs]
+
+
+_frame_seeds = both(_frames, spread(sessions, 20, length_max=1500))
+TARGETS: Final[Family] = {
+    "find-excerpts": Target(
+        run=find_any,
+        seeds=changed(
+            both(spread(documents, 200, length_max=400), spread(stores, 60, length_max=2040)),
+            lambda store: b"\0\x03\xff\x20" + store,
+        ),
+        tokens=(b"\0\0\0\0", b"\0\0\0\x80", b"\0\0\0\xc0", b"\x05\0\0\0", b"\0\0\0\x40"),
+    ),
+    "scan-frames": Target(
+        run=scan_any,
+        seeds=both(_frame_seeds, changed(_frame_seeds, unframed)),
+        tokens=(SEPARATOR, b"\0" + _CID_DOCUMENT[4:], b"\x01" + _CID_DOCUMENT[4:], b"\xc2re\x82"),
+        length_max=1536,
+    ),
+}
