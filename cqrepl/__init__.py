@@ -8,28 +8,47 @@ from typing import TYPE_CHECKING
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from cqrepl.net import Sink, Source, serve_sink, serve_source
-    from cqrepl.queue import Queue, QueueError
+    from cqrepl.net import Sink, Source, follow, serve_sink, serve_source
+    from cqrepl.queue import (
+        Appender,
+        BackwardTailer,
+        Durability,
+        Excerpt,
+        NamedTailer,
+        Queue,
+        QueueError,
+        QueueLayout,
+        Tailer,
+    )
 
 __all__ = [
+    "Appender",
+    "BackwardTailer",
+    "Durability",
+    "Excerpt",
+    "NamedTailer",
     "Queue",
     "QueueError",
+    "QueueLayout",
     "Sink",
     "Source",
+    "Tailer",
     "__version__",
+    "follow",
     "serve_sink",
     "serve_source",
 ]
+_OF_NET = ("Sink", "Source", "follow", "serve_sink", "serve_source")
 
 
 def __getattr__(name: str) -> object:
     # a plain import statement in each branch keeps the table closed and visible to every tool
-    if name in ("Queue", "QueueError"):
-        from cqrepl import queue
-
-        return getattr(queue, name)
-    if name in ("Sink", "Source", "serve_sink", "serve_source"):
+    if name in _OF_NET:
         from cqrepl import net
 
         return getattr(net, name)
+    if name in __all__:
+        from cqrepl import queue
+
+        return getattr(queue, name)
     raise AttributeError(f"module 'cqrepl' has no attribute {name!r}")

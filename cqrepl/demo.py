@@ -26,9 +26,8 @@ import trio
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
-from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError, QueueLayout
+from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError
 from cqrepl.queue.index import format_index
-from cqrepl.queue.rollcycle import by_name
 from wire.kernel import NO_LIMIT
 
 NAME: Final = "demo"
@@ -112,8 +111,8 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
 
 def make_queue(path: Path, count: int, size: int) -> None:
     """A queue of `count` excerpts of `size` bytes, each different from the others."""
-    with Queue.open_for_append(path, create=QueueLayout.of(by_name(_ROLL_CYCLE))) as queue:
-        appender = queue.appender()
+    with Queue.open(path, create=_ROLL_CYCLE) as queue:
+        appender = queue.appender(payload_max=max(size, 1))  # a sink has its own limit
         seed = os.urandom(max(size, 8))
         per_batch = max(1, _BATCH_BYTES // max(size, 1))
         now_ms = time.time_ns() // 1_000_000

@@ -49,3 +49,12 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.2f} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number and what is counted.
+
+    >>> plural(1, "file"), plural(2000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -4,6 +4,7 @@ from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.sink import Sink, serve_sink
 from cqrepl.net.source import Source, serve_source
 from cqrepl.net.stops import Stop
+from cqrepl.net.tailing import follow
 
 __all__ = [
     "NetError",
@@ -12,6 +13,7 @@ __all__ = [
     "Source",
     "Stop",
     "Unreachable",
+    "follow",
     "serve_sink",
     "serve_source",
 ]

@@ -1,22 +1,14 @@
-"""A log of acknowledgements, itself a queue: one 40-byte excerpt for each.
+"""A log of acknowledgements, itself a queue: one excerpt for each (`cqrepl.queue.ackentry`)."""
 
-0   last index acknowledged             int64, little-endian, as all five
-8   nano time at which it was sent      monotonic clock of the source
-16  nano time of the acknowledgement    the same clock: their difference is the round trip
-24  excerpts that it acknowledged
-32  payload bytes that it acknowledged
-"""
-
-import struct
 import time
 from pathlib import Path
 from typing import Final
 
 from cqrepl.protocol.events import Acknowledged
 from cqrepl.queue import Queue, QueueLayout
+from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.rollcycle import by_name
 
-ENTRY: Final = struct.Struct("<5q")
 _ROLL_CYCLE: Final = "FAST_DAILY"
 
 

@@ -5,7 +5,6 @@ compared, in order and without leaving any of ours out; the first difference end
 diverged.
 """
 
-import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -13,8 +12,11 @@ from typing import Final
 import trio
 
 from cqrepl.queue import Diverged, Queue
+from cqrepl.queue.backcopylock import back_copy_lock
 from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.comparing import check_equal
 from cqrepl.queue.index import format_index
+from wire.kernel import NO_LIMIT
 
 LOCK_SECONDS: Final = 5.0
 
@@ -32,8 +34,8 @@ class BackCopyTarget:
     def __init__(self, path: Path, offered: int) -> None:
         with ExitStack() as stack:
             queue = stack.enter_context(Queue.open_for_append(path))
-            self._appender = queue.appender()
-            stack.enter_context(queue.back_copy_lock().held(LOCK_SECONDS))
+            self._appender = queue.appender(payload_max=NO_LIMIT)  # the connection has a limit
+            stack.enter_context(back_copy_lock(queue).held(LOCK_SECONDS))
             stack.enter_context(self._appender.exclusive(LOCK_SECONDS))
             self._written = queue.tailer(offered)
             self._path = path
@@ -58,9 +60,7 @@ class BackCopyTarget:
                 found = "nothing" if mine is None else format_index(mine.index_first)
                 raise Diverged(wanted, f"at {found}", "at this index", path=self._path)
             theirs = batch.part(start, start + len(mine))
-            for (index, ours), (_, other) in zip(mine, theirs, strict=True):
-                if ours != other:
-                    raise Diverged(index, _digest(ours), _digest(other), path=self._path)
+            check_equal(mine, theirs, self._path)
             start += len(mine)
 
     async def append(self, batch: ExcerptBatch) -> None:
@@ -72,7 +72,3 @@ class BackCopyTarget:
     def close(self) -> None:
         """Gives the locks back."""
         self._open.close()
-
-
-def _digest(payload: memoryview) -> str:
-    return hashlib.sha256(payload).hexdigest()

@@ -1,12 +1,14 @@
 """How long to wait while the tailed queue has nothing new.
 
-No event announces an append to a mapped file, so it has to be polled: a number of times in a row,
-letting other tasks run in between, then with sleeps. A wake-up ends the pause at once.
+The rule is the queue's own; here it waits in trio, where it lets other tasks run in between, and
+where a wake-up ends the pause at once.
 """
 
 from typing import Final
 
 import trio
+
+from cqrepl.queue import pauser
 
 POLLS: Final = 50
 SLEEP_SECONDS: Final = 0.001
@@ -16,17 +18,19 @@ class Pauser:
     """Counts polls that found nothing."""
 
     def __init__(self) -> None:
-        self._idle = 0
+        self._rule = pauser.Pauser(
+            spins=0, yields=POLLS, sleep_min_s=SLEEP_SECONDS, sleep_max_s=SLEEP_SECONDS
+        )
 
     def reset(self) -> None:
         """Something was found."""
-        self._idle = 0
+        self._rule.reset()
 
     async def pause(self, wake: trio.Event) -> None:
         """Waits before the next poll, or until `wake` is set."""
-        self._idle += 1
-        if self._idle <= POLLS:
+        delay_s = self._rule.next_delay()
+        if not delay_s:
             await trio.lowlevel.checkpoint()
             return
-        with trio.move_on_after(SLEEP_SECONDS):
+        with trio.move_on_after(delay_s):
             await wake.wait()

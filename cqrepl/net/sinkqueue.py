@@ -8,6 +8,7 @@ from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.rollcycle import RollCycle, by_name
+from wire.kernel import NO_LIMIT
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
@@ -69,7 +70,8 @@ class SinkQueue:
         queue = Queue.open_for_append(self.path, create=create)
         try:
             queue.append_lock.acquire()
-            self._appender = queue.appender()
+            # what is longer than the connection's limit never gets here
+            self._appender = queue.appender(payload_max=NO_LIMIT)
         except BaseException:
             queue.close()
             raise

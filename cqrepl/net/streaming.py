@@ -21,6 +21,7 @@ from cqrepl.net.waiting import Signal
 from cqrepl.protocol import Connection, QueueShape, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.queue import Queue, QueueError, Tailer
+from cqrepl.queue.backcopylock import release_dead_back_copy
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.index import format_index
 
@@ -47,7 +48,7 @@ class SourceQueue:
 
     def _release_dead_back_copy(self) -> None:
         try:
-            if Queue.release_dead_back_copy(self.path):
+            if release_dead_back_copy(self.path):
                 _logger.info(
                     "queue %r: gave back the locks of a source that died in a back copy", self.name
                 )

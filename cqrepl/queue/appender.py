@@ -4,35 +4,44 @@ Theory of operation. Every call takes the queue's write lock, catches up with wh
 appended meanwhile, checks the index, and only then changes anything. The next index is one past the
 last excerpt of the highest cycle that holds any; an append may continue there or begin a higher
 cycle at sequence 0. Nothing else is accepted: a repeat is for `compare`, a gap is an `IndexGap`.
+`ending` tells how cycles are changed, `storewriter` how a run of excerpts becomes visible, and
+`durability` what has reached the disk when a call returns.
 
-Going up to another cycle, the new store file is made first (a full disk then leaves all as it was),
-and every lower file without an end-of-file mark gets one, because a reader waits in a file without
-one for ever. That is Java's rule too; Java only misses some files, and opening an appender here
-closes those as well.
+What can refuse an append does so before anything is stored: the locks, a cycle that is full, an
+excerpt that is longer than readers take (`block`), a full disk.
 
 The append lock keeps plain writers out of a replica. It must be free or this process's own.
 """
 
-import hashlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Final
 
 from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.block import BLOCK_BYTES, longest_payload
+from cqrepl.queue.comparing import Comparer
 from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.errors import Diverged, IndexGap, QueueLocked
-from cqrepl.queue.index import NEXT_OF_EMPTY, cycle_of, index_of, is_next
+from cqrepl.queue.draft import Draft
+from cqrepl.queue.durability import GroupCommit, Pending
+from cqrepl.queue.ending import QueueEnd
+from cqrepl.queue.errors import (
+    DurabilityLost,
+    ExcerptTooLarge,
+    IndexGap,
+    QueueError,
+    QueueLocked,
+)
+from cqrepl.queue.index import cycle_of, index_of, is_next, sequence_of
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
 from cqrepl.queue.locks import WordLock
-from cqrepl.queue.storefile import StoreFile
 from cqrepl.queue.storewriter import StoreWriter
-from cqrepl.queue.tailer import Tailer
-from wire.kernel import NO_LIMIT
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
-_EMPTY_STORED: Final = b"\x8f"  # how an excerpt without bytes lies in a store file
+_LENGTH_MAX: Final = (1 << 30) - 1  # bits of a header word
 
 
 class Appender:
@@ -46,34 +55,46 @@ class Appender:
         *,
         write_lock: WordLock,
         append_lock: WordLock,
+        commits: GroupCommit | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        payload_max: int | None = None,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
+
+        Args:
+            commits: makes appends durable before they return; one for all appenders of a queue.
+            block_bytes: what this process's readers map at a time; decides the longest excerpt.
+            payload_max: the longest excerpt in bytes, where somebody else has decided it.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
             QueueLocked: another process keeps the write lock.
+            DurabilityLost: a sync has failed.
         """
         self._cycles = cycles
         self._layout = layout
         self._listing = listing
         self._write_lock = write_lock
         self._append_lock = append_lock
-        self._writer: StoreWriter | None = None
-        self._checked_below = 0  # every cycle below has its end-of-file mark
-        self._comparer: Tailer | None = None
+        self._commits = commits
+        longest = longest_payload(block_bytes, layout.index_count)
+        self._payload_max = min(longest if payload_max is None else payload_max, _LENGTH_MAX)
+        self._comparer = Comparer(cycles)
+        self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False
         self.is_closed = False
-        self._changes_seen = -1
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
-            self._refresh()
+            self._end = QueueEnd(cycles, layout, listing, commits)
 
     @property
     def next_index(self) -> int:
         """One past the last excerpt, as of the last call; 0 for an empty queue."""
-        writer = self._writer
-        if writer is None:
-            return NEXT_OF_EMPTY
-        return index_of(writer.cycle, writer.place.sequence, self._cycles.shift)
+        return max(self._end.next_index, self._appended_next)
+
+    @property
+    def payload_max(self) -> int:
+        """The longest excerpt in bytes that is taken."""
+        return self._payload_max
 
     def append_at(self, batch: ExcerptBatch) -> None:
         """Appends excerpts at exactly their indexes.
@@ -81,32 +102,56 @@ class Appender:
         Raises:
             IndexGap: `batch.index_first` is neither the next index nor the first of a higher
                 cycle. Nothing was changed.
+            ExcerptTooLarge: an excerpt is longer than `payload_max`. Nothing was changed.
             QueueLocked: the append lock or the write lock is another process's.
             QueueError: the cycle has no room for the batch. Nothing was changed.
+            DurabilityLost: a sync failed, now or before. The batch may be there or not.
             OSError: no space. What was appended before it is whole.
         """
         with self._writing():
             self._check_next(batch)
             self._append(batch)
 
-    def append(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> int:
+    def append(self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None) -> int:
         """Appends at the end, in the clock's cycle or a later one that exists; the last index.
 
+        Args:
+            now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+
         Raises:
-            QueueLocked, QueueError, OSError: as `append_at`.
+            ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as `append_at`.
         """
-        with self._writing():
-            cycle = self._layout.roll_cycle.cycle_at(now_ms, self._layout.epoch)
-            cycle = max(cycle, *self._cycles.listing()[-1:], 0)
-            writer = self._writer
-            sequence = 0
-            if writer is not None and writer.cycle == cycle:
-                sequence = writer.place.sequence
-            if self._has_ended(cycle):
-                cycle, sequence = cycle + 1, 0
-            batch = ExcerptBatch.of(index_of(cycle, sequence, self._cycles.shift), payloads)
-            self._append(batch)
-            return batch.index_last
+        if not payloads:
+            raise ValueError("at least one excerpt expected, none came")
+        if now_ms is None:
+            now_ms = time.time_ns() // 1_000_000
+        if self._commits is None or self._is_exclusive:
+            with self._writing():
+                return self._append_last(payloads, now_ms)
+        last = self._commits.append(Pending(payloads, now_ms), self._append_for_all)
+        self._appended_next = last + 1
+        return last
+
+    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int:
+        """Appends one excerpt at the end, as `append`; its index."""
+        return self.append((payload,), now_ms)
+
+    @contextmanager
+    def writing(self, now_ms: int | None = None) -> Iterator[Draft]:
+        """An excerpt to be put together in a block, and appended when the block ends well.
+
+        Nothing is in the queue before, and no lock is held. `rollback` or an error drops it.
+
+            with appender.writing() as out:
+                out.write(b"...")
+            print(out.index)
+
+        Raises:
+            ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as `append`.
+        """
+        draft = Draft(self.next_index, self._payload_max)
+        yield draft
+        draft.append_with(lambda payload: self.append((payload,), now_ms))
 
     def compare(self, batch: ExcerptBatch) -> None:
         """Does nothing when the queue holds exactly these excerpts under these indexes.
@@ -115,18 +160,11 @@ class Appender:
             Diverged: other bytes stand under one of the indexes.
             IndexGap: one of them is not there.
         """
-        start = 0
-        while start < len(batch):
-            stored = self._stored(batch.index_first + start, len(batch) - start)
-            received = batch.part(start, start + len(stored))
-            for (index, mine), (_, theirs) in zip(stored, received, strict=True):
-                if mine != (theirs if len(theirs) else _EMPTY_STORED):
-                    raise Diverged(index, _digest(mine), _digest(theirs), path=self._cycles.path)
-            start += len(stored)
+        self._comparer.compare(batch, self.next_index)
 
     def space_needed(self, batch: ExcerptBatch) -> bool:
         """True when appending the batch will make files or allocate space: `reserve` first."""
-        writer = self._writer
+        writer = self._end.writer
         if writer is None or writer.cycle != cycle_of(batch.index_first, self._cycles.shift):
             return True
         return writer.space_needed(batch)
@@ -135,7 +173,7 @@ class Appender:
         """Does what takes long in appending the batch: rolls, makes files, allocates space.
 
         Raises:
-            IndexGap, QueueLocked, QueueError, OSError: as `append_at`.
+            IndexGap, ExcerptTooLarge, QueueLocked, QueueError, OSError: as `append_at`.
         """
         with self._writing():
             self._check_next(batch)
@@ -151,7 +189,7 @@ class Appender:
         with _kept(self._append_lock, timeout_s), self._write_lock.held(timeout_s):
             self._is_exclusive = True
             try:
-                self._refresh()
+                self._end.refresh()
                 yield
             finally:
                 self._is_exclusive = False
@@ -159,14 +197,14 @@ class Appender:
     def close(self) -> None:
         """Unmaps the files. Nothing is written."""
         self.is_closed = True
-        for open_file in (self._writer, self._comparer):
-            if open_file is not None:
-                open_file.close()
-        self._writer = self._comparer = None
+        self._end.close()
+        self._comparer.close()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         assert not self.is_closed
+        if self._commits is not None:
+            self._commits.check()
         if self._is_exclusive:
             yield
             return
@@ -178,120 +216,74 @@ class Appender:
                 path=self._cycles.path,
             )
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
-            self._refresh()
+            self._end.refresh()
             yield
 
     def _check_next(self, batch: ExcerptBatch) -> None:
         index, shift, path = batch.index_first, self._cycles.shift, self._cycles.path
+        next_index = self._end.next_index
         cycle = cycle_of(index, shift)
-        if not is_next(self.next_index, index, shift):
-            raise IndexGap(self.next_index, index, "it does not follow the end", path=path)
-        if self._has_ended(cycle):
+        if not is_next(next_index, index, shift):
+            raise IndexGap(next_index, index, "it does not follow the end", path=path)
+        if self._end.has_ended(cycle):
             expected = index_of(cycle + 1, 0, shift)
             raise IndexGap(expected, index, "its cycle is closed", path=path)
+
+    def _append_for_all(self, waiting: list[Pending]) -> None:
+        """Appends what several callers wait for: one batch for all of a cycle."""
+        roll_cycle, epoch = self._layout.roll_cycle, self._layout.epoch
+        with self._writing():
+            for _, group in groupby(waiting, lambda each: roll_cycle.cycle_at(each.now_ms, epoch)):
+                self._append_together(list(group))
+
+    def _append_together(self, group: list[Pending]) -> None:
+        """Appends for all of a group; when that is refused, for one after the other."""
+        end = self._end.next_index
+        payloads = [payload for pending in group for payload in pending.payloads]
+        try:
+            last = self._append_last(payloads, group[0].now_ms)
+        except (QueueError, OSError) as error:
+            if len(group) == 1 or isinstance(error, DurabilityLost) or self._has_grown(end):
+                for pending in group:
+                    pending.error = error
+                return
+            for pending in group:
+                self._append_together([pending])
+            return
+        index = last + 1 - len(payloads)
+        for pending in group:
+            index += len(pending.payloads)
+            pending.index_last = index - 1
+
+    def _has_grown(self, end: int) -> bool:
+        """True when there are excerpts behind what was the end."""
+        now, shift = self._end.next_index, self._cycles.shift
+        is_rolled = cycle_of(now, shift) > cycle_of(end, shift)
+        return now != end and not (is_rolled and sequence_of(now, shift) == 0)
+
+    def _append_last(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> int:
+        """Appends at the end, and answers the last index. The write lock is held."""
+        cycle = self._layout.roll_cycle.cycle_at(now_ms, self._layout.epoch)
+        cycle, sequence = self._end.place_in(max(cycle, self._end.cycle_last, 0))
+        batch = ExcerptBatch.of(index_of(cycle, sequence, self._cycles.shift), payloads)
+        self._append(batch)
+        return batch.index_last
 
     def _append(self, batch: ExcerptBatch) -> None:
         assert cycle_of(batch.index_last, self._cycles.shift) == cycle_of(
             batch.index_first, self._cycles.shift
         )
         self._stand_on(batch).append(batch)
+        if self._commits is not None:
+            self._listing.synced_to(batch.index_last)
 
     def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
         """The writer of the batch's cycle, rolled to if need be, with room for the batch."""
-        cycle = cycle_of(batch.index_first, self._cycles.shift)
-        writer = self._writer
-        if writer is None or writer.cycle != cycle:
-            writer = self._roll_to(cycle)
-        writer.check_room(len(batch))
-        return writer
-
-    def _roll_to(self, cycle: int) -> StoreWriter:
-        path, end = self._cycles.path_of(cycle), 1 << self._cycles.shift
-        writer = self._open(cycle) if path.exists() else None
-        if writer is None:
-            writer = StoreWriter.create(path, cycle, self._layout, end)
-            self._listing.add(cycle)
-        assert writer.place.sequence == 0  # only empty files lie above the last excerpt
-        self._stand(writer)
-        return writer
-
-    def _refresh(self) -> None:
-        """Stands where the queue ends now. The write lock is held."""
-        changes = self._listing.changes()
-        writer = self._writer
-        if writer is not None:
-            writer.refresh()
-            if changes == self._changes_seen and not writer.has_ended:
-                return
-        later = self._last_with_excerpts(-1 if writer is None else writer.cycle)
-        if later is not None:
-            self._stand(later)
-        self._changes_seen = changes
-
-    def _last_with_excerpts(self, above: int) -> StoreWriter | None:
-        """The highest cycle above this one that holds an excerpt."""
-        for cycle in reversed(self._cycles.listing()):
-            if cycle <= above:
-                break
-            writer = self._open(cycle)
-            if writer is None:
-                continue
-            if writer.place.sequence:
-                return writer
-            writer.close()
-        return None
-
-    def _stand(self, writer: StoreWriter) -> None:
-        """Makes this the current writer, and closes all cycles below it."""
-        left, self._writer = self._writer, writer
-        if left is not None:
-            left.refresh()
-            left.end()
-            left.close()
-        for cycle in self._cycles.listing():
-            if self._checked_below <= cycle < writer.cycle:
-                self._end(cycle)
-        self._checked_below = writer.cycle
-        self._listing.ended_below(writer.cycle)
-
-    def _end(self, cycle: int) -> None:
-        """Puts the end-of-file mark into a store file that lacks it."""
-        if not self._has_ended(cycle):
-            writer = self._open(cycle)
-            if writer is not None:
-                writer.end()
-                writer.close()
-
-    def _has_ended(self, cycle: int) -> bool:
-        """True when the cycle has a store file, and that is closed."""
-        writer = self._writer
-        if writer is not None and writer.cycle == cycle:
-            return writer.has_ended
-        path = self._cycles.path_of(cycle)
-        if not path.exists():
-            return False
-        store = StoreFile.open(path, cycle, writable=False)
-        if store is None:
-            return False
-        try:
-            return store.has_end_mark()
-        finally:
-            store.close()
-
-    def _open(self, cycle: int) -> StoreWriter | None:
-        return StoreWriter.open(self._cycles.path_of(cycle), cycle, 1 << self._cycles.shift)
-
-    def _stored(self, index: int, count: int) -> ExcerptBatch:
-        """Excerpts of the queue from `index` on, at most `count`."""
-        if self._comparer is None or self._comparer.next_index != index:
-            if self._comparer is not None:
-                self._comparer.close()
-            self._comparer = Tailer(self._cycles, index)
-        stored = self._comparer.next_batch(count_max=count, payload_max=NO_LIMIT)
-        if stored is None or stored.index_first != index:
-            found = self.next_index if stored is None else stored.index_first
-            raise IndexGap(index, found, "it is not in the queue", path=self._cycles.path)
-        return stored
+        longest = max(batch.lengths)
+        if longest > self._payload_max:
+            index = batch.index_first + batch.lengths.index(longest)
+            raise ExcerptTooLarge(index, longest, self._payload_max, path=self._cycles.path)
+        return self._end.at(cycle_of(batch.index_first, self._cycles.shift), len(batch))
 
 
 @contextmanager
@@ -302,7 +294,3 @@ def _kept(lock: WordLock, timeout_s: float) -> Iterator[None]:
         return
     with lock.held(timeout_s):
         yield
-
-
-def _digest(payload: memoryview) -> str:
-    return hashlib.sha256(payload).hexdigest()

@@ -100,6 +100,11 @@ class Words:
         self._longs = buffer[: length & ~7].cast("q")
         self._address = _address_of(buffer)
 
+    @property
+    def address(self) -> int | None:
+        """Where the buffer lies in memory; None when it is empty or may not be written."""
+        return self._address
+
     def release(self) -> None:
         """Gives the buffer back; no access afterwards."""
         self._words.release()
@@ -125,6 +130,14 @@ class Words:
         """Stores a signed 64-bit word, behind all stores before."""
         library, at = self._writable(position, 8)
         library.store_8(at, value % _SPAN, _SEQUENTIAL)
+
+    def put_8(self, position: int, value: int) -> None:
+        """Stores a signed 64-bit word as one aligned access, without order or library.
+
+        For words that tell something about another word, and are read with it being ordered.
+        """
+        assert position & 7 == 0 <= position
+        self._longs[position >> 3] = value
 
     def exchange_4(self, position: int, expected: int, value: int) -> bool:
         """Stores `value` if `expected` stands there; true if it did."""

@@ -102,3 +102,7 @@ class ExcerptTooLarge(QueueError):
 
 class AtomicsMissing(QueueError):
     """Writing needs compare-and-set on mapped memory, and nothing here provides it."""
+
+
+class DurabilityLost(QueueError):
+    """A sync failed: what was appended may never reach the disk, and no more is taken."""

@@ -54,6 +54,14 @@ class Indexing:
             pass
         return START
 
+    def guess_before(self, sequence: int) -> Place:
+        """What the nearest slot at or before a sequence says; whoever walks from there checks."""
+        try:
+            found = next(self._indexed_before(sequence), START)
+        except QueueDamaged:
+            return START
+        return found if self._is_within(found) else START
+
     def check_last(self, sequence: int, offsets: array[int]) -> None:
         """Holds a run of excerpts against the slot of the last one that has a slot.
 
@@ -78,6 +86,18 @@ class Indexing:
                 path=self._store.path,
                 position=found,
             )
+
+    def certain_count(self, sequence: int, offsets: array[int]) -> int:
+        """How many excerpts of a run that went astray come before the last slot it agrees with."""
+        count = sequence + len(offsets) - 1
+        count -= count % self._spacing + sequence
+        while count > 0:
+            try:
+                self.check_last(sequence, offsets[: count + 1])
+                return count
+            except QueueDamaged:
+                count -= self._spacing
+        return 0
 
     def page_of(self, sequence: int) -> int:
         """Number of the page that a sequence belongs into."""
@@ -109,20 +129,51 @@ class Indexing:
             words, header = self._store.mapping.words, self._store.header
             words.raise_8(header.last_index, marks[-1][0] + self._spacing)
 
+    def forget_from(self, place: Place) -> None:
+        """Empties the slots of excerpts and pages that are not there: a power cut took them.
+
+        Args:
+            place: where the documents end.
+        """
+        pages = self._pages()
+        if pages is None:
+            return
+        words, last = self._store.mapping.words, place.sequence // self._spacing
+        self._arrays.clear()
+        for page in range(self._count):
+            position = self._slot(pages, page)
+            if not position:
+                continue
+            try:
+                array = self._array_at(position, "index") if position < place.position else None
+            except QueueDamaged:
+                array = None
+            if array is None:
+                words.store_8(pages + ARRAY_HEAD_BYTES + page * _LONG_BYTES, 0)
+                continue
+            first = last + (place.sequence % self._spacing > 0) - page * self._count
+            for slot in range(max(first, 0), self._count):
+                if self._slot(array, slot):
+                    words.store_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES, 0)
+
     def _set_slot(self, array: int, slot: int, position: int) -> None:
         words = self._store.mapping.words
-        words.exchange_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES, 0, position)
+        at = array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES
+        if not words.exchange_8(at, 0, position):
+            words.store_8(at, position)  # the same, or damage: readers would refuse the excerpt
         words.raise_8(array + _USED, slot + 1)
 
     def _indexed_before(self, sequence: int) -> Iterator[Place]:
         """Places of the slots in use, from `sequence` downwards; not checked."""
         page, slot = divmod(sequence // self._spacing, self._count)
-        if page >= self._count:
-            page, slot = self._count - 1, self._count - 1
+        pages = self._pages()
+        page_last = -1 if pages is None else self._last_used(pages)
+        if page > page_last:
+            page, slot = page_last, self._count - 1
         while page >= 0:
             array = self._array(page)
             if array is not None:
-                for at in range(min(slot, self._used(array) - 1), -1, -1):
+                for at in range(min(slot, self._last_used(array)), -1, -1):
                     position = self._slot(array, at)
                     if position:
                         yield Place((page * self._count + at) * self._spacing, position)
@@ -130,12 +181,15 @@ class Indexing:
 
     def _leads_to(self, start: Place, place: Place) -> bool:
         """True when walking on from `start` finds the excerpt of `place` exactly there."""
-        store = self._store
-        for at in (start.position, place.position):
-            if at % HEADER_BYTES or not 0 <= at < store.mapping.check():
-                return False
-        walked = store.walk(start, place.sequence + 1)
+        if not (self._is_within(start) and self._is_within(place)):
+            return False
+        walked = self._store.walk(start, place.sequence + 1)
         return walked.place.sequence > place.sequence and walked.position_last == place.position
+
+    def _is_within(self, place: Place) -> bool:
+        """True when a header can stand there."""
+        at = place.position
+        return at % HEADER_BYTES == 0 and 0 <= at < self._store.mapping.check()
 
     def _pages(self) -> int | None:
         """Where the array of the page of pages starts; None when there is none."""
@@ -169,7 +223,9 @@ class Indexing:
             found = reader.read_name()
             array = reader.read_bound_array()
         except WireError as error:
-            raise QueueDamaged(f"expected an {name} page: {error}", path=store.path) from error
+            raise QueueDamaged(
+                f"expected an {name} page: {error}", path=store.path, position=position
+            ) from error
         capacity = store.mapping.words.load_8(array) if array % _LONG_BYTES == 0 else 0
         if found != name or capacity != self._count:
             raise QueueDamaged(
@@ -182,5 +238,7 @@ class Indexing:
     def _slot(self, array: int, slot: int) -> int:
         return self._store.mapping.words.load_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES)
 
-    def _used(self, array: int) -> int:
-        return min(self._store.mapping.words.load_8(array + _USED), self._count)
+    def _last_used(self, array: int) -> int:
+        """The greatest slot that may be in use: `used` itself lags by one when a writer died."""
+        used = self._store.mapping.words.load_8(array + _USED)
+        return min(max(used, 0), self._count - 1)

@@ -8,8 +8,23 @@ A lock whose holder is dead is taken over at once. Our own process id in a lock 
 does not hold was left by an earlier process of the same id (usual in containers, where every first
 process is number 1), and counts as dead. A lock whose holder may be alive is never taken.
 
+A process id may be given to another process, which then seems to hold what the dead one left. So
+there is a key of ours beside each lock, `cqrepl.write.lock.start` beside `chronicle.write.lock`:
+
+    take    word: unlocked -> id     then  start: (id, start time of the process)
+    give    start: 0                 then  word: id -> unlocked
+
+A lock that names a living process is taken over when its start key names the same process id with
+another start time, and that process does not map the table store. The second condition is for Java,
+which knows nothing of the key: a Java process of that id could have taken the lock later, on top of
+what a killed process of ours left in the key. Whoever uses a lock maps the table store; and the
+table lock is held from looking to taking over, so nobody can begin to use it in between. Where any
+of this cannot be read, the holder counts as alive. The two stores to the start key are plain ones:
+they tell who held the lock, and never whether it is held.
+
 Two threads of one process look alike in the word, so a mutex for each lock of each file stands in
-front of it; that mutex is also what tells whether this process holds the lock.
+front of it; that mutex is also what tells whether this process holds the lock. A forked child holds
+none of its parent's locks, and finds the mutexes free.
 
 A process id must mean the same to all writers: they run in one process id name space.
 """
@@ -29,15 +44,31 @@ from cqrepl.queue.tablestore import TableStore
 UNLOCKED: Final = INT64_MIN
 WRITE_LOCK_KEY: Final = "chronicle.write.lock"
 APPEND_LOCK_KEY: Final = "chronicle.append.lock"
-# ours, beside Java's: held with the other two while a sink copies back into a source queue. After a
-# kill it tells a source's append lock, which is to be given back, from a sink's, which is to stay.
-BACK_COPY_LOCK_KEY: Final = "cqrepl.backCopy.lock"
+_START_NONE: Final = 0
+_START_BITS: Final = 41  # of clock ticks since the machine was started: 600 years
 _PID_MASK: Final = 0xFFFFFFFF
 _PAUSE_S: Final = 0.000_05
 _PROC: Final = Path("/proc")
 
-_mutexes: dict[tuple[int, int, str], threading.Lock] = {}
-_mutexes_guard: Final = threading.Lock()
+
+class _Mutexes:
+    """One mutex for each lock of each table store. A forked child has them all anew."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._mutexes: dict[tuple[int, int, str], threading.Lock] = {}
+        os.register_at_fork(after_in_child=self._renew)
+
+    def of(self, key: tuple[int, int, str]) -> threading.Lock:
+        with self._guard:
+            return self._mutexes.setdefault(key, threading.Lock())
+
+    def _renew(self) -> None:
+        self._guard = threading.Lock()
+        self._mutexes = {}
+
+
+_mutexes: Final = _Mutexes()
 
 
 class WordLock:
@@ -46,15 +77,19 @@ class WordLock:
     def __init__(self, table: TableStore, key: str) -> None:
         self._path = table.path
         self._key = key
+        self._table = table
         self._value = table.value(key, UNLOCKED)
-        self._is_held = False
-        with _mutexes_guard:
-            self._mutex = _mutexes.setdefault((*table.identity, key), threading.Lock())
+        self._start = table.value(f"{key.replace('chronicle', 'cqrepl', 1)}.start", _START_NONE)
+        self._identity = (*table.identity, key)
+        self._mine = 0  # the process that this object was last used in,
+        self._packed = _START_NONE  # what it stores beside the lock,
+        self._held_by: int | None = None  # and whether it holds it
+        self._mutex: threading.Lock
 
     @property
     def is_held(self) -> bool:
         """True while this very object holds the lock."""
-        return self._is_held
+        return self._held_by is not None and self._held_by == os.getpid()
 
     def holder(self) -> int | None:
         """The process id in the lock, of a living or of a dead process; None when unlocked."""
@@ -67,16 +102,22 @@ class WordLock:
         Raises:
             QueueLocked: a process that may be alive held it all the time.
         """
+        if self._mine != os.getpid():
+            self._enter_process()
         deadline = time.monotonic() + timeout_s
         if not self._mutex.acquire(timeout=timeout_s):
-            raise self._locked(os.getpid())
-        while not self._exchange_in():
-            holder = self.holder()
-            if time.monotonic() >= deadline and holder is not None:
-                self._mutex.release()
-                raise self._locked(holder)
-            time.sleep(_PAUSE_S)
-        self._is_held = True
+            raise self._locked(self._mine)
+        try:
+            while not self._exchange_in():
+                holder = self.holder()
+                if time.monotonic() >= deadline and holder is not None:
+                    raise self._locked(holder)
+                time.sleep(_PAUSE_S)
+        except BaseException:
+            self._mutex.release()
+            raise
+        self._start.put(self._packed)
+        self._held_by = self._mine
 
     def try_acquire(self) -> bool:
         """Takes the lock if that is possible now; true if it is."""
@@ -92,38 +133,69 @@ class WordLock:
         Raises:
             QueueError: the word no longer names this process: somebody took it away by force.
         """
-        assert self._is_held
-        self._is_held = False
-        taken_away = not self._value.exchange(os.getpid(), UNLOCKED)
+        assert self.is_held
+        self._held_by = None
+        taken_away = self._value.load() != self._mine
+        if not taken_away:
+            self._start.put(_START_NONE)
+            taken_away = not self._value.exchange(self._mine, UNLOCKED)
         self._mutex.release()
         if taken_away:
             raise QueueError(
-                f"expected {self._key} to be held by process {os.getpid()},"
+                f"expected {self._key} to be held by process {self._mine},"
                 f" found {self._value.load()}",
                 path=self._path,
             )
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[None]:
-        """Holds the lock for the length of a block."""
+        """Holds the lock for the length of a block; a child forked in it leaves it to its parent.
+
+        Raises:
+            QueueLocked, QueueError: as `acquire` and `release`.
+        """
         self.acquire(timeout_s)
         try:
             yield
         finally:
-            self.release()
+            if self.is_held:
+                self.release()
 
     def release_dead(self) -> None:
         """Unlocks if the holder is dead, as every writer does on opening a queue."""
         if self.try_acquire():
             self.release()
 
+    def _enter_process(self) -> None:
+        """Takes note of the process that uses this object now: at first, or after a fork."""
+        mine = os.getpid()
+        self._packed = _pack(mine, start_of(mine))
+        self._mutex = _mutexes.of(self._identity)
+        self._mine = mine  # last: another thread may be about to use the rest
+
     def _exchange_in(self) -> bool:
         """Our process id into the word, if it is free or its holder is dead. The mutex is held."""
-        mine = os.getpid()
         value = self._value.load()
-        if value != UNLOCKED and value & _PID_MASK != mine and is_alive(value & _PID_MASK):
+        holder = value & _PID_MASK
+        if value == UNLOCKED or holder == self._mine or not is_alive(holder):
+            return self._value.exchange(value, self._mine)
+        if not self._names_another_process(holder):
             return False
-        return self._value.exchange(value, mine)
+        with self._table.locked():
+            return not self._may_be_held(value) and self._value.exchange(value, self._mine)
+
+    def _names_another_process(self, holder: int) -> bool:
+        """True when a process of this id took the lock, and the one that has the id now did not."""
+        noted = self._start.load()
+        now = start_of(holder)
+        return now is not None and noted >> _START_BITS == holder and noted != _pack(holder, now)
+
+    def _may_be_held(self, value: int) -> bool:
+        """False only when this word was left by a process that is no longer there."""
+        holder = value & _PID_MASK
+        return is_alive(holder) and not (
+            self._names_another_process(holder) and not self._table.may_be_mapped_by(holder)
+        )
 
     def _locked(self, holder: int) -> QueueLocked:
         return QueueLocked(
@@ -131,6 +203,45 @@ class WordLock:
             holder=holder,
             path=self._path,
         )
+
+
+def start_of(pid: int) -> int | None:
+    """When a process was started, in clock ticks since the machine was; None if that is unknown."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19])  # field 22 of the line; the second one may hold anything
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _pack(pid: int, start: int | None) -> int:
+    """A process and its start time in one positive long; 0 when it does not fit."""
+    if start is None or start >> _START_BITS or pid >> (63 - _START_BITS):
+        return _START_NONE
+    return (pid << _START_BITS) | start
+
+
+def free_lock(path: Path, key: str, holder: int) -> bool:
+    """Unlocks a lock that is held by this process id, whoever that is; false if it is not any more.
+
+    For people who know better than any program: a writer that is alive after all, and another one
+    that follows it, destroy a queue between them.
+
+    Args:
+        path: of the table store.
+
+    Raises:
+        FileNotFoundError, QueueError: as `TableStore`.
+    """
+    table = TableStore(path, writable=True)
+    try:
+        value = table.find(key)
+        word = UNLOCKED if value is None else value.load()
+        if value is None or word == UNLOCKED or word & _PID_MASK != holder:
+            return False
+        return value.exchange(word, UNLOCKED)
+    finally:
+        table.close()
 
 
 def is_alive(pid: int) -> bool:

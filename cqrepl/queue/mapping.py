@@ -16,6 +16,17 @@ sizes against each other.
 Record locks belong to the process, and all of a file's go when the process closes any descriptor
 of that file. `RECORD_LOCK_GUARD` is therefore held while such a lock is, and whenever a file is
 closed.
+
+What is stored reaches the disk when the kernel pleases, page by page in any order, until `sync`
+says that it is there. All that this package stores into a file goes through few functions: the
+`store_*`, `exchange_*` and `put_8` of `Words`, `Mapping.write`, and the kernel's `lay_excerpts` as
+`storewriter` calls it; files change size in `Mapping.reserve` and names in `os.rename`; and all
+that is made durable is so by `Mapping.sync` and `Mapping.sync_directory`. A test that replays power
+cuts records those.
+
+`sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
+any process, and the size and blocks needed to read it back. It lets other threads run, which the
+mapping's own flush does not, and costs the same (0.15 and 0.22 ms on the reference machine).
 """
 
 import fcntl
@@ -25,12 +36,38 @@ import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from cqrepl.queue.atomics import Words
 from cqrepl.queue.errors import QueueDamaged
 
-RECORD_LOCK_GUARD: Final = threading.RLock()
+_PROC: Final = Path("/proc")
+
+
+class _Guard:
+    """A re-entrant mutex that a forked child finds free, whichever thread held it."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._mutex = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._mutex.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._mutex.release()
+
+
+RECORD_LOCK_GUARD: Final = _Guard()
 
 
 class Mapping:
@@ -121,6 +158,44 @@ class Mapping:
             os.posix_fallocate(self._descriptor, start, end - start)
         self.cover(end)
 
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """Stores bytes that nobody looks at yet."""
+        self.data[position : position + len(data)] = data
+
+    def sync(self, start: int, end: int) -> None:
+        """Returns when what is stored between these positions is on the disk.
+
+        Everything stored in the file before is too; callers count on no more than they ask for.
+
+        Raises:
+            OSError: it may never get there, whatever a later call says.
+        """
+        assert 0 <= start < end <= self.length
+        os.fdatasync(self._descriptor)
+
+    @staticmethod
+    def sync_directory(path: Path) -> None:
+        """Returns when the names in a directory are on the disk.
+
+        Raises:
+            OSError: they may never get there.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def may_be_mapped_by(self, pid: int) -> bool:
+        """False only when this process certainly does not map the file."""
+        if self.words.address is None:
+            return True
+        try:
+            mine = _mapped(os.getpid(), self.words.address)
+            return not mine or bool(mine & _mapped(pid, None))
+        except OSError:
+            return True  # gone, or another user's: it cannot be known
+
     def close(self) -> None:
         """Unmaps and closes. Views that are still held keep their pages until they go."""
         with RECORD_LOCK_GUARD:
@@ -148,3 +223,17 @@ class Mapping:
         if mapped is not None:
             with suppress(BufferError):  # views of a batch are out: it goes with the last of them
                 mapped.close()
+
+
+def _mapped(pid: int, address: int | None) -> set[tuple[bytes, bytes]]:
+    """Device and inode of every file that a process maps, or of that mapped at one address.
+
+    They are compared with nothing but each other: some file systems show others here than `stat`.
+    """
+    found = set()
+    for line in (_PROC / str(pid) / "maps").read_bytes().splitlines():
+        span, _, _, device, inode, *_ = line.split(None, 5)
+        start, end = (int(part, 16) for part in span.split(b"-"))
+        if inode != b"0" and (address is None or start <= address < end):
+            found.add((device, inode))
+    return found

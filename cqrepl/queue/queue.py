@@ -13,30 +13,46 @@ process is released, as every writer does.
             ...
 """
 
-import os
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
+from cqrepl.queue import counting
 from cqrepl.queue.appender import Appender
+from cqrepl.queue.backward import BackwardTailer
+from cqrepl.queue.block import BLOCK_BYTES
 from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
 from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.durability import Durability, GroupCommit
 from cqrepl.queue.errors import LayoutMismatch, QueueError
-from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
-from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.index import NEXT_OF_EMPTY
 from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.locks import BACK_COPY_LOCK_KEY, UNLOCKED, WordLock, is_alive
+from cqrepl.queue.locks import WordLock
 from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, Marks
+from cqrepl.queue.named import NamedPosition, NamedTailer
 from cqrepl.queue.opening import guess_layout, open_for_writing, open_table, with_indexing
-from cqrepl.queue.storefile import StoreFile
+from cqrepl.queue.pauser import Pauser
+from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.seeking import ReadTime, seek_time
+from cqrepl.queue.stalling import EndRepair
 from cqrepl.queue.tablestore import FILE_NAME
 from cqrepl.queue.tailer import Tailer
 from cqrepl.queue.writing import Writing
+from wire.kernel import NO_LIMIT
 
 _MARK_NONE: Final = -1
+
+
+class _Opened(Protocol):
+    """What a queue closes with itself."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Queue:
@@ -48,40 +64,56 @@ class Queue:
     def __init__(self, path: Path, layout: QueueLayout) -> None:
         self.path = path
         self.layout = layout
+        self._commits: GroupCommit | None = None
+        self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
         self._marks = Marks(path / FILE_NAME)
         self._guard = threading.Lock()  # of the two that follow
-        self._opened: list[Tailer | Appender | ColumnReader] = []
+        self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
         self._own = threading.local()  # the appender that `append` uses in each thread
         self._is_closed = False
 
     @classmethod
-    def open(cls, path: Path | str, *, create: QueueLayout | None = None) -> Self:
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        create: QueueLayout | str | None = None,
+        durability: Durability = Durability.NONE,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> Self:
         """The queue in a directory. Nothing there is changed before the first call that writes.
 
         Args:
-            create: the layout of a new queue, if there is none; an existing one must have it.
+            create: the layout of a new queue, or its roll cycle's name, if there is none; an
+                existing one must have it.
+            durability: what is true of an excerpt when its append returns.
+            block_bytes: what this process's Java readers map at a time; the longest excerpt that
+                is appended is a quarter of it.
 
         Raises:
             NotAQueue: nothing there, no queue, or one of a kind that cannot be read.
             LayoutMismatch: there is one of another layout than `create`.
             QueueDamaged: its table store or a store file's header breaks the format.
         """
-        if create is not None:
-            return cls.open_for_append(path, create=create)
         path = Path(path)
-        table = open_table(path, writable=False)
-        try:
+        if create is not None:
+            queue = cls.open_for_append(path, create=create)
+        else:
+            table = open_table(path, writable=False)
             layout = guess_layout(path) if table is None else table.layout
-        finally:
             if table is not None:
                 table.close()
-        return cls(path, with_indexing(path, layout))
+            queue = cls(path, with_indexing(path, layout))
+        queue._block_bytes = block_bytes
+        if durability is Durability.SYNCED:
+            queue._commits = GroupCommit(path)
+        return queue
 
     @classmethod
-    def open_for_append(cls, path: Path | str, *, create: QueueLayout | None = None) -> Self:
+    def open_for_append(cls, path: Path | str, *, create: QueueLayout | str | None = None) -> Self:
         """The queue in a directory, made ready for appending at once.
 
         Args:
@@ -94,6 +126,8 @@ class Queue:
             AtomicsMissing: a library is missing that writing needs.
         """
         path = Path(path)
+        if isinstance(create, str):
+            create = QueueLayout.of(by_name(create))
         if create is not None and not path.exists():
             path.mkdir(parents=True)
         table = open_for_writing(path, create)
@@ -109,34 +143,18 @@ class Queue:
         return queue
 
     @property
+    def cycles(self) -> Cycles:
+        """The store files of the queue; for what works on them as such, as `retention` does."""
+        return self._cycles
+
+    @property
     def append_lock(self) -> WordLock:
         """The lock that keeps plain writers out; given back by `close` if it is held."""
         return self._for_writing().append_lock
 
-    def back_copy_lock(self) -> WordLock:
-        """The lock that marks append lock and write lock as held for a back copy."""
-        return WordLock(self._for_writing().table, BACK_COPY_LOCK_KEY)
-
-    @classmethod
-    def release_dead_back_copy(cls, path: Path | str) -> bool:
-        """Gives back the locks of a process that was killed while a sink copied back into a queue.
-
-        Java never gives back an append lock by itself: the queue's own writers would stay out.
-        A lock that is not of a back copy, or whose holder may be alive, is left alone.
-
-        Raises:
-            QueueError, OSError: as `open_for_append`.
-        """
-        marked = Marks(Path(path) / FILE_NAME).load(BACK_COPY_LOCK_KEY, UNLOCKED)
-        if marked == UNLOCKED or (marked != os.getpid() and is_alive(marked)):
-            return False
-        with cls.open_for_append(path) as queue:
-            mark, lock = queue.back_copy_lock(), queue.append_lock
-            was_held = mark.holder() is not None and mark.holder() == lock.holder()
-            if was_held:
-                lock.release_dead()
-            mark.release_dead()
-            return was_held and lock.holder() is None
+    def word_lock(self, key: str) -> WordLock:
+        """A lock of this name in the table store."""
+        return WordLock(self._for_writing().table, key)
 
     @property
     def sent_index(self) -> int:
@@ -158,33 +176,99 @@ class Queue:
 
     def first_index(self) -> int | None:
         """Index of the first excerpt; None when there is none."""
-        for cycle in self._cycles.listing():
-            if self._count(cycle):
-                return index_of(cycle, 0, self._cycles.shift)
-        return None
+        return counting.first_index(self._cycles)
 
     def last_index(self) -> int | None:
         """Index of the last excerpt; None when there is none."""
-        for cycle in reversed(self._cycles.listing()):
-            count = self._count(cycle)
-            if count:
-                return index_of(cycle, count - 1, self._cycles.shift)
-        return None
+        return counting.last_index(self._cycles)
 
     def next_index(self) -> int:
         """One past the last excerpt; 0 for an empty queue."""
-        last = self.last_index()
-        return NEXT_OF_EMPTY if last is None else last + 1
+        return counting.end_index(self._cycles)
 
-    def tailer(self, index: int = NEXT_OF_EMPTY) -> Tailer:
+    def count(self, first: int = NEXT_OF_EMPTY, last: int | None = None) -> int:
+        """The number of excerpts from index `first` to index `last`, both included; None: all.
+
+        Costs time for each cycle, not for each excerpt.
+        """
+        return counting.count(self._cycles, first, NO_LIMIT if last is None else last)
+
+    def tailer(
+        self,
+        index: int = NEXT_OF_EMPTY,
+        *,
+        pauser: Pauser | None = None,
+        repair: bool = False,
+    ) -> Tailer:
         """A reader that stands before the first excerpt at or after `index`; 0 is the start.
+
+        `tailer(queue.next_index())` reads only what is still to come.
+
+        Args:
+            pauser: how it waits for more.
+            repair: whether it may close a cycle that a dead writer left open, which it would wait
+                in for ever. That writes to the queue.
 
         Raises:
             IndexGap: the queue does not reach from what it holds to `index`.
         """
-        tailer = Tailer(self._cycles, index)
+        tailer = Tailer(
+            self._cycles,
+            index,
+            pauser=pauser,
+            repair=EndRepair(self._cycles) if repair else None,
+        )
         self._keep(tailer)
         return tailer
+
+    def backward(self, index: int | None = None) -> BackwardTailer:
+        """A reader that goes down from the last excerpt at or below `index`; None: from the end."""
+        tailer = BackwardTailer(self._cycles, index)
+        self._keep(tailer)
+        return tailer
+
+    def named_tailer(
+        self, name: str, *, pauser: Pauser | None = None, repair: bool = False
+    ) -> NamedTailer:
+        """A reader whose position is kept in the queue, where Java's reader of that name has it.
+
+        Args:
+            pauser, repair: as for `tailer`.
+
+        Raises:
+            IndexGap: the queue does not hold the stored position any more.
+            QueueLocked: a name that begins `replicated:`, on a replica.
+            QueueError: the name is empty or too long.
+        """
+        tailer = NamedTailer(
+            self._cycles,
+            name,
+            pauser=pauser,
+            repair=EndRepair(self._cycles) if repair else None,
+        )
+        self._keep(tailer)
+        return tailer
+
+    def named_position(self, name: str) -> NamedPosition:
+        """The stored position of a name, to be read, moved and closed by hand.
+
+        Raises:
+            QueueLocked, QueueError: as `named_tailer`.
+        """
+        return NamedPosition(self._cycles, name)
+
+    def seek_time(self, time: int, read_time: ReadTime) -> int:
+        """Index of the first excerpt with a time at or after `time`; one past the last if none has.
+
+        Two binary searches; excerpts must stand in the order of their times.
+
+        Args:
+            read_time: the time of a payload, in the unit of `time`; None if it has none.
+
+        Raises:
+            QueueDamaged: a store file cannot be followed.
+        """
+        return seek_time(self._cycles, time, read_time)
 
     def read_columns(
         self,
@@ -237,8 +321,12 @@ class Queue:
             self._own.appender = appender = self.appender()
         return appender.append(payloads, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
 
-    def appender(self) -> Appender:
+    def appender(self, *, payload_max: int | None = None) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.
+
+        Args:
+            payload_max: the longest excerpt in bytes, where another limit than that of the blocks
+                has been kept already.
 
         Raises:
             NotAQueue: there is no table store, which writing needs.
@@ -253,6 +341,9 @@ class Queue:
             writing.listing,
             write_lock=writing.write_lock,
             append_lock=writing.append_lock,
+            commits=self._commits,
+            block_bytes=self._block_bytes,
+            payload_max=payload_max,
         )
         self._keep(appender)
         return appender
@@ -282,7 +373,7 @@ class Queue:
     ) -> None:
         self.close()
 
-    def _keep(self, opened: Tailer | Appender | ColumnReader) -> None:
+    def _keep(self, opened: _Opened) -> None:
         """Remembers what `close` must close, and forgets what is closed."""
         with self._guard:
             self._opened = [one for one in self._opened if not one.is_closed]
@@ -301,16 +392,3 @@ class Queue:
                     table.close()
                     raise
             return self._writing
-
-    def _count(self, cycle: int) -> int:
-        """Number of excerpts of a cycle."""
-        try:
-            store = StoreFile.open(self._cycles.path_of(cycle), cycle, writable=False)
-        except FileNotFoundError:  # removed since it was listed
-            return 0
-        if store is None:
-            return 0
-        try:
-            return store.walk(Indexing(store).place_before()).place.sequence
-        finally:
-            store.close()

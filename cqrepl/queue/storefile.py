@@ -33,6 +33,7 @@ from wire.reader import Reader
 
 SUFFIX: Final = ".cq4"
 _EOF_NAME: Final = b"\xc3EOF"  # stands behind the end-of-file mark; decoration
+END_MARK: Final = END_OF_FILE.to_bytes(HEADER_BYTES, "little") + _EOF_NAME
 _WALK_COUNT: Final = 65_536  # excerpts per step of a long walk: bounds its memory
 _INDEX_COUNT_MAX: Final = 1 << 20
 _INDEX_SPACING_MAX: Final = 1 << 30
@@ -61,7 +62,7 @@ class Walked(NamedTuple):
     marks: list[tuple[int, int]]
 
 
-class _Header(NamedTuple):
+class StoreHeader(NamedTuple):
     """Positions of the four longs, and the file's indexing numbers."""
 
     write_position: int
@@ -141,8 +142,15 @@ class StoreFile:
             if not self._cover_document(position):
                 return found._replace(stop=Stop.NOT_READY)
 
-    def walk(self, start: Place, sequence_max: int = NO_LIMIT) -> Walked:
-        """Walks from a known place to the excerpt `sequence_max`, or to the end."""
+    def walk(self, start: Place, sequence_max: int = NO_LIMIT, *, past_end: bool = False) -> Walked:
+        """Walks from a known place to the excerpt `sequence_max`, or to the end.
+
+        Args:
+            past_end: stops before a document that claims to end behind the end of the file.
+
+        Raises:
+            QueueDamaged: as `find`.
+        """
         sequence, position = start
         spacing = self.header.index_spacing
         position_last = 0
@@ -150,7 +158,14 @@ class StoreFile:
         stop = Stop.LIMIT
         while sequence < sequence_max and stop not in (Stop.NOT_READY, Stop.END_OF_FILE):
             count_max = min(_WALK_COUNT, sequence_max - sequence)
-            _, (position, stop, offsets, _) = position, self.find(position, count_max=count_max)
+            try:
+                position, stop, offsets, _ = self.find(position, count_max=count_max)
+            except QueueDamaged as damaged:
+                if not past_end or damaged.position is None:
+                    raise
+                return Walked(
+                    Place(sequence, damaged.position), Stop.PAST_END, position_last, marks
+                )
             first = -sequence % spacing
             for nth in range(first, len(offsets), spacing):
                 marks.append((sequence + nth, offsets[nth] - HEADER_BYTES))
@@ -240,6 +255,14 @@ class StoreFile:
         if self.header.sequence is not None:
             words.store_8(self.header.sequence, self._sequence_word(position, sequence))
 
+    def set_back_last(self, position: int, sequence: int) -> None:
+        """Records an earlier last excerpt, (0, -1) for none: what was recorded is not there."""
+        words = self.mapping.words
+        words.store_8(self.header.write_position, position)
+        if self.header.sequence is not None:
+            word = self._sequence_word(position, sequence) if position else 0
+            words.store_8(self.header.sequence, word)
+
     def clear_not_complete(self, position: int) -> None:
         """Makes a header that a dead writer left not complete free again."""
         word = self.word_at(position)
@@ -254,8 +277,7 @@ class StoreFile:
         assert not is_ready(word)
         self.mapping.reserve(position, position + HEADER_BYTES + len(_EOF_NAME))
         if self.mapping.words.exchange_4(position, word, END_OF_FILE):
-            body = position + HEADER_BYTES
-            self.mapping.data[body : body + len(_EOF_NAME)] = _EOF_NAME
+            self.mapping.write(position + HEADER_BYTES, _EOF_NAME)
 
     def _cover_document(self, position: int) -> bool:
         """Maps the document at `position` whole; false when the file ends before its header."""
@@ -272,48 +294,56 @@ class StoreFile:
             )
         return True
 
-    def _parse_header(self) -> _Header:
+    def _parse_header(self) -> StoreHeader:
         self._cover_document(0)
         word = self.mapping.words.load_4(0)
-        reader = Reader(self.mapping.data, HEADER_BYTES, HEADER_BYTES + body_length(word))
-        try:
-            if not is_metadata(word) or reader.read_name() != "header":
-                raise WireError("meta-data of the name 'header' was expected")
-            fields = typed_fields(reader)
-            if "dataFormat" not in fields or fields["dataFormat"].read_int() != DATA_FORMAT:
-                raise NotAQueue(
-                    "expected a store file of version 5, found version 4", path=self.path
-                )
-            header = _read_header(fields)
-        except (WireError, KeyError) as error:
-            raise QueueDamaged(
-                f"expected the header of a store file: {error}", path=self.path, position=0
-            ) from error
-        self._check_header(header)
-        return header
-
-    def _check_header(self, header: _Header) -> None:
-        count, spacing = header.index_count, header.index_spacing
-        if not (
-            0 < count <= _INDEX_COUNT_MAX
-            and 0 < spacing <= _INDEX_SPACING_MAX
-            and count & (count - 1) == spacing & (spacing - 1) == 0
-        ):
-            raise QueueDamaged(
-                f"expected indexing numbers that are powers of 2, found {count} and {spacing}",
-                path=self.path,
-            )
-        for position in (header.write_position, header.sequence, header.pages, header.last_index):
-            if position is not None and position % 8:
-                raise QueueDamaged(
-                    "expected a long aligned to 8", path=self.path, position=position
-                )
+        return parse_header(self.mapping.data, word, self.path)
 
 
-def _read_header(fields: dict[str, Reader]) -> _Header:
+def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader:
+    """What the first document of a store file says; `data` holds it whole, `word` is its header.
+
+    Raises:
+        QueueDamaged: it is not the header of a store file.
+        NotAQueue: it is that of a file of version 4.
+    """
+    try:
+        reader = Reader(data, HEADER_BYTES, HEADER_BYTES + body_length(word))
+        if not is_metadata(word) or reader.read_name() != "header":
+            raise WireError("meta-data of the name 'header' was expected")
+        fields = typed_fields(reader)
+        if "dataFormat" not in fields or fields["dataFormat"].read_int() != DATA_FORMAT:
+            raise NotAQueue("expected a store file of version 5, found version 4", path=path)
+        header = _read_header(fields)
+    except (WireError, KeyError) as error:
+        raise QueueDamaged(
+            f"expected the header of a store file: {error}", path=path, position=0
+        ) from error
+    _check_header(header, path)
+    return header
+
+
+def _check_header(header: StoreHeader, path: Path) -> None:
+    count, spacing = header.index_count, header.index_spacing
+    if not (
+        0 < count <= _INDEX_COUNT_MAX
+        and 0 < spacing <= _INDEX_SPACING_MAX
+        and count & (count - 1) == spacing & (spacing - 1) == 0
+    ):
+        raise QueueDamaged(
+            f"expected indexing numbers that are powers of 2, found {count} and {spacing}",
+            path=path,
+            position=0,
+        )
+    for position in (header.write_position, header.sequence, header.pages, header.last_index):
+        if position is not None and position % 8:
+            raise QueueDamaged("expected a long aligned to 8", path=path, position=position)
+
+
+def _read_header(fields: dict[str, Reader]) -> StoreHeader:
     indexing = typed_fields(fields["indexing"])
     write_position, sequence = _write_words(fields["writePosition"])
-    return _Header(
+    return StoreHeader(
         write_position=write_position,
         sequence=sequence,
         pages=indexing["index2Index"].read_bound_int64(),

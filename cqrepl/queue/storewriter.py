@@ -17,20 +17,33 @@ dead writer left there.
 An index page stands right behind the first excerpt that belongs into it (as Java has it), so a run
 ends with that excerpt at the latest.
 
+With a group commit, what 1 stores is synced before 2, and what 2 stores before 3 and 4
+(`durability` tells why); that goes for index pages and the end-of-file mark too.
+
+Without one, a power cut may leave marks on the disk that name excerpts which are not there. That
+looks like a damaged file, and is taken for one unless the machine was started since our last writer
+was here. If it was, the file is walked from what was recorded as synced on, or whole. If documents
+are missing, a copy of the file is put aside and the marks are set back to what can be walked to;
+but what was synced must be there.
+
 Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
 64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
 """
 
 import os
+import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.errors import QueueDamaged, QueueError
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.remains import check_unfinished
 from cqrepl.queue.storefile import START, SUFFIX, Place, StoreFile, Walked
 from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
 from wire.header import HEADER_BYTES, NOT_COMPLETE, is_ready
@@ -41,31 +54,60 @@ _STEP_MAX: Final = 64 << 20
 _END_MARK_BYTES: Final = 8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterTerms:
+    """What all store files of a queue are written by.
+
+    Args:
+        sequence_end: the first sequence that no index can name any more.
+        commits: makes durable what is written; None leaves that to the kernel.
+        is_restarted: marks may be set back that lie ahead of the documents.
+        synced: the last excerpt that was recorded as durable.
+    """
+
+    sequence_end: int
+    commits: GroupCommit | None
+    is_restarted: bool
+    synced: int
+
+    def capacity(self, index_count: int, index_spacing: int) -> int:
+        """The greatest number of excerpts in a store file with these indexing numbers."""
+        return min(self.sequence_end, index_count * index_count * index_spacing)
+
+    def may_have_lost(self, cycle: int) -> bool:
+        """True when a power cut may have taken anything of this cycle, its header too."""
+        return self.is_restarted and self.synced // self.sequence_end < cycle
+
+    def sequence_synced(self, cycle: int) -> int:
+        """The last sequence of a cycle that was recorded as durable; -1 for none."""
+        return self.synced % self.sequence_end if self.synced // self.sequence_end == cycle else -1
+
+
 class StoreWriter:
     """A store file open for writing. `place` is the next sequence, and where its header goes."""
 
-    def __init__(self, store: StoreFile, sequence_end: int) -> None:
-        """Takes over a store file and brings its hints up to date.
-
-        Args:
-            sequence_end: the first sequence that no index can name any more.
+    def __init__(self, store: StoreFile, terms: WriterTerms) -> None:
+        """Takes over a store file and brings its marks up to date.
 
         Raises:
             QueueDamaged: the write position lies behind what can be walked to.
+            DurabilityLost: what is in the file may never reach the disk.
         """
         self.store = store
+        self._commits = terms.commits
+        self._synced = 0  # all before this position is on the disk, if there is a group commit
         self._indexing = Indexing(store)
         count, spacing = store.header.index_count, store.header.index_spacing
-        self._sequence_end = min(sequence_end, count * count * spacing)
+        self._sequence_end = terms.capacity(count, spacing)
         self._page_size = page_size(count)
         self._step = _STEP_MIN
         self._reserved = 0
         self.place = START
         self.has_ended = False
-        self._recover()
+        self._recover(terms)
 
     @classmethod
-    def open(cls, path: Path, cycle: int, sequence_end: int) -> "StoreWriter | None":
+    def open(cls, path: Path, cycle: int, terms: WriterTerms) -> "StoreWriter | None":
         """The file's writer; None, with the file renamed, if whoever created it died over it.
 
         Raises:
@@ -73,19 +115,20 @@ class StoreWriter:
         """
         store = StoreFile.open(path, cycle, writable=True)
         if store is None:
-            # the write lock is ours, so nobody is still creating it; no excerpt can be in it
-            stamp = time.time_ns() // 1_000_000
-            os.rename(path, path.with_name(f"{path.name}-{stamp}.discard"))
+            # the write lock is ours, so nobody is still creating it
+            if not terms.may_have_lost(cycle):
+                check_unfinished(path)
+            os.rename(path, _discarded(path))
             return None
         try:
-            return cls(store, sequence_end)
+            return cls(store, terms)
         except BaseException:
             store.close()
             raise
 
     @classmethod
     def create(
-        cls, path: Path, cycle: int, layout: QueueLayout, sequence_end: int
+        cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
         ahead = path.with_name(path.name.removesuffix(SUFFIX) + ".precreated")
@@ -95,13 +138,14 @@ class StoreWriter:
         mapping = Mapping(path, writable=True)
         try:
             if mapping.length < HEADER_BYTES or not is_ready(mapping.words.load_4(0)):
-                _lay_new(mapping, store_image(layout.index_count, layout.index_spacing))
+                image = store_image(layout.index_count, layout.index_spacing)
+                _lay_new(mapping, image, terms.commits)
         except OSError:
             path.unlink()  # no space for it; nothing was published in it
             raise
         finally:
             mapping.close()
-        writer = cls.open(path, cycle, sequence_end)
+        writer = cls.open(path, cycle, terms)
         assert writer is not None
         return writer
 
@@ -144,12 +188,7 @@ class StoreWriter:
         Raises:
             QueueError: the cycle is full.
         """
-        if self.place.sequence + count > self._sequence_end:
-            raise QueueError(
-                f"expected at most {self._sequence_end} excerpts in a cycle, there are"
-                f" {self.place.sequence} and {count} more",
-                path=self.path,
-            )
+        check_room(self.place.sequence, count, self._sequence_end, self.path)
 
     def append(self, batch: ExcerptBatch) -> None:
         """Appends the excerpts of a batch. Its indexes have been checked by the caller."""
@@ -162,8 +201,10 @@ class StoreWriter:
     def end(self) -> None:
         """Closes the cycle for good; nothing if it is closed."""
         if not self.has_ended:
-            self.store.write_end_mark(self.place.position)
+            position = self.place.position
+            self.store.write_end_mark(position)
             self.has_ended = True
+            self._sync(position)
 
     def close(self) -> None:
         """Unmaps the file. Nothing is written."""
@@ -186,7 +227,9 @@ class StoreWriter:
             store.header.index_spacing,
         )
         assert laid.position_end + len(TAIL_ZEROS) <= store.mapping.length
+        self._sync(laid.position_end)
         store.publish(position, laid.first_word)
+        self._sync_published(position, laid.position_end)
         self.place = Place(sequence + count, laid.position_end)
         store.record_last(laid.position_last, sequence + count - 1)
         self._index(laid.marks)
@@ -215,23 +258,44 @@ class StoreWriter:
             self._reserve(position + self._page_size)
         image, _ = page_image("index", position, self.store.header.index_count)
         end = position + len(image)
-        self.store.mapping.data[position + HEADER_BYTES : end + len(TAIL_ZEROS)] = (
-            image[HEADER_BYTES:] + TAIL_ZEROS
-        )
+        self.store.mapping.write(position + HEADER_BYTES, image[HEADER_BYTES:] + TAIL_ZEROS)
+        self._sync(end)
         self.store.publish(position, int.from_bytes(image[:HEADER_BYTES], "little"))
+        self._sync_published(position, end)
         self._indexing.set_page(page, position)
         self.place = Place(self.place.sequence, end)
 
-    def _recover(self) -> None:
-        walked = self.store.walk(self._indexing.place_before())
-        recorded = self.store.write_position()
-        if recorded > walked.position_last:
-            raise QueueDamaged(
-                f"expected the last excerpt at {recorded}, the documents end before",
-                path=self.path,
-                position=walked.place.position,
-            )
+    def _recover(self, terms: WriterTerms) -> None:
+        if terms.is_restarted:
+            walked = self._give_up_lost(terms.sequence_synced(self.cycle))
+        else:
+            walked = self.store.walk(self._indexing.place_before())
+            if self.store.write_position() > walked.position_last:
+                raise self._damaged(walked.place)
         self._take(walked)
+
+    def _give_up_lost(self, synced: int) -> Walked:
+        """Sets the marks back to what a power cut has left behind the last synced sequence."""
+        # pages are lost anywhere behind it, not only at the end
+        walked = self.store.walk(self._indexing.place_before(max(synced, 0)), past_end=True)
+        if synced >= walked.place.sequence:
+            raise self._damaged(walked.place)
+        is_torn = walked.stop is Stop.PAST_END
+        if is_torn or self.store.write_position() > walked.position_last:
+            shutil.copyfile(self.path, _discarded(self.path))
+            self.store.set_back_last(walked.position_last, walked.place.sequence - 1)
+        if is_torn:
+            self.store.mapping.words.store_4(walked.place.position, 0)
+        self._indexing.forget_from(walked.place)
+        return walked
+
+    def _damaged(self, end: Place) -> QueueDamaged:
+        return QueueDamaged(
+            f"expected the last excerpt at {self.store.write_position()}, the documents end before"
+            f" with {end.sequence} excerpts",
+            path=self.path,
+            position=end.position,
+        )
 
     def _take(self, walked: Walked) -> None:
         """Stands where a walk has ended, and records what whoever wrote there may not have."""
@@ -239,9 +303,33 @@ class StoreWriter:
         self.has_ended = walked.stop is Stop.END_OF_FILE
         self._reserve(self.place.position + _END_MARK_BYTES)
         self.store.clear_not_complete(self.place.position)
+        self._sync_walked()
         if walked.position_last:
             self.store.record_last(walked.position_last, walked.place.sequence - 1)
         self._index(walked.marks)
+
+    def _sync(self, position: int) -> None:
+        """Makes all before a header word durable, and the word itself, if that is promised."""
+        if self._commits is not None:
+            end = position + len(TAIL_ZEROS)
+            self._commits.sync(self.store.mapping, min(self._synced, position), end)
+            self._synced = position
+
+    def _sync_published(self, position: int, end: int) -> None:
+        """Makes the header word durable that shows all up to `end`, if that is promised."""
+        if self._commits is not None:
+            self._commits.sync(self.store.mapping, position, position + HEADER_BYTES)
+            self._commits.note(self.path, end)
+
+    def _sync_walked(self) -> None:
+        """Makes what a walk has passed durable, if that is promised and has not been done."""
+        position = self.place.position
+        commits = self._commits
+        # an end-of-file mark may be another's: what was noted ends before it
+        if commits is not None and not self.has_ended and commits.is_durable(self.path, position):
+            self._synced = position
+        else:
+            self._sync(position)
 
     def _end_of(self, batch: ExcerptBatch) -> int:
         """The least position behind the batch, with its index pages and an end-of-file mark."""
@@ -260,11 +348,35 @@ class StoreWriter:
         mapping.cover(end)
 
 
-def _lay_new(mapping: Mapping, image: bytes) -> None:
+def check_room(sequence: int, count: int, sequence_end: int, path: Path) -> None:
+    """Does nothing when `count` more excerpts fit behind the `sequence` that are there.
+
+    Raises:
+        QueueError: they do not.
+    """
+    if sequence + count > sequence_end:
+        raise QueueError(
+            f"expected at most {sequence_end} excerpts in a cycle, there are {sequence} and"
+            f" {count} more",
+            path=path,
+        )
+
+
+def _discarded(path: Path) -> Path:
+    """A name under which a store file is out of everybody's way, as Java forms it."""
+    return path.with_name(f"{path.name}-{time.time_ns() // 1_000_000}.discard")
+
+
+def _lay_new(mapping: Mapping, image: bytes, commits: GroupCommit | None) -> None:
     """Writes a new file behind a not complete header, which is set last."""
-    mapping.reserve(0, len(image) + _END_MARK_BYTES)
+    end = len(image) + _END_MARK_BYTES
+    mapping.reserve(0, end)
     words = mapping.words
     word = words.load_4(0)
     words.exchange_4(0, word, NOT_COMPLETE)
-    mapping.data[HEADER_BYTES : len(image)] = image[HEADER_BYTES:]
+    mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
+    if commits is not None:
+        commits.sync(mapping, 0, end)
     words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
+    if commits is not None:
+        commits.sync(mapping, 0, HEADER_BYTES)

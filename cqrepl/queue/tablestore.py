@@ -11,6 +11,9 @@ adding a key happens under a record lock on one byte far behind the end of the f
 131072 bytes and does not grow. Read-only opening takes no lock and changes nothing: a document is
 published by its header word only when it is whole.
 
+Header and keys are on the disk before their header words are stored: a power cut leaves each whole
+or not at all, and a queue of which it took the last key can still be opened.
+
 Source: queue files that Java 5.27 wrote (`tests/vectors/queues`).
 """
 
@@ -18,7 +21,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +31,7 @@ from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.mapping import RECORD_LOCK_GUARD, Mapping
 from wire.codes import Code
 from wire.errors import WireError
-from wire.header import HEADER_BYTES, NOT_COMPLETE, align4, body_length, is_ready
+from wire.header import HEADER_BYTES, align4, body_length, is_ready
 from wire.reader import Reader
 from wire.writer import Writer
 
@@ -55,6 +58,10 @@ class TableValue:
     def store(self, value: int) -> None:
         """Sets the value."""
         self._mapping.words.store_8(self._position, value)
+
+    def put(self, value: int) -> None:
+        """Sets the value, in no order with other stores."""
+        self._mapping.words.put_8(self._position, value)
 
     def exchange(self, expected: int, value: int) -> bool:
         """Sets the value if `expected` stands there; true if it did."""
@@ -86,6 +93,7 @@ class TableStore:
         self.path = path
         self._mapping = Mapping(path, writable=writable)
         self._positions: dict[str, int] = {}
+        self._written: dict[str, str] = {}
         try:
             if writable:
                 self._mapping.reserve(0, max(FILE_BYTES, self._mapping.length))
@@ -103,11 +111,14 @@ class TableStore:
         try:
             mapping.reserve(0, max(FILE_BYTES, mapping.length))
             with _table_lock(mapping):
-                # under the lock a header that is being written was left by a process that died
-                word = mapping.words.load_4(0)
-                if not is_ready(word) and mapping.words.exchange_4(0, word, NOT_COMPLETE):
+                # Under the lock a header that is being written was left by a process that died.
+                # It is not marked so here: Java waits for such a header, and never finishes it.
+                if not is_ready(mapping.words.load_4(0)):
+                    mapping.words.store_4(0, 0)
                     image = _header_image(layout)
-                    mapping.data[HEADER_BYTES : len(image)] = image[HEADER_BYTES:]
+                    mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
+                    # a power cut leaves a header whole or not at all
+                    mapping.sync(0, mapping.length)
                     mapping.words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
         finally:
             mapping.close()
@@ -145,6 +156,31 @@ class TableStore:
         load = self._mapping.words.load_8
         return {key: load(position) for key, position in self._positions.items()}
 
+    def written(self, key: str) -> str:
+        """A key as whoever added it wrote it; `key` itself when there is none."""
+        self._walk()
+        return self._written.get(key.lower(), key)
+
+    def sync(self) -> None:
+        """Returns when all values are on the disk.
+
+        Raises:
+            OSError: they may never get there.
+        """
+        self._mapping.sync(0, self._mapping.length)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Holds the table lock: no process can begin to use a key for the length of a block.
+
+        Raises:
+            QueueError: another process holds it.
+        """
+        return _table_lock(self._mapping)
+
+    def may_be_mapped_by(self, pid: int) -> bool:
+        """False only when this process certainly does not use this table store."""
+        return self._mapping.may_be_mapped_by(pid)
+
     def close(self) -> None:
         """Unmaps the file; its values must not be used any more."""
         self._mapping.close()
@@ -160,21 +196,26 @@ class TableStore:
         end = position + len(image)
         if end > self._mapping.length:
             raise QueueError(f"expected room for the key {key}", path=self.path, position=position)
-        words, data = self._mapping.words, self._mapping.data
+        words = self._mapping.words
         words.store_4(position, 0)  # a not complete word here was left by a process that died
-        data[position + HEADER_BYTES : end] = image[HEADER_BYTES:]
+        self._mapping.write(position + HEADER_BYTES, image[HEADER_BYTES:])
+        self._mapping.sync(position, end)
         words.store_4(position, int.from_bytes(image[:HEADER_BYTES], "little"))
 
     def _await_header(self) -> int:
         """Position behind the header; waits a little for a process that is just creating it."""
-        deadline = time.monotonic() + _READY_TIMEOUT_S
+        # nobody is still creating a file that has not been touched for longer
+        age_s = time.time() - os.fstat(self._mapping.descriptor).st_mtime
+        deadline = time.monotonic() + _READY_TIMEOUT_S - max(0.0, min(age_s, _READY_TIMEOUT_S))
         while True:
             self._mapping.cover(HEADER_BYTES)
             if self._mapping.length >= HEADER_BYTES and is_ready(self._mapping.words.load_4(0)):
                 end = self._document_end(0)
                 return align4(end)
             if time.monotonic() > deadline:
-                raise QueueDamaged("expected a table store, found no header", path=self.path)
+                raise QueueDamaged(
+                    "expected a table store, found no header", path=self.path, position=0
+                )
             time.sleep(_PAUSE_S)
 
     def _document_end(self, position: int) -> int:
@@ -207,42 +248,52 @@ class TableStore:
                 return  # not a long: some later version's own affair
             at = reader.read_bound_int64()
         except WireError as error:
-            raise QueueDamaged(f"expected a key: {error}", path=self.path) from error
+            raise QueueDamaged(
+                f"expected a key: {error}", path=self.path, position=position
+            ) from error
         if at % 8:
             raise QueueDamaged(f"expected key {name} aligned to 8", path=self.path, position=at)
-        self._positions.setdefault(name.lower(), at)
+        if self._positions.setdefault(name.lower(), at) == at:
+            self._written[name.lower()] = name
 
     def _parse_header(self) -> QueueLayout:
-        try:
-            reader = Reader(self._mapping.data, HEADER_BYTES, self._document_end(0))
-            if reader.read_name() != "header":
-                raise WireError("the name 'header' was expected")
-            meta = typed_fields(typed_fields(reader)["metadata"])
-            roll = typed_fields(meta["roll"])
-            length_ms = roll["length"].read_int()
-            format_ = roll["format"].read_text() or ""
-            epoch = roll["epoch"].read_int() if "epoch" in roll else 0
-            source_id = meta["sourceId"].read_int() if "sourceId" in meta else 0
-        except (WireError, KeyError) as error:
-            raise QueueDamaged(
-                f"expected the header of a table store: {error}", path=self.path
-            ) from error
-        return self._layout(format_, length_ms, epoch, source_id)
+        return parse_layout(self._mapping.data, self._document_end(0), self.path)
 
-    def _layout(self, format_: str, length_ms: int, epoch: int, source_id: int) -> QueueLayout:
-        try:
-            roll_cycle = rollcycle.by_format(format_)
-        except ValueError as error:
-            raise NotAQueue(str(error), path=self.path) from error
-        if roll_cycle.length_ms != length_ms:
-            raise QueueDamaged(
-                f"expected a cycle of {roll_cycle.length_ms} ms for {roll_cycle.name},"
-                f" found {length_ms}",
-                path=self.path,
-            )
-        return QueueLayout(
-            roll_cycle, epoch, roll_cycle.index_count, roll_cycle.index_spacing, source_id
+
+def parse_layout(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
+    """The layout in the header of a table store, which ends at `end`.
+
+    Raises:
+        NotAQueue: the roll cycle is unknown or WEEKLY.
+        QueueDamaged: it is not the header of a table store.
+    """
+    try:
+        reader = Reader(data, HEADER_BYTES, end)
+        if reader.read_name() != "header":
+            raise WireError("the name 'header' was expected")
+        meta = typed_fields(typed_fields(reader)["metadata"])
+        roll = typed_fields(meta["roll"])
+        length_ms = roll["length"].read_int()
+        format_ = roll["format"].read_text() or ""
+        epoch = roll["epoch"].read_int() if "epoch" in roll else 0
+        source_id = meta["sourceId"].read_int() if "sourceId" in meta else 0
+    except (WireError, KeyError) as error:
+        raise QueueDamaged(
+            f"expected the header of a table store: {error}", path=path, position=0
+        ) from error
+    try:
+        roll_cycle = rollcycle.by_format(format_)
+    except ValueError as error:
+        raise NotAQueue(str(error), path=path) from error
+    if roll_cycle.length_ms != length_ms:
+        raise QueueDamaged(
+            f"expected a cycle of {roll_cycle.length_ms} ms for {roll_cycle.name},"
+            f" found {length_ms}",
+            path=path,
+            position=0,
         )
+    count, spacing = roll_cycle.index_count, roll_cycle.index_spacing
+    return QueueLayout(roll_cycle, epoch, count, spacing, source_id)
 
 
 def typed_fields(reader: Reader) -> dict[str, Reader]:

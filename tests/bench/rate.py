@@ -20,8 +20,8 @@ import tempfile
 from pathlib import Path
 
 from cqrepl.demo import make_queue
-from cqrepl.net.acklog import ENTRY
 from cqrepl.queue import Queue
+from cqrepl.queue.ackentry import ENTRY
 from tests.interop.build import java_missing, queue_jar
 
 HERE = Path(__file__).resolve().parent

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.net import serve_sink, serve_source
-from cqrepl.net.acklog import ENTRY
 from cqrepl.queue import NotAQueue, Queue
+from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
 from tests.net.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts

@@ -31,7 +31,7 @@ def small_file_system(path: Path) -> Iterator[Callable[[], None]]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
     done = subprocess.run(mount, capture_output=True, text=True)
     if done.returncode:
-        require("mount", f"no file system can be mounted here: {done.stderr.strip()}")
+        require("root", f"no file system can be mounted here: {done.stderr.strip()}")
     larger = ["mount", "-o", "remount,size=64m", str(path)]
 
     def enlarge() -> None:

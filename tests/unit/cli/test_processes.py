@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.net.acklog import ENTRY
 from cqrepl.queue import Queue, QueueLocked
+from cqrepl.queue.ackentry import ENTRY
 from tests.commands import Command, commands
 from tests.net.replicas import at, copied, held_by_another_process
 from tests.net.scripted import scripted

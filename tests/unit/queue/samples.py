@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,3 +159,27 @@ def _check_store(store: StoreFile, holes: bool) -> None:
             position = words.load_8(array + ARRAY_HEAD_BYTES + slot * 8)
             assert position == marks.get(sequence, 0) or (holes and position == 0)
             assert position == 0 or slot < used
+
+
+def wipe_hints(path: Path) -> int:
+    """Zeroes write position, sequence word, `lastIndex`, and all that index pages hold."""
+    wiped = 0
+    for file in path.glob("*.cq4"):
+        raw = bytearray(file.read_bytes())
+        for name, width in ((b"writePosition", 16), (b"lastIndex", 8)):
+            at = raw.index(name) + len(name)
+            code = raw.index(b"\x8d" if width == 16 else b"\xa7", at) + 1
+            start = code + 16 if width == 16 else code
+            raw[start : start + width] = bytes(width)
+        at = -1
+        while (at := raw.find(b"\xb9\x05index", at + 1)) > 0:
+            array = raw.index(b"\x8d", at) + 1
+            (count,) = struct.unpack_from("<q", raw, array)
+            raw[array + 8 : array + 16 + 8 * count] = bytes(8 + 8 * count)
+        at = raw.index(b"index2index") + 11
+        array = raw.index(b"\x8d", at) + 1
+        (count,) = struct.unpack_from("<q", raw, array)
+        raw[array + 8 : array + 16 + 8 * count] = bytes(8 + 8 * count)
+        file.write_bytes(raw)
+        wiped += 1
+    return wiped

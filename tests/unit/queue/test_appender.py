@@ -4,18 +4,24 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import (
     Appender,
     Diverged,
     ExcerptBatch,
+    ExcerptTooLarge,
     IndexGap,
     Queue,
     QueueError,
     QueueLocked,
+    listing,
 )
 from cqrepl.queue import appender as appender_module
+from cqrepl.queue.block import BLOCK_BYTES, longest_payload
+from cqrepl.queue.mapping import Mapping
 from cqrepl.queue.storefile import StoreFile
 from cqrepl.queue.storeimage import store_image
+from cqrepl.queue.tailer import PAYLOAD_MAX as TAILER_PAYLOAD_MAX
 from tests.unit.queue.samples import (
     NOON_MS,
     check_marks,
@@ -164,7 +170,144 @@ def test_steps_of_space_double(path: Path) -> None:
     assert grown[-1] > 8 * grown[0]
 
 
+@pytest.mark.parametrize("count", [65, 200])
+def test_more_than_a_cycle_takes_is_refused_before_it_is_begun(path: Path, count: int) -> None:
+    name = "TEST_DAILY"
+    fill(path, name, {0: 3})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        before = snapshot(path)
+        with pytest.raises(QueueError, match=f"there are 0 and {count} more"):
+            appender.append_at(ExcerptBatch.of(noon_index(name, ahead=1), payloads(count)))
+        assert snapshot(path) == before
+        appender.append_at(ExcerptBatch.of(noon_index(name, ahead=1), payloads(64)))
+
+
+# ---------------------------------------------------------------- the longest excerpt
+
+
+@pytest.mark.parametrize(
+    ("block_bytes", "index_count", "longest"),
+    [
+        (1, 8, 4096),  # a page at least
+        (5000, 8, 5000),
+        (65_535, 8, 65_535),
+        (65_536, 8, 65_536),
+        (262_143, 8, 65_536),
+        (262_144, 8, 65_536),
+        (1 << 20, 4096, 262_144),
+        (1, 4096, 65_536),  # 32 * 4096 bytes at least
+        (1, 32_768, 262_144),
+        (BLOCK_BYTES, 4096, 16 << 20),
+        (100_000_000, 4096, 25_000_000),
+        (1 << 40, 4096, (1 << 30) - 1),  # what a header word can say
+    ],
+)
+def test_the_longest_excerpt_follows_from_the_block(
+    block_bytes: int, index_count: int, longest: int
+) -> None:
+    assert longest_payload(block_bytes, index_count) == longest
+
+
+def test_a_longer_excerpt_is_refused_before_anything_is_written(path: Path) -> None:
+    with Queue.open(path, create=layout(), block_bytes=262_144) as queue:
+        appender = queue.appender()
+        assert appender.payload_max == 65_536
+        appender.append([b"a", bytes(65_536)], NOON_MS)
+        before = snapshot(path)
+        for ahead, sequence in ((0, 2), (1, 0)):
+            long = batch(ahead, sequence, b"b", bytes(65_537), b"c")
+            for call in (appender.append_at, appender.reserve):
+                with pytest.raises(ExcerptTooLarge) as error:
+                    call(long)
+                index = noon_index(ahead=ahead, sequence=sequence + 1)
+                assert error.value.index == index
+                assert (error.value.length, error.value.limit) == (65_537, 65_536)
+        with pytest.raises(ExcerptTooLarge) as error:
+            appender.append([b"b", bytes(65_537)], NOON_MS)
+        assert error.value.index == noon_index(sequence=3)
+        with pytest.raises(ExcerptTooLarge):
+            queue.append(bytes(65_537), now_ms=NOON_MS + 86_400_000)
+        assert snapshot(path) == before
+        # where the caller has a limit of its own
+        queue.appender(payload_max=65_537).append_at(batch(0, 2, bytes(65_537)))
+    assert [len(data) for _, data in read(path)] == [1, 65_536, 65_537]
+
+
+def test_the_usual_limit_is_that_of_a_connection() -> None:
+    assert longest_payload(BLOCK_BYTES, 4096) == PAYLOAD_MAX == TAILER_PAYLOAD_MAX
+
+
+# ---------------------------------------------------------------- older files
+
+
+def opened_files(path: Path, monkeypatch: pytest.MonkeyPatch, now_ms: int) -> list[str]:
+    """The store files that a new appender looks at when it appends."""
+    opened: list[str] = []
+    init = Mapping.__init__
+
+    def noted(mapping: Mapping, path: Path, *, writable: bool) -> None:
+        if path.suffix == ".cq4":
+            opened.append(path.name)
+        init(mapping, path, writable=writable)
+
+    with Queue.open_for_append(path) as queue, monkeypatch.context() as patch:
+        patch.setattr(Mapping, "__init__", noted)
+        queue.appender().append([b"x"], now_ms)
+    return opened
+
+
+def test_an_appender_looks_at_each_older_file_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = 86_400_000
+    fill(path, "FAST_DAILY", dict.fromkeys(range(12), 2))
+    last_ms = NOON_MS + 11 * day
+    assert opened_files(path, monkeypatch, last_ms) == [noon_path(path, ahead=11).name]
+    rolled = opened_files(path, monkeypatch, last_ms + day)
+    assert set(rolled) == {noon_path(path, ahead=ahead).name for ahead in (11, 12)}
+    # a cycle that was filled in later, as only Java does it: without an end-of-file mark
+    other = path.with_name("other")
+    fill(other, "FAST_DAILY", {-3: 2})
+    noon_path(other, ahead=-3).rename(noon_path(path, ahead=-3))
+    assert noon_path(path, ahead=-3).name in opened_files(path, monkeypatch, last_ms)
+    assert len(read(path)) == 2 + 24 + 3
+    last = [noon_path(path, ahead=12).name]
+    assert opened_files(path, monkeypatch, last_ms) == last
+    # one that is removed
+    noon_path(path, ahead=-3).unlink()
+    assert len(opened_files(path, monkeypatch, last_ms)) > 12
+    assert opened_files(path, monkeypatch, last_ms) == last
+
+
+def test_after_a_restart_of_the_machine_all_files_are_looked_at_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A power cut may have taken an end-of-file mark."""
+    fill(path, "FAST_DAILY", dict.fromkeys(range(4), 2))
+    file = noon_path(path, ahead=1)
+    raw = file.read_bytes()
+    file.write_bytes(raw.replace(b"\0\0\0\xc0\xc3EOF", bytes(8)))
+    assert len(read(path)) == 4
+    opened_files(path, monkeypatch, 0)
+    assert len(read(path)) == 4
+    boot = tmp_path / "boot_id"
+    boot.write_text("another start\n")
+    monkeypatch.setattr(listing, "_BOOT_ID", boot)
+    opened_files(path, monkeypatch, 0)
+    assert len(read(path)) == 8 + 2
+    check_marks(path)
+    assert opened_files(path, monkeypatch, 0) == [noon_path(path, ahead=3).name]
+    monkeypatch.setattr(listing, "_BOOT_ID", tmp_path / "none")
+    assert len(opened_files(path, monkeypatch, 0)) > 3
+
+
 # ---------------------------------------------------------------- plain append
+
+
+def test_nothing_to_append_is_refused(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue, pytest.raises(ValueError):
+        queue.appender().append([], NOON_MS)
 
 
 def test_plain_append_follows_the_clock_but_never_back(path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueLocked
+from cqrepl.queue.backcopylock import back_copy_lock, release_dead_back_copy
 from tests.unit.queue import processes
 from tests.unit.queue.samples import layout
 
@@ -18,7 +19,7 @@ def make(path: Path) -> Path:
 def die_in_back_copy(path: Path) -> None:
     queue = Queue.open_for_append(path)
     appender = queue.appender()
-    with queue.back_copy_lock().held(0.0), appender.exclusive(0.0):
+    with back_copy_lock(queue).held(0.0), appender.exclusive(0.0):
         os._exit(0)
 
 
@@ -37,15 +38,15 @@ def test_a_dead_back_copy_is_given_back(tmp_path: Path) -> None:
     processes.finish(processes.start(lambda: die_in_back_copy(path)))
     with pytest.raises(QueueLocked):
         append(path)
-    assert Queue.release_dead_back_copy(path)
+    assert release_dead_back_copy(path)
     append(path)
-    assert not Queue.release_dead_back_copy(path)
+    assert not release_dead_back_copy(path)
 
 
 def test_a_dead_sinks_lock_stays(tmp_path: Path) -> None:
     path = make(tmp_path / "q")
     processes.finish(processes.start(lambda: die_as_sink(path)))
-    assert not Queue.release_dead_back_copy(path)
+    assert not release_dead_back_copy(path)
     with pytest.raises(QueueLocked):
         append(path)
 
@@ -54,11 +55,11 @@ def test_a_living_back_copy_is_left_alone(tmp_path: Path) -> None:
     path = make(tmp_path / "q")
     with Queue.open_for_append(path) as queue:
         appender = queue.appender()
-        with queue.back_copy_lock().held(0.0), appender.exclusive(0.0):
-            child = processes.start(lambda: os._exit(Queue.release_dead_back_copy(path)))
+        with back_copy_lock(queue).held(0.0), appender.exclusive(0.0):
+            child = processes.start(lambda: os._exit(release_dead_back_copy(path)))
             processes.finish(child)
             assert queue.append_lock.holder() == os.getpid()
 
 
 def test_without_a_table_store_there_is_nothing_to_give_back(tmp_path: Path) -> None:
-    assert not Queue.release_dead_back_copy(tmp_path)
+    assert not release_dead_back_copy(tmp_path)

@@ -201,7 +201,7 @@ def test_bytes_of_a_dead_writer_never_show(tmp_path: Path) -> None:
     with case.open(path) as queue:
         appender = queue.appender()
         appender.append([b"first"], 0)
-        writer = appender._writer
+        writer = appender._end.writer
         assert writer is not None
         position, data = writer.place.position, writer.store.mapping.data
         fakes = b"".join((4).to_bytes(4, "little") + b"FAKE" for _ in range(200))

@@ -207,7 +207,7 @@ def test_a_very_old_write_position_has_no_sequence_word(tmp_path: Path) -> None:
 
 def test_a_header_that_appears_though_the_lock_is_ours_is_damage(store_path: Path) -> None:
     with Queue.open_for_append(store_path.parent) as queue:
-        writer = queue.appender()._writer
+        writer = queue.appender()._end.writer
         assert writer is not None
         position = writer.place.position
         writer.store.mapping.words.store_4(position, 8)
@@ -288,7 +288,7 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
     with Queue.open_for_append(path) as queue:
         appender = queue.appender()
         appender.append([b"x"] * (384 - 300), NOON_MS)
-        writer = appender._writer
+        writer = appender._end.writer
         assert writer is not None
         writer._indexing._array = lambda page: None  # type: ignore[method-assign]
         writer._indexing._pages_array = 1
@@ -303,7 +303,7 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
 def test_a_missing_page_of_a_closed_file_is_left_missing(store_path: Path) -> None:
     path = store_path.parent
     with Queue.open_for_append(path) as queue:
-        writer = queue.appender()._writer
+        writer = queue.appender()._end.writer
         assert writer is not None
         pages = writer._indexing._pages()
         assert pages is not None

@@ -1,0 +1,25 @@
+"""The excerpts of our own log of acknowledgements: 40 bytes each.
+
+0   last index acknowledged             int64, little-endian, as all five
+8   nano time at which it was sent      monotonic clock of the source
+16  nano time of the acknowledgement    the same clock: their difference is the round trip
+24  excerpts that it acknowledged
+32  payload bytes that it acknowledged
+
+Whoever replicates writes them, whoever reads the log as a queue needs their layout too: hence it
+is here. The monotonic clock starts anew with the machine: times never fall within one run of it.
+"""
+
+import struct
+from typing import Final
+
+ENTRY: Final = struct.Struct("<5q")
+_NOTED: Final = 2  # place of the time of the acknowledgement
+
+
+def ack_time(payload: memoryview) -> int | None:
+    """Nano time of an acknowledgement, for `seek_time`; None when it is no entry of the log."""
+    if len(payload) != ENTRY.size:
+        return None
+    noted_ns: int = ENTRY.unpack(payload)[_NOTED]
+    return noted_ns

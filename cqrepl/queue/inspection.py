@@ -1,0 +1,396 @@
+"""What is in a queue directory and what is wrong with it, without opening it as a queue.
+
+Theory of operation. Everything is read by `pread`, nothing is locked or changed, and no damage is
+an exception: it is a finding beside whatever could be read. Only where not even the roll cycle can
+be told is there nothing to say. A quick inspection takes count and end of each store file from what
+writers recorded; a deep one reads every byte of every excerpt. Both may run while others write.
+"""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import rollcycle
+from cqrepl.queue.cycles import store_names
+from cqrepl.queue.documentwalk import End
+from cqrepl.queue.errors import NotAQueue, QueueError
+from cqrepl.queue.filebytes import FileBytes
+from cqrepl.queue.findings import Finding, FindingKind, Repair
+from cqrepl.queue.index import index_of
+from cqrepl.queue.layout import QueueLayout
+from cqrepl.queue.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
+from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, is_alive, start_of
+from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.pagescan import long_bytes
+from cqrepl.queue.storefile import END_MARK, SUFFIX
+from cqrepl.queue.storescan import StoreReport, glance_store, scan_store
+from cqrepl.queue.tablescan import TableReport, scan_table
+from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4
+from wire.header import END_OF_FILE, is_ready
+
+_TAILER_PREFIX: Final = "index."
+_READER_PREFIX: Final = "cqrepl.reader."
+_VERSION_SUFFIX: Final = ".version"
+_LOCK_SUFFIX: Final = ".lock"
+_START_SUFFIX: Final = ".lock.start"  # when the process started that holds the lock; ours
+_PID_MASK: Final = 0xFFFFFFFF
+_LOWEST_KEY: Final = "listing.lowestCycle"
+_HIGHEST_KEY: Final = "listing.highestCycle"
+_CHANGES_KEY: Final = "listing.modCount"
+_KNOWN_KEYS: Final = frozenset(
+    key.lower()
+    for key in (_LOWEST_KEY, _HIGHEST_KEY, _CHANGES_KEY, SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockState:
+    """A lock word. `holder` is the process id in it, None when the lock is free.
+
+    The word does not say since when: `held_s_max` is the age of the process that holds it, None
+    where that is not known.
+    """
+
+    name: str
+    holder: int | None
+    is_alive: bool
+    held_s_max: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailerState:
+    """A named tailer or a registered reader.
+
+    `next_index` is the index it will read next, 0 for the start; `behind_cycles` how many cycles
+    with excerpts come after that one.
+    """
+
+    name: str
+    next_index: int
+    behind_cycles: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingState:
+    """What the table store says of the directory; None where it does not."""
+
+    lowest_cycle: int | None
+    highest_cycle: int | None
+    changes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue directory. Files are in the order of their cycles.
+
+    `layout` has the indexing numbers of the newest store file. `marks` are the greatest indexes
+    sent, acknowledged and synced, -1 for none; `other_keys` whatever else the table store holds.
+    """
+
+    path: Path
+    layout: QueueLayout
+    has_table: bool
+    is_deep: bool
+    files: tuple[StoreReport, ...]
+    listing: ListingState
+    locks: tuple[LockState, ...]
+    tailers: tuple[TailerState, ...]
+    readers: tuple[TailerState, ...]
+    marks: dict[str, int]
+    other_keys: dict[str, int]
+    free_bytes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of excerpts that can be walked to."""
+        return sum(file.count or 0 for file in self.files)
+
+    @property
+    def first_index(self) -> int | None:
+        """Index of the first excerpt; None when there is none."""
+        return next((file.index_first for file in self.files if file.count), None)
+
+    @property
+    def last_index(self) -> int | None:
+        """Index of the last excerpt; None when there is none."""
+        return next((file.index_last for file in reversed(self.files) if file.count), None)
+
+    @property
+    def is_damaged(self) -> bool:
+        """True when something is worse than a mark that lags."""
+        return any(finding.kind is FindingKind.DAMAGE for finding in self.findings)
+
+
+def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
+    """Looks at a queue directory.
+
+    Args:
+        deep: read all of every file, rather than what writers recorded and the end.
+
+    Raises:
+        NotAQueue: nothing there, no queue, or one of a kind that cannot be read.
+        QueueDamaged: a table store that does not tell the roll cycle.
+    """
+    path = Path(path)
+    names = store_names(path)
+    if (path / FILE_NAME_V4).exists() and not (path / FILE_NAME).exists():
+        raise NotAQueue(f"expected a queue of version 5, found {FILE_NAME_V4}", path=path)
+    table = _table(path)
+    layout = _layout(path, names, table)
+    findings: list[Finding] = [] if table is None else list(table.findings)
+    cycles, misnamed = _cycles(path, names, layout)
+    findings += misnamed
+    reports = [_report(path / name, cycle, layout, deep) for cycle, name in sorted(cycles.items())]
+    files = tuple(report for report in reports if report is not None)
+    for file in files:
+        findings += file.findings
+    findings += _missing_ends(files)
+    if table is not None and table.layout is not None:
+        findings += listing_findings(table, sorted(cycles))
+        findings += _lock_findings(table)
+    numbered = next((file for file in reversed(files) if file.index_count is not None), None)
+    if numbered is not None:
+        layout = _with_numbers(layout, numbered)
+    return QueueInfo(
+        path=path,
+        layout=layout,
+        has_table=table is not None,
+        is_deep=deep,
+        files=files,
+        listing=_listing(table),
+        locks=_locks(table),
+        tailers=_tailers(table, files, layout, _TAILER_PREFIX),
+        readers=_tailers(table, files, layout, _READER_PREFIX),
+        marks=_marks(table),
+        other_keys=_other_keys(table),
+        free_bytes=shutil.disk_usage(path).free,
+        findings=tuple(findings),
+    )
+
+
+def _table(path: Path) -> TableReport | None:
+    try:
+        return scan_table(path / FILE_NAME)
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+
+
+def _layout(path: Path, names: list[str], table: TableReport | None) -> QueueLayout:
+    if table is not None:
+        if table.layout is None:
+            assert table.error is not None
+            raise table.error
+        return table.layout
+    if not names:
+        raise NotAQueue(f"expected a queue, found no {FILE_NAME} and no store file", path=path)
+    try:
+        return QueueLayout.of(rollcycle.by_file_name(names[0].removesuffix(SUFFIX)), 0)
+    except ValueError as error:
+        raise NotAQueue(str(error), path=path) from error
+
+
+def _with_numbers(layout: QueueLayout, file: StoreReport) -> QueueLayout:
+    assert file.index_count is not None
+    assert file.index_spacing is not None
+    return QueueLayout(
+        layout.roll_cycle, layout.epoch, file.index_count, file.index_spacing, layout.source_id
+    )
+
+
+def _cycles(
+    path: Path, names: list[str], layout: QueueLayout
+) -> tuple[dict[int, str], list[Finding]]:
+    cycles: dict[int, str] = {}
+    findings = []
+    for name in names:
+        cycle = layout.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), layout.epoch)
+        if cycle is not None:
+            cycles[cycle] = name
+            continue
+        text = f"the name is not one of {layout.roll_cycle.name} with epoch {layout.epoch}"
+        findings.append(
+            Finding(kind=FindingKind.DAMAGE, path=path / name, position=None, index=None, text=text)
+        )
+    return cycles, findings
+
+
+def _report(path: Path, cycle: int, layout: QueueLayout, deep: bool) -> StoreReport | None:
+    """The report of one store file; None when it has gone."""
+    read = scan_store if deep else glance_store
+    index_first = index_of(cycle, 0, layout.roll_cycle.shift)
+    try:
+        return read(path, cycle, index_first)
+    except FileNotFoundError:
+        return None
+    except QueueError as error:
+        text, position = error.reason, error.position
+    except PermissionError as error:
+        text, position = f"expected a readable file: {error.strerror}", None
+    finding = Finding(
+        kind=FindingKind.DAMAGE, path=path, position=position, index=index_first, text=text
+    )
+    return StoreReport(
+        path=path, cycle=cycle, size_bytes=0, allocated_bytes=0, index_first=index_first,
+        is_whole=False, findings=(finding,),
+    )  # fmt: skip
+
+
+def _missing_ends(files: tuple[StoreReport, ...]) -> list[Finding]:
+    """The cycles below one with excerpts that are not closed: every reader waits there."""
+    findings = []
+    with_excerpts = [file.cycle for file in files if file.count]
+    for file in files:
+        is_last = not with_excerpts or file.cycle >= with_excerpts[-1]
+        if is_last or file.count is None or file.end in (End.CLOSED, End.BROKEN):
+            continue
+        if _has_moved(file):
+            continue
+        text = "the cycle is not closed, but a later one has excerpts: readers wait here"
+        repair = None
+        if file.is_whole and file.bytes_at_end:
+            repair = Repair(
+                path=file.path, position=file.position_end, found=file.bytes_at_end,
+                written=END_MARK, reason=text,
+            )  # fmt: skip
+        findings.append(
+            Finding(
+                kind=FindingKind.END, path=file.path, position=file.position_end,
+                index=file.index_first + file.count, text=text, repair=repair,
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _has_moved(file: StoreReport) -> bool:
+    """True when something has come at the end since the file was read."""
+    try:
+        with FileBytes(file.path) as there:
+            word = there.word(file.position_end)
+    except FileNotFoundError:
+        return True
+    return word == END_OF_FILE or is_ready(word)
+
+
+def listing_findings(table: TableReport, cycles: list[int]) -> list[Finding]:
+    """Where the table store disagrees with the cycles that have files."""
+    findings = []
+    lowest = cycles[0] if cycles else CYCLE_NONE_LOWEST
+    highest = cycles[-1] if cycles else CYCLE_NONE_HIGHEST
+    for name, expected in ((_LOWEST_KEY, lowest), (_HIGHEST_KEY, highest)):
+        key = table.keys.get(name.lower())
+        if key is None or key.value == expected:
+            continue
+        text = f"{name} is {key.value}, the directory has {expected}"
+        repair = Repair(
+            path=table.path, position=key.position, found=long_bytes(key.value),
+            written=long_bytes(expected), reason=text,
+        )  # fmt: skip
+        findings.append(
+            Finding(
+                kind=FindingKind.LISTING, path=table.path, position=key.position,
+                index=None, text=text, repair=repair,
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _lock_findings(table: TableReport) -> list[Finding]:
+    """Locks of dead processes; an append lock may be meant to stay, so only a person frees it."""
+    findings = []
+    for state in _locks(table):
+        if state.holder is None or state.is_alive:
+            continue
+        key = table.keys[state.name.lower()]
+        text = f"{state.name} is held by process {state.holder}, which is dead"
+        repair = None
+        if state.name == WRITE_LOCK_KEY:
+            repair = Repair(
+                path=table.path, position=key.position, found=long_bytes(key.value),
+                written=long_bytes(UNLOCKED), reason=text,
+            )  # fmt: skip
+        findings.append(
+            Finding(
+                kind=FindingKind.LOCK, path=table.path, position=key.position,
+                index=None, text=text, repair=repair,
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _listing(table: TableReport | None) -> ListingState:
+    value = (lambda _: None) if table is None else table.value
+    return ListingState(
+        lowest_cycle=value(_LOWEST_KEY),
+        highest_cycle=value(_HIGHEST_KEY),
+        changes=value(_CHANGES_KEY),
+    )
+
+
+def _locks(table: TableReport | None) -> tuple[LockState, ...]:
+    """The write lock, the append lock, and whatever else is named as a lock."""
+    keys = {} if table is None else table.keys
+    names = [key for key in (WRITE_LOCK_KEY, APPEND_LOCK_KEY) if key.lower() in keys]
+    others = (key for key in keys.values() if key.name.lower().endswith(_LOCK_SUFFIX))
+    known = {name.lower() for name in names}
+    names += [key.name for key in others if key.name.lower() not in known]
+    return tuple(_lock(name, keys[name.lower()].value) for name in names)
+
+
+def _lock(name: str, value: int) -> LockState:
+    if value == UNLOCKED:
+        return LockState(name=name, holder=None, is_alive=False, held_s_max=None)
+    holder = value & _PID_MASK
+    return LockState(name=name, holder=holder, is_alive=is_alive(holder), held_s_max=_age_s(holder))
+
+
+def _age_s(pid: int) -> float | None:
+    """How long a process has been running; None where that is not told."""
+    start = start_of(pid)
+    if start is None:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK")
+
+
+def _tailers(
+    table: TableReport | None, files: tuple[StoreReport, ...], layout: QueueLayout, prefix: str
+) -> tuple[TailerState, ...]:
+    """Whose names begin so; without those that have unregistered."""
+    found = []
+    for key in () if table is None else table.keys.values():
+        folded = key.name.lower()
+        is_companion = folded.endswith((_VERSION_SUFFIX, _LOCK_SUFFIX, _START_SUFFIX))
+        if not folded.startswith(prefix) or is_companion or key.value < 0:
+            continue
+        cycle = key.value >> layout.roll_cycle.shift
+        behind = [file for file in files if file.count and file.cycle > cycle]
+        found.append(
+            TailerState(
+                name=key.name[len(prefix) :],
+                next_index=key.value,
+                behind_cycles=len(behind),
+            )
+        )
+    return tuple(found)
+
+
+def _marks(table: TableReport | None) -> dict[str, int]:
+    if table is None:
+        return {}
+    values = ((key, table.value(key)) for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY))
+    return {key: value for key, value in values if value is not None}
+
+
+def _other_keys(table: TableReport | None) -> dict[str, int]:
+    return {
+        key.name: key.value
+        for folded, key in ({} if table is None else table.keys).items()
+        if folded not in _KNOWN_KEYS
+        and not folded.startswith((_TAILER_PREFIX, _READER_PREFIX))
+        and not folded.endswith((_LOCK_SUFFIX, _START_SUFFIX))
+    }

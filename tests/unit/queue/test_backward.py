@@ -1,0 +1,247 @@
+"""Reading backwards, counting, and the ends of a queue, on golden and on made queues."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue, QueueDamaged, counting
+from cqrepl.queue.backward import BackwardTailer
+from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.storefile import Place, StoreFile, Walked
+from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES
+from tests.unit.queue.reading import cycles_of, down_of
+from tests.unit.queue.samples import (
+    GOLDEN_NAMES,
+    NOON_MS,
+    digests,
+    fill,
+    manifest,
+    noon_index,
+    noon_path,
+    read,
+    unpack,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def golden(name: str, tmp_path: Path) -> Cycles:
+    path = unpack(name, tmp_path)
+    found = manifest(name)
+    return cycles_of(path, found.roll_cycle_name, found.epoch)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
+    """All that is in the files: a cycle without end-of-file mark stops nobody on the way down."""
+    cycles = golden(name, tmp_path)
+    expected = manifest(name).digests
+    assert digests(down_of(BackwardTailer(cycles)))[::-1] == expected
+    assert digests(down_of(BackwardTailer(cycles), 7))[::-1] == expected
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_golden_queues_are_counted(name: str, tmp_path: Path) -> None:
+    cycles = golden(name, tmp_path)
+    indexes = [index for index, _ in manifest(name).digests]
+    assert counting.first_index(cycles) == (indexes[0] if indexes else None)
+    assert counting.last_index(cycles) == (indexes[-1] if indexes else None)
+    assert counting.end_index(cycles) == (indexes[-1] + 1 if indexes else 0)
+    assert counting.count(cycles, 0, (1 << 63) - 1) == len(indexes)
+    for first in range(0, len(indexes), max(1, len(indexes) // 9)):
+        for last in range(0, len(indexes), max(1, len(indexes) // 7)):
+            counted = counting.count(cycles, indexes[first], indexes[last])
+            assert counted == max(0, last - first + 1)
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_so_many_from_behind(name: str, tmp_path: Path) -> None:
+    cycles = golden(name, tmp_path)
+    indexes = [index for index, _ in manifest(name).digests]
+    for nth in range(1, len(indexes) + 1, max(1, len(indexes) // 9)):
+        assert counting.nth_last_index(cycles, nth) == indexes[-nth]
+    first = indexes[0] if indexes else None
+    assert counting.nth_last_index(cycles, len(indexes) + 1) == first
+
+
+def test_bounds_of_a_count_need_not_be_there(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 3, 4: 5})
+    cycles = cycles_of(path)
+    for first, last, expected in [
+        (noon_index(ahead=-3), noon_index(ahead=9), 8),
+        (noon_index(sequence=2), noon_index(sequence=900), 1),
+        (noon_index(sequence=3), noon_index(ahead=4, sequence=0), 1),
+        (noon_index(ahead=1), noon_index(ahead=3, sequence=77), 0),
+        (noon_index(ahead=4), noon_index(), 0),
+        (-5, noon_index(), 1),
+    ]:
+        assert counting.count(cycles, first, last) == expected
+
+
+@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY", "TEST_DAILY", "MINUTELY"])
+def test_from_every_index_down(path: Path, name: str) -> None:
+    counts = {0: 63, 2: 1, 5: 40} if name == "TEST_DAILY" else {0: 300, 2: 1, 5: 257}
+    written = fill(path, name, counts)
+    cycles = cycles_of(path, name)
+    for nth in range(0, len(written), 7):
+        found = down_of(BackwardTailer(cycles, written[nth][0]), 100)
+        assert found[::-1] == written[: nth + 1]
+
+
+def test_from_an_index_that_is_not_there(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3, 4: 2})
+    cycles = cycles_of(path)
+    for index, count in [
+        (noon_index(sequence=77), 3),
+        (noon_index(ahead=3, sequence=5), 3),
+        (noon_index(ahead=4, sequence=5), 5),
+        (noon_index(ahead=9), 5),
+        (noon_index(ahead=-1, sequence=8), 0),
+        (0, 0),
+        (-1, 0),
+    ]:
+        assert down_of(BackwardTailer(cycles, index))[::-1] == written[:count]
+
+
+def test_singles_and_batches_take_turns(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 300, 1: 300})
+    tailer = BackwardTailer(cycles_of(path))
+    found = [(one.index, bytes(one)) for _, one in zip(range(10), tailer, strict=False)]
+    batch = tailer.next_batch(count_max=5)
+    assert batch is not None
+    found += reversed([(index, bytes(data)) for index, data in batch])
+    found += [(one.index, bytes(one)) for one in tailer]
+    assert found[::-1] == written
+    assert tailer.next_excerpt() is None
+    assert tailer.next_batch() is None
+    tailer.close()
+
+
+def test_what_is_appended_meanwhile_lies_above(path: Path) -> None:
+    written = fill(path, "TEST4_SECONDLY", {0: 128})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        tailer = BackwardTailer(cycles_of(path, "TEST4_SECONDLY"))
+        assert tailer._enter_below()
+        appender.append([b"more"] * 300, NOON_MS)  # an index page comes first
+        assert down_of(tailer)[::-1] == written
+
+
+def test_lower_files_that_go_meanwhile_end_it(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    tailer = BackwardTailer(cycles_of(path))
+    assert tailer.next_excerpt() is not None
+    noon_path(path, ahead=0).unlink()
+    noon_path(path, ahead=1).unlink()
+    assert down_of(tailer)[::-1] == written[6:8]
+
+
+def wrong_slots(path: Path, name: str, wrong: int | None) -> None:
+    """Puts a number into every slot of the index but the first."""
+    store = StoreFile.open(noon_path(path, name), 0, writable=True)
+    assert store is not None
+    array = Indexing(store)._array(0)
+    assert array is not None
+    for slot in range(1, store.header.index_count):
+        at = array + ARRAY_HEAD_BYTES + slot * 8
+        if store.mapping.words.load_8(at):
+            store.mapping.words.store_8(at, 0 if wrong is None else wrong)
+    store.close()
+
+
+@pytest.mark.parametrize("wrong", [None, 0x318 + 8, 3, 1 << 50, -8])
+def test_a_wrong_index_costs_time_and_nothing_else(path: Path, wrong: int | None) -> None:
+    written = fill(path, "SMALL_DAILY", {0: 5000}, per_batch=5000)
+    wrong_slots(path, "SMALL_DAILY", wrong)
+    cycles = cycles_of(path, "SMALL_DAILY")
+    assert down_of(BackwardTailer(cycles))[::-1] == written
+    assert counting.count(cycles, 0, 1 << 62) == 5000
+
+
+def test_a_file_that_records_more_than_it_holds_is_damaged(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 600}, per_batch=600)
+    store = noon_path(path)
+    with Queue.open(path) as queue:
+        batch = queue.tailer().next_batch()
+        assert batch is not None
+        at = batch.offsets[300] - 4
+    with store.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(4))
+    with pytest.raises(QueueDamaged):
+        down_of(BackwardTailer(cycles_of(path)))
+
+
+def test_steps_and_counts_walk_runs_not_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Excerpts walked over: two index spacings to find an end, and one run for each step down."""
+    fill(path, "FAST_DAILY", {0: 50_000}, per_batch=50_000)
+    walked = 0
+    walk = StoreFile.walk
+
+    def counted(store: StoreFile, start: Place, sequence_max: int = 1 << 62) -> Walked:
+        nonlocal walked
+        found = walk(store, start, sequence_max)
+        walked += found.place.sequence - start.sequence
+        return found
+
+    monkeypatch.setattr(StoreFile, "walk", counted)
+    cycles = cycles_of(path)
+    assert counting.count(cycles, 0, 1 << 62) == 50_000
+    assert counting.last_index(cycles) == noon_index(sequence=49_999)
+    assert walked <= 4 * 256
+    walked = 0
+    tailer = BackwardTailer(cycles)
+    for _ in range(1000):
+        assert tailer.next_excerpt() is not None
+    tailer.close()
+    assert walked <= 2 * 256
+
+
+def test_only_the_ends_of_files_are_looked_at(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", dict.fromkeys(range(100), 3))
+    cycles = cycles_of(path)
+    assert counting.count(cycles, written[0][0], written[-1][0]) == 300
+    assert read(path, counting.end_index(cycles)) == []
+
+
+def test_an_empty_queue_has_no_ends(path: Path) -> None:
+    fill(path, "FAST_DAILY", {})
+    cycles = cycles_of(path)
+    assert counting.first_index(cycles) is None
+    assert counting.nth_last_index(cycles, 1) is None
+    assert down_of(BackwardTailer(cycles)) == []
+
+
+def test_files_that_are_not_ready_hold_nothing(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3, 2: 3})
+    for ahead in (-1, 1, 3):
+        noon_path(path, ahead=ahead).write_bytes(b"\0\0\0\x80" + bytes(4092))
+    cycles = cycles_of(path)
+    assert down_of(BackwardTailer(cycles))[::-1] == written
+    assert counting.first_index(cycles) == written[0][0]
+    assert counting.last_index(cycles) == written[-1][0]
+    assert counting.count(cycles, 0, written[-1][0]) == 6
+
+
+@pytest.mark.parametrize("word", [0, 0x3FFFFFFF, 4, 1])
+def test_damage_below_is_reported_and_nothing_wrong_is_given(path: Path, word: int) -> None:
+    """Somebody writes into the file while it is read."""
+    written = fill(path, "SMALL_DAILY", {0: 3000}, per_batch=3000)
+    with Queue.open(path) as queue:
+        batch = queue.tailer().next_batch(count_max=900)
+        assert batch is not None
+        at = batch.offsets[700] - 4
+    tailer = BackwardTailer(cycles_of(path, "SMALL_DAILY"))
+    found = [(one.index, bytes(one)) for _, one in zip(range(1000), tailer, strict=False)]
+    with noon_path(path, "SMALL_DAILY").open("r+b") as file:
+        file.seek(at)
+        file.write(word.to_bytes(4, "little"))
+    with pytest.raises(QueueDamaged):
+        found.extend((one.index, bytes(one)) for one in tailer)
+    assert found[::-1] == written[-len(found) :]
+    assert len(found) >= 2000
+    tailer.close()

@@ -1,0 +1,564 @@
+"""Synced appends: what a power cut may take, group commit, and syncs that fail."""
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqrepl.queue import (
+    Durability,
+    DurabilityLost,
+    ExcerptBatch,
+    Queue,
+    QueueDamaged,
+    QueueError,
+    storewriter,
+)
+from cqrepl.queue.atomics import Words
+from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.marks import SYNCED_KEY
+from cqrepl.queue.storefile import StoreFile
+from cqrepl.queue.tablestore import TableStore
+from tests.unit.queue import processes
+from tests.unit.queue.samples import (
+    NOON_MS,
+    Excerpts,
+    check_marks,
+    fill,
+    layout,
+    noon_index,
+    noon_path,
+    payloads,
+    read,
+    stored,
+)
+
+SECTOR = 512
+STORES = ("store_4", "store_8", "exchange_4", "exchange_8", "put_8")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def synced(path: Path, name: str = "FAST_DAILY") -> Queue:
+    return Queue.open(path, create=layout(name), durability=Durability.SYNCED)
+
+
+def table_values(path: Path) -> dict[str, int]:
+    table = TableStore(path / "metadata.cq4t", writable=False)
+    try:
+        return table.keys()
+    finally:
+        table.close()
+
+
+# ---------------------------------------------------------------- power cuts
+
+
+class Disk:
+    """What is on the disk while a queue is written: some sectors now, some later, all at a sync.
+
+    After every store `look` may cut the power and see what is left.
+    """
+
+    def __init__(self, path: Path, seed: int, look: Callable[["Disk"], None]) -> None:
+        self.chance = random.Random(seed)
+        self._path = path
+        self._look = look
+        self._images: dict[str, bytearray] = {}
+        self._names: set[str] = set()
+        self._is_away = False
+
+    def leave(self, into: Path) -> None:
+        """Puts what is on the disk into a directory."""
+        for name, image in self._images.items():
+            if name in self._names or self.chance.random() < 0.5:
+                (into / name).write_bytes(image)
+
+    @contextmanager
+    def recording(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Sees every store and every sync in a block."""
+        with monkeypatch.context() as patch:
+            for name in STORES:
+                patch.setattr(Words, name, self._seen(getattr(Words, name)))
+            patch.setattr(Mapping, "write", self._seen(Mapping.write))
+            lay = vars(storewriter)["lay_excerpts"]
+            patch.setitem(vars(storewriter), "lay_excerpts", self._seen(lay))
+            patch.setattr(Mapping, "sync", partial_method(self._sync))
+            patch.setattr(Mapping, "sync_directory", staticmethod(self._sync_directory))
+            patch.setattr(storewriter, "_STEP_MIN", 4096)
+            yield
+
+    def _seen(self, store: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(store)
+        def seen(*args: Any, **options: Any) -> Any:
+            done = store(*args, **options)
+            if not self._is_away and self._path.exists():
+                self._is_away = True  # what looks writes too
+                self._write_back(self.chance.choice([0.0, 0.1, 0.5, 0.9]))
+                self._look(self)
+                self._is_away = False
+            return done
+
+        return seen
+
+    def _write_back(self, share: float) -> None:
+        for file in self._path.iterdir():
+            now = file.read_bytes()
+            image = self._images.setdefault(file.name, bytearray())
+            image += bytes(len(now) - len(image))
+            for at in range(0, len(now), SECTOR):
+                part = slice(at, at + SECTOR)
+                if image[part] != now[part] and self.chance.random() < share:
+                    image[part] = now[part]
+
+    def _sync(self, mapping: Mapping, start: int, end: int) -> None:
+        assert 0 <= start < end <= mapping.length
+        if mapping.path.parent == self._path:
+            image = self._images.setdefault(mapping.path.name, bytearray())
+            image += bytes(mapping.length - len(image))
+            image[start:end] = mapping.data[start:end]
+
+    def _sync_directory(self, path: Path) -> None:
+        if path == self._path:
+            self._names |= {file.name for file in path.iterdir()}
+
+
+def partial_method(function: Callable[..., None]) -> Callable[..., None]:
+    """A method that hands its object on as an argument."""
+
+    def method(mapping: Mapping, start: int, end: int) -> None:
+        function(mapping, start, end)
+
+    return method
+
+
+def batches(name: str, counts: dict[int, int], per_batch: int) -> list[ExcerptBatch]:
+    made = []
+    for ahead, count in counts.items():
+        data = payloads(count, seed=ahead + 1)
+        data[count // 2] = bytes(range(1, 200)) * 8  # over several sectors, and no zero in it
+        for start in range(0, count, per_batch):
+            index = noon_index(name, ahead=ahead, sequence=start)
+            made.append(ExcerptBatch.of(index, data[start : start + per_batch]))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["TEST_DAILY", "TEST2_DAILY"])
+def test_a_power_cut_takes_nothing_that_was_promised_and_shows_nothing_torn(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int
+) -> None:
+    """At any store, any part of what is not synced is lost; the queue is then opened and used."""
+    runs = batches(name, {0: 21, 2: 9, 3: 4}, per_batch=1 + seed * 2)
+    whole: Excerpts = [excerpt for batch in runs for excerpt in stored(batch)]
+    returned = 0
+    left = set()
+
+    def look(disk: Disk) -> None:
+        if disk.chance.random() < 0.85:
+            return
+        after = tmp_path / "after"
+        after.mkdir()
+        disk.leave(after)
+        if returned or (after / "metadata.cq4t").exists():
+            found = read(after) if any(after.glob("*.cq4")) else []
+            assert len(found) >= returned
+            assert found == whole[: len(found)]
+            with Queue.open(after, create=layout(name)) as queue:
+                index = queue.appender().append_one(b"later", NOON_MS)
+            assert read(after) == [*found, (index, b"later")]
+            check_marks(after, holes=True)
+            left.add(len(found))
+        for file in after.iterdir():
+            file.unlink()
+        after.rmdir()
+
+    disk = Disk(path, seed, look)
+    with disk.recording(monkeypatch), synced(path, name) as queue:
+        appender = queue.appender()
+        for batch in runs:
+            appender.append_at(batch)
+            returned += len(batch)
+    assert read(path) == whole
+    assert len(left) > 2
+
+
+def restarted(path: Path) -> None:
+    """Makes it look as if the machine was started since the queue was written."""
+    table = TableStore(path / "metadata.cq4t", writable=True)
+    table.value("cqrepl.boot", -1).store(1)
+    table.close()
+
+
+@pytest.mark.parametrize("nth", [0, 5, 18, 19])
+def test_marks_ahead_of_the_documents_are_damage_unless_the_machine_was_restarted(
+    path: Path, nth: int
+) -> None:
+    """A power cut took the page with one excerpt, and left the marks and the pages behind."""
+    name = "TEST_DAILY"
+    written = fill(path, name, {0: 20})
+    file = noon_path(path, name)
+    store = StoreFile.open(file, 0, writable=True)
+    assert store is not None
+    at = store.find(0).offsets[nth] - 4
+    store.mapping.data[at : at + 8] = bytes(8)
+    store.close()
+    if nth >= 18:  # an appender does not look further back, as what is there was there before
+        with Queue.open(path) as queue, pytest.raises(QueueDamaged, match="documents end before"):
+            queue.append(b"x", now_ms=NOON_MS)
+    restarted(path)
+    before = file.read_bytes()
+    with Queue.open(path) as queue:
+        assert queue.append(b"new", now_ms=NOON_MS) == noon_index(name, sequence=nth)
+    assert read(path) == [*written[:nth], (noon_index(name, sequence=nth), b"new")]
+    check_marks(path, holes=True)
+    [kept] = path.glob("*.discard")
+    assert kept.read_bytes() == before
+
+
+def test_an_index_page_that_was_lost_is_made_again(path: Path) -> None:
+    """The third page is there no more, and nothing behind it: its excerpts are found by walking."""
+    name = "TEST_DAILY"  # a page for 8 excerpts
+    written = fill(path, name, {0: 20})
+    store = StoreFile.open(noon_path(path, name), 0, writable=True)
+    assert store is not None
+    at = store.mapping.data.tobytes().rindex(b"\xb9\x05index")
+    store.mapping.data[at : at + 24] = bytes(24)  # name, capacity and `used`; the length is right
+    store.close()
+    restarted(path)
+    with Queue.open(path) as queue:
+        for nth in range(20, 30):
+            assert queue.append(b"new", now_ms=NOON_MS) == noon_index(name, sequence=nth)
+    assert read(path)[:20] == written
+    for nth in range(30):
+        assert read(path, noon_index(name, sequence=nth))[0][0] == noon_index(name, sequence=nth)
+    assert not list(path.glob("*.discard"))
+
+
+def test_a_document_behind_the_end_of_the_file_is_given_up(path: Path) -> None:
+    """The file's new size was lost, and the header word of what made it grow was not."""
+    written = fill(path, "FAST_DAILY", {0: 5})
+    file = noon_path(path)
+    store = StoreFile.open(file, 0, writable=True)
+    assert store is not None
+    at = store.find(0).offsets[3] - 4
+    store.mapping.words.store_4(at, 1 << 29)
+    store.close()
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged, match="within the file's"):
+        queue.append(b"x", now_ms=NOON_MS)
+    restarted(path)
+    with Queue.open(path) as queue:
+        queue.append(b"new", now_ms=NOON_MS)
+    assert read(path) == [*written[:3], (noon_index(sequence=3), b"new")]
+    check_marks(path)
+    assert len(list(path.glob("*.discard"))) == 1
+
+
+def test_what_was_synced_is_never_given_up(path: Path) -> None:
+    with synced(path) as queue:
+        queue.append_many([b"a", b"b", b"c"], now_ms=NOON_MS)
+    store = StoreFile.open(noon_path(path), 0, writable=True)
+    assert store is not None
+    at = store.find(0, count_max=2).offsets[1] - 4
+    store.mapping.data[at : at + 4] = bytes(4)
+    store.close()
+    restarted(path)
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged, match="with 1 excerpts"):
+        queue.append(b"x", now_ms=NOON_MS)
+
+
+# ---------------------------------------------------------------- what is synced, and when
+
+
+class Calls:
+    """What is made durable, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        self.fails_at = -1
+        sync, sync_directory = Mapping.sync, Mapping.sync_directory
+
+        def note(path: Path) -> None:
+            self.made.append(path.name)
+            if self.fails_at == len(self.made):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        def noted(mapping: Mapping, start: int, end: int) -> None:
+            note(mapping.path)
+            sync(mapping, start, end)
+
+        def noted_directory(path: Path) -> None:
+            note(path)
+            sync_directory(path)
+
+        monkeypatch.setattr(Mapping, "sync", noted)
+        monkeypatch.setattr(Mapping, "sync_directory", staticmethod(noted_directory))
+
+
+def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = noon_path(path).name, noon_path(path, ahead=1).name
+    table = "metadata.cq4t"
+    with synced(path) as queue:
+        calls = Calls(monkeypatch)
+        appender = queue.appender()
+        appender.append([b"a"], NOON_MS)
+        # names, the new file's image and header word and what opening it looked at, its name, run
+        made = [name for name in calls.made if name != table]
+        assert made[:2] == ["queue", path.parent.name]
+        assert made[2:] == [first, first, first, "queue", first, first]
+        calls.made.clear()
+        appender.append([b"b"], NOON_MS)
+        assert calls.made == [first, first]
+        calls.made.clear()
+        appender.append([b"c"], NOON_MS + 86_400_000)
+        assert [name for name in calls.made if name != table] == [
+            *[second] * 3, "queue", first, second, second,
+        ]  # fmt: skip
+        assert calls.made.index(table) == calls.made.index("queue") + 1
+    assert table_values(path)[SYNCED_KEY.lower()] == noon_index(ahead=1)
+
+
+def test_without_a_promise_nothing_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Queue.open(path, create=layout()) as queue:
+        queue.append(b"a", now_ms=NOON_MS)
+        calls = Calls(monkeypatch)
+        queue.append(b"b", now_ms=NOON_MS)
+        assert calls.made == []
+    assert table_values(path)[SYNCED_KEY.lower()] == -1
+
+
+def test_what_others_left_unsynced_is_synced_with_ours(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in files that another writer has made and left."""
+    day = 86_400_000
+    with synced(path) as queue, Queue.open(path) as other:
+        queue.append(b"a", now_ms=NOON_MS)
+        for ahead in (0, 1, 2, 3):
+            other.append(b"b", now_ms=NOON_MS + ahead * day)
+        calls = Calls(monkeypatch)
+        queue.append(b"c", now_ms=NOON_MS)
+        files = {noon_path(path, ahead=ahead).name for ahead in range(4)}
+        assert files <= set(calls.made)
+    assert len(read(path)) == 6
+
+
+# ---------------------------------------------------------------- failed syncs
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_failed_sync_is_final_for_the_queue(
+    path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """The first of an append comes before its excerpt can be seen, the second after."""
+    with synced(path) as queue:
+        queue.append(b"a", now_ms=NOON_MS)
+        appender, other = queue.appender(), queue.appender()
+        calls = Calls(monkeypatch)
+        calls.fails_at = nth
+        with pytest.raises(DurabilityLost, match=r"the sync failed: EIO") as lost:
+            appender.append([b"b"], NOON_MS)
+        assert lost.value.path == noon_path(path)
+        assert isinstance(lost.value.__cause__, OSError)
+        assert len(read(path)) == nth
+        for each in (appender, other):
+            with pytest.raises(DurabilityLost):
+                each.append([b"c"], NOON_MS)
+            with pytest.raises(DurabilityLost):
+                each.append_at(ExcerptBatch.of(noon_index(sequence=nth), [b"c"]))
+        with pytest.raises(DurabilityLost):
+            queue.append(b"c", now_ms=NOON_MS)
+        with pytest.raises(DurabilityLost):
+            queue.appender()
+        assert len(calls.made) == nth  # nothing was tried again
+        assert len(read(path)) == nth
+    with Queue.open(path) as queue:  # the write lock was given back
+        queue.append(b"d", now_ms=NOON_MS)
+
+
+def test_a_directory_that_cannot_be_synced_is_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with synced(path) as queue:
+        Calls(monkeypatch).fails_at = 1
+        for _ in range(2):
+            with pytest.raises(DurabilityLost) as lost:
+                queue.append(b"a", now_ms=NOON_MS)
+            assert lost.value.path == path
+    assert not list(path.glob("*.cq4"))
+
+
+# ---------------------------------------------------------------- group commit
+
+
+class Gate:
+    """Holds back the first sync from when it is armed until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_armed = False
+        self.syncs = 0
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.error: OSError | None = None
+        sync = Mapping.sync
+
+        def gated(mapping: Mapping, start: int, end: int) -> None:
+            self.syncs += 1
+            if self.is_armed:
+                self.is_armed = False
+                self.reached.set()
+                assert self.opened.wait(60)
+                if self.error is not None:
+                    raise self.error
+            sync(mapping, start, end)
+
+        monkeypatch.setattr(Mapping, "sync", gated)
+
+
+def wait_until_waiting(queue: Queue, count: int) -> None:
+    """Returns when so many callers wait for the sync that is running."""
+    commits = queue._commits
+    assert commits is not None
+    while len(commits._waiting) < count:
+        threading.Event().wait(0.001)
+
+
+def start_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_callers_that_wait_for_a_sync_share_the_next_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[int, bytes] = {}
+    with synced(path) as queue:
+        gate = Gate(monkeypatch)
+
+        found[queue.append(b"a", now_ms=NOON_MS)] = b"a"
+        appenders = [queue.appender() for _ in range(12)]
+        gate.is_armed = True
+        syncs = gate.syncs
+
+        def work_with(nth: int) -> None:
+            last = appenders[nth].append([b"<%d" % nth, b"%d>" % nth], NOON_MS)
+            found[last - 1], found[last] = b"<%d" % nth, b"%d>" % nth
+            assert appenders[nth].next_index > last
+
+        first = start_all([partial(work_with, 0)])
+        assert gate.reached.wait(60)
+        rest = start_all([partial(work_with, nth) for nth in range(1, 12)])
+        wait_until_waiting(queue, 11)
+        gate.opened.set()
+        for thread in (*first, *rest):
+            thread.join()
+        assert gate.syncs - syncs == 4
+    assert read(path) == [(index, data or b"\x8f") for index, data in sorted(found.items())]
+    check_marks(path)
+
+
+def test_in_a_group_each_is_refused_for_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is too long, and one is for a later cycle."""
+    name = "TEST_DAILY"
+    ended: dict[str, object] = {}
+    with Queue.open(
+        path, create=layout(name), durability=Durability.SYNCED, block_bytes=1
+    ) as queue:
+        gate = Gate(monkeypatch)
+        works = {
+            "first": ([b"a"], 0), "long": ([bytes(4097)], 0), "good": ([b"b"] * 60, 0),
+            "full": ([b"c"] * 4, 0), "later": ([b"d"] * 3, 1),
+        }  # fmt: skip
+        appenders = {key: queue.appender() for key in works}
+
+        def work(key: str) -> None:
+            data, days = works[key]
+            try:
+                ended[key] = appenders[key].append(data, NOON_MS + days * 86_400_000)
+            except QueueError as error:
+                ended[key] = str(error)
+
+        gate.is_armed = True
+        threads = start_all([partial(work, "first")])
+        assert gate.reached.wait(60)
+        for waiting, key in enumerate(["long", "good", "full", "later"], 1):
+            threads += start_all([partial(work, key)])
+            wait_until_waiting(queue, waiting)
+        gate.opened.set()
+        for thread in threads:
+            thread.join()
+    assert ended["first"] == noon_index(name)
+    assert "has 4097 bytes, expected at most 4096" in str(ended["long"])
+    assert ended["good"] == noon_index(name, sequence=60)
+    assert "expected at most 64 excerpts in a cycle, there are 61 and 4 more" in str(ended["full"])
+    assert ended["later"] == noon_index(name, ahead=1, sequence=2)
+    assert len(read(path)) == 64
+
+
+def test_waiting_callers_get_the_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = []
+    with synced(path) as queue:
+        queue.append(b"a", now_ms=NOON_MS)
+        appenders = [queue.appender() for _ in range(4)]
+        gate = Gate(monkeypatch)
+        gate.error = OSError(errno.EIO, os.strerror(errno.EIO))
+
+        def work(nth: int) -> None:
+            try:
+                appenders[nth].append([b"%d" % nth], NOON_MS)
+            except DurabilityLost as error:
+                failures.append(error)
+
+        gate.is_armed = True
+        threads = start_all([partial(work, 0)])
+        assert gate.reached.wait(60)
+        threads += start_all([partial(work, nth) for nth in (1, 2, 3)])
+        wait_until_waiting(queue, 3)
+        gate.opened.set()
+        for thread in threads:
+            thread.join()
+    assert len(failures) == 4
+    assert len(read(path)) == 1
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_threads(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with synced(path) as queue:
+        queue.append(b"a", now_ms=NOON_MS)
+        appender = queue.appender()
+        gate = Gate(monkeypatch)
+        gate.is_armed = True
+        [thread] = start_all([lambda: void(queue.append(b"b", now_ms=NOON_MS))])
+        assert gate.reached.wait(60)
+        commits = queue._commits
+        assert commits is not None
+
+        def work() -> None:
+            gate.opened.set()
+            assert not commits._is_led
+            assert not queue._for_writing().write_lock.is_held
+
+        pid = processes.start(work)
+        gate.opened.set()
+        thread.join()
+        assert processes.finish(pid) == 0
+        appender.append([b"c"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"a", b"b", b"c"]
+
+
+def void(_: object) -> None:
+    """Takes a result that is not wanted."""

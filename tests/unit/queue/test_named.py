@@ -1,0 +1,218 @@
+"""Named tailers: where they stop and go on, and what of it stands in the table store."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
+from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.named import NamedPosition, NamedTailer, named_tailers
+from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from tests.unit.queue import processes
+from tests.unit.queue.reading import cycles_of
+from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path, unpack
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def some_of(tailer: NamedTailer, count: int) -> Excerpts:
+    return [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]
+
+
+def keys_of(path: Path) -> dict[str, int]:
+    table = TableStore(path / FILE_NAME, writable=False)
+    keys = table.keys()
+    table.close()
+    return keys
+
+
+def named_of(path: Path) -> dict[str, int]:
+    table = TableStore(path / FILE_NAME, writable=False)
+    named = named_tailers(table)
+    table.close()
+    return named
+
+
+def test_goes_on_where_the_last_one_of_its_name_stopped(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 30, 2: 30})
+    found: Excerpts = []
+    for _ in range(9):
+        tailer = NamedTailer(cycles_of(path), "alpha")
+        found += some_of(tailer, 7)
+        tailer.commit()
+        tailer.close()
+    assert found == written
+
+
+def test_the_last_one_given_is_unread_without_commit(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 5})
+    for name in ("single", "batch"):
+        tailer = NamedTailer(cycles_of(path), name)
+        for _ in range(3):
+            if name == "single":
+                assert tailer.next_excerpt() is not None
+            else:
+                assert tailer.next_batch(count_max=1) is not None
+        assert tailer.next_index == written[3][0]
+        assert tailer.stored_index == written[2][0]
+        tailer.close()
+        assert named_of(path)[name] == written[2][0]
+        tailer = NamedTailer(cycles_of(path), name)
+        assert some_of(tailer, 9) == written[2:]
+        assert tailer.next_excerpt() is None
+        tailer.close()
+        assert named_of(path)[name] == written[-1][0] + 1
+
+
+def test_looking_changes_nothing(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    before = (path / FILE_NAME).read_bytes()
+    tailer = NamedTailer(cycles_of(path), "alpha")
+    assert tailer.name == "alpha"
+    assert tailer.next_excerpt() is not None
+    assert tailer.stalled is None
+    assert tailer.stored_index == 0
+    tailer.close()
+    assert (path / FILE_NAME).read_bytes() == before
+
+
+def test_wait_and_follow(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 5})
+    tailer = NamedTailer(cycles_of(path), "alpha")
+    found = [one.index for _, one in zip(range(5), tailer.follow(), strict=False)]
+    assert found == [index for index, _ in written]
+    tailer.commit()
+    assert not tailer.wait(0)
+    tailer.close()
+    assert tailer.is_closed
+
+
+def test_positions_of_java_are_taken_up(tmp_path: Path) -> None:
+    path = unpack("named_tailers", tmp_path)
+    assert named_of(path) == {
+        "alpha": 0x4D4B00000004, "beta": 0, "replicated:gamma": 0x4D4B00000007,
+    }  # fmt: skip
+    for name, first in [("alpha", 4), ("beta", 0), ("replicated:gamma", 7), ("ALPHA", 4)]:
+        tailer = NamedTailer(cycles_of(path), name)
+        excerpt = tailer.next_excerpt()
+        assert excerpt is not None
+        assert excerpt.index == 0x4D4B00000000 + first
+        tailer.close()
+
+
+def test_names_are_shown_as_they_were_written(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    for name in ("MixedCase", "mixedCASE", "plain.lock"):
+        position = NamedPosition(cycles_of(path), name)
+        position.move(7)
+        position.close()
+    assert named_of(path) == {"MixedCase": 7, "plain.lock": 7}
+    position = NamedPosition(cycles_of(path), "replicated:Other")
+    position.move(9)
+    position.close()
+    assert named_of(path) == {"MixedCase": 7, "plain.lock": 7, "replicated:Other": 9}
+
+
+def test_replicated_names_have_a_version_and_a_lock(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 5})
+    name = "replicated:gamma"
+    position = NamedPosition(cycles_of(path), name)
+    assert (position.load(), position.version()) == (0, -1)
+    position.move(written[2][0])
+    position.move(written[3][0])
+    assert (position.load(), position.version()) == (written[3][0], 1)
+    position.close()
+    keys = keys_of(path)
+    assert keys[f"index.{name}"] == written[3][0]
+    assert keys[f"index.{name}.version"] == 1
+    assert keys[f"index.{name}.lock"] == UNLOCKED
+    plain = NamedPosition(cycles_of(path), "plain")
+    plain.move(1)
+    assert plain.version() == -1
+    plain.close()
+    assert "index.plain.version" not in keys_of(path)
+
+
+def test_replicated_names_are_refused_on_a_replica(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 5})
+    table = TableStore(path / FILE_NAME, writable=True)
+    table.value(APPEND_LOCK_KEY, UNLOCKED).store(os.getppid())
+    table.close()
+    with pytest.raises(QueueLocked, match="no replica") as locked:
+        NamedTailer(cycles_of(path), "replicated:gamma")
+    assert locked.value.holder == os.getppid()
+    NamedTailer(cycles_of(path), "gamma").close()
+
+
+def test_what_another_process_moves_is_taken_up(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 9})
+    tailer = NamedTailer(cycles_of(path), "alpha")
+    assert some_of(tailer, 2) == written[:2]
+
+    def move() -> None:
+        other = NamedTailer(cycles_of(path), "alpha")
+        other.move(written[6][0])
+        other.close()
+
+    assert processes.run(move) == 0
+    assert some_of(tailer, 2) == written[6:8]
+    tailer.commit()
+    assert processes.run(lambda: NamedPosition(cycles_of(path), "alpha").move(0)) == 0
+    assert tailer.wait(0)
+    assert some_of(tailer, 9) == written
+    tailer.close()
+
+
+def test_a_move_to_what_is_not_there_is_not_stored(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3})
+    tailer = NamedTailer(cycles_of(path), "alpha")
+    tailer.move(written[1][0])
+    with pytest.raises(IndexGap):
+        tailer.move(noon_index(sequence=9))
+    assert tailer.stored_index == written[1][0]
+    assert some_of(tailer, 1) == written[1:2]
+    tailer.close()
+
+
+def test_a_stored_position_that_is_gone_is_a_gap_until_it_is_moved(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3, 1: 3})
+    cycles = cycles_of(path)
+    position = NamedPosition(cycles, "alpha")
+    position.move(written[1][0])
+    noon_path(path).unlink()
+    with pytest.raises(IndexGap) as gap:
+        NamedTailer(cycles, "alpha")
+    position.move(gap.value.found)
+    position.close()
+    tailer = NamedTailer(cycles, "alpha")
+    assert some_of(tailer, 9) == written[3:]
+    tailer.close()
+
+
+@pytest.mark.parametrize("name", ["replicated:a.lock", "replicated:a.version"])
+def test_what_belongs_to_a_name_is_none_itself(path: Path, name: str) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    with pytest.raises(QueueError, match="belongs to one"):
+        NamedPosition(cycles_of(path), name)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257])
+def test_names_have_a_size(path: Path, name: str) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    with pytest.raises(QueueError, match="1 to 256 bytes"):
+        NamedPosition(cycles_of(path), name)
+
+
+def test_without_a_table_store_it_reads_and_cannot_move(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3})
+    (path / FILE_NAME).unlink()
+    tailer = NamedTailer(cycles_of(path), "alpha")
+    assert tailer.next_excerpt() is not None
+    with pytest.raises(NotAQueue, match="to keep the position of alpha in"):
+        tailer.commit()
+    assert tailer.next_index == written[1][0]
+    tailer.close()

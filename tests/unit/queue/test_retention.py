@@ -1,0 +1,262 @@
+"""Which store files may go, why the others stay, and what deleting leaves behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import IndexGap, Queue, QueueError, QueueLocked
+from cqrepl.queue.locks import UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.named import NamedPosition, NamedTailer
+from cqrepl.queue.readers import Readers, registered_readers
+from cqrepl.queue.retention import Policy, Verdict, plan, remove
+from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from tests.unit.queue import processes
+from tests.unit.queue.reading import cycles_of
+from tests.unit.queue.samples import (
+    NOON_MS,
+    Excerpts,
+    fill,
+    noon_index,
+    noon_path,
+    read,
+    rest_of,
+    unpack,
+)
+from tests.unit.queue.test_stalling import without_end_mark
+
+ALL = Policy()
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+@pytest.fixture
+def written(path: Path) -> Excerpts:
+    """Three excerpts in each of five cycles."""
+    return fill(path, "FAST_DAILY", dict.fromkeys(range(5), 3))
+
+
+def aheads(verdicts: list[Verdict]) -> list[int]:
+    """The cycles that may go, counted from noon's."""
+    noon = by_name("FAST_DAILY").cycle_at(NOON_MS, 0)
+    return [one.cycle - noon for one in verdicts if one.is_removable]
+
+
+def store_value(path: Path, key: str, value: int) -> None:
+    table = TableStore(path / FILE_NAME, writable=True)
+    table.value(key, 0).store(value)
+    table.close()
+
+
+def keys_of(path: Path) -> dict[str, int]:
+    table = TableStore(path / FILE_NAME, writable=False)
+    keys = table.keys()
+    table.close()
+    return keys
+
+
+def test_without_readers_all_but_the_last_cycle_may_go(path: Path, written: Excerpts) -> None:
+    verdicts = plan(cycles_of(path), ALL)
+    assert [one.path for one in verdicts] == [noon_path(path, ahead=n) for n in range(5)]
+    assert aheads(verdicts) == [0, 1, 2, 3]
+    assert all(one.size_bytes > 0 for one in verdicts)
+    assert "the queue ends in it" in str(verdicts[-1])
+    assert str(verdicts[0]) == "20240305F.cq4: may go"
+    assert read(path) == written
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(cycles_min=3), [0, 1]),
+        (Policy(cycles_min=9), []),
+        (Policy(keep_from_ms=NOON_MS + 2 * DAY_MS), [0, 1]),
+        (Policy(keep_from_ms=NOON_MS - 9 * DAY_MS), []),
+        (Policy(cycles_min=4, keep_from_ms=NOON_MS + 9 * DAY_MS), [0]),
+    ],
+)
+def test_the_caller_says_what_stays(
+    path: Path, written: Excerpts, policy: Policy, expected: list[int]
+) -> None:
+    assert len(written) == 15
+    assert aheads(plan(cycles_of(path), policy)) == expected
+
+
+def test_a_named_tailer_holds_the_cycle_it_stands_in(path: Path, written: Excerpts) -> None:
+    cycles = cycles_of(path)
+    position = NamedPosition(cycles, "alpha")
+    for index, expected in [
+        (0, []),
+        (written[0][0], []),
+        (noon_index(sequence=3), []),  # it has read all, but only the file itself can tell
+        (noon_index(ahead=1), [0]),
+        (noon_index(ahead=2, sequence=3), [0, 1]),
+        (noon_index(ahead=9), [0, 1, 2, 3]),
+    ]:
+        position.move(index)
+        assert aheads(plan(cycles, ALL)) == expected
+    position.move(0)
+    reasons = plan(cycles, ALL)[0].reasons
+    assert reasons == ("named tailer alpha is at the start, never moved",)
+    position.move(written[4][0])
+    assert plan(cycles, ALL)[1].reasons == ("named tailer alpha is at 0x4d4c00000001",)
+    assert plan(cycles, ALL)[0].is_removable
+    position.close()
+
+
+def test_replicated_names_and_many_names_hold_too(path: Path, written: Excerpts) -> None:
+    cycles = cycles_of(path)
+    for nth in range(8):
+        position = NamedPosition(cycles, f"replicated:{nth}")
+        position.move(written[3][0])
+        position.close()
+    verdicts = plan(cycles, ALL)
+    assert aheads(verdicts) == [0]
+    assert "replicated:0" in verdicts[1].reasons[0]
+    assert verdicts[1].reasons[-1] == "3 more have not passed it"
+
+
+def test_registered_readers_hold_what_they_need(path: Path, written: Excerpts) -> None:
+    cycles = cycles_of(path)
+    readers = Readers(cycles)
+    assert readers.register("Spark") == 0
+    assert aheads(plan(cycles, ALL)) == []
+    readers.advance("Spark", written[6][0])
+    assert aheads(plan(cycles, ALL)) == [0, 1]
+    readers.advance("Spark", written[1][0])  # never back
+    assert readers.register("spark", 5) == written[6][0]
+    assert "reader Spark is at 0x4d4d00000000" in plan(cycles, ALL)[2].reasons
+    assert readers.unregister("spark")
+    assert not readers.unregister("spark")
+    assert not readers.unregister("nobody")
+    assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]
+    with pytest.raises(QueueError, match="found no spark"):
+        readers.advance("spark", 7)
+    with pytest.raises(QueueError, match="found no other"):
+        readers.advance("other", 7)
+    with pytest.raises(QueueError, match="1 to 256 bytes"):
+        readers.register("")
+    assert readers.register("spark", written[3][0]) == written[3][0]
+    table = TableStore(path / FILE_NAME, writable=False)
+    assert registered_readers(table) == {"Spark": written[3][0]}
+    table.close()
+
+
+def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpts) -> None:
+    cycles = cycles_of(path)
+    store_value(path, SENT_KEY, written[9][0])
+    assert aheads(plan(cycles, ALL)) == [0, 1, 2]
+    store_value(path, ACKNOWLEDGED_KEY, written[4][0])
+    assert aheads(plan(cycles, ALL)) == [0]
+    assert "acknowledged" in plan(cycles, ALL)[1].reasons[0]
+
+
+def test_an_open_cycle_holds_all_above_it(path: Path, written: Excerpts) -> None:
+    assert written
+    without_end_mark(path, ahead=1)
+    verdicts = plan(cycles_of(path), ALL)
+    assert [one.reasons for one in verdicts[:4]] == [
+        (),
+        ("it has no end-of-file mark",),
+        ("a lower cycle stays",),
+        ("a lower cycle stays",),
+    ]
+
+
+def test_a_file_that_is_not_ready_stays(path: Path, written: Excerpts) -> None:
+    assert written
+    noon_path(path, ahead=-1).write_bytes(b"")
+    assert aheads(plan(cycles_of(path), ALL)) == []
+
+
+def test_an_empty_queue_and_one_without_table_store_can_be_explained(
+    path: Path, tmp_path: Path
+) -> None:
+    fill(path, "FAST_DAILY", {})
+    assert plan(cycles_of(path), ALL) == []
+    assert remove(cycles_of(path), ALL) == []
+    other = unpack("no_metadata", tmp_path)
+    with Queue.open(other) as queue:
+        cycles = cycles_of(other, queue.layout.roll_cycle.name)
+    assert plan(cycles, ALL)
+    with pytest.raises(FileNotFoundError):
+        remove(cycles, ALL)
+
+
+def test_empty_cycles_above_the_last_excerpt_stay(tmp_path: Path) -> None:
+    path = unpack("empty_last_cycle", tmp_path)
+    verdicts = plan(cycles_of(path), ALL)
+    assert not verdicts[-1].is_removable
+    assert not verdicts[-2].is_removable
+
+
+def test_removing_keeps_the_rest_readable_and_the_listing_right(
+    path: Path, written: Excerpts
+) -> None:
+    cycles = cycles_of(path)
+    before = keys_of(path)
+    removed = remove(cycles, Policy(cycles_min=2))
+    assert aheads(removed) == [0, 1, 2]
+    assert [one.name for one in sorted(path.glob("*.cq4"))] == ["20240308F.cq4", "20240309F.cq4"]
+    after = keys_of(path)
+    assert after["listing.lowestcycle"] == before["listing.lowestcycle"] + 3
+    assert after["listing.highestcycle"] == before["listing.highestcycle"]
+    assert after["listing.modcount"] > before["listing.modcount"]
+    assert after[WRITE_LOCK_KEY] == UNLOCKED
+    assert read(path) == written[9:]
+    assert remove(cycles, Policy(cycles_min=2)) == []
+    with Queue.open_for_append(path) as queue:
+        index = queue.appender().append([b"more"], NOON_MS)
+    assert read(path)[-1] == (index, b"more")
+
+
+def test_a_reader_in_a_removed_file_goes_on_in_the_next(path: Path, written: Excerpts) -> None:
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        first = tailer.next_excerpt()
+        assert first is not None
+        assert aheads(remove(cycles_of(path), Policy(cycles_min=4))) == [0]
+        assert rest_of(tailer) == written[1:]
+
+
+def test_a_reader_that_misses_cycles_is_told(path: Path, written: Excerpts) -> None:
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        assert tailer.next_excerpt() is not None
+        remove(cycles_of(path), ALL)
+        with pytest.raises(IndexGap) as gap:
+            rest_of(tailer)
+        assert gap.value.found == written[12][0]
+
+
+def test_a_named_tailer_never_misses_anything(path: Path, written: Excerpts) -> None:
+    """Reading and deleting in turns, as different processes do it."""
+    cycles = cycles_of(path)
+    found: Excerpts = []
+    for _ in written:
+        tailer = NamedTailer(cycles, "alpha")
+        excerpt = tailer.next_excerpt()
+        assert excerpt is not None
+        found.append((excerpt.index, bytes(excerpt)))
+        tailer.commit()
+        tailer.close()
+        assert processes.run(lambda: [remove(cycles_of(path), ALL)].clear()) == 0
+    assert found == written
+    assert len(list(path.glob("*.cq4"))) == 1
+
+
+def test_a_writer_that_holds_its_lock_is_waited_for(
+    path: Path, written: Excerpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert written
+    monkeypatch.setattr("cqrepl.queue.retention._LOCK_TIMEOUT_S", 0.01)
+    store_value(path, WRITE_LOCK_KEY, os.getppid())
+    with pytest.raises(QueueLocked):
+        remove(cycles_of(path), ALL)
+    assert len(list(path.glob("*.cq4"))) == 5

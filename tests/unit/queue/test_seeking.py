@@ -1,0 +1,132 @@
+"""From a time to an index."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.queue.ackentry import ENTRY, ack_time
+from cqrepl.queue.seeking import seek_time
+from tests.unit.queue.reading import cycles_of
+from tests.unit.queue.samples import layout, noon_index, noon_path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def read_time(payload: memoryview) -> int | None:
+    """Eight bytes are a time; anything else has none."""
+    if len(payload) != 8:
+        return None
+    time: int = struct.unpack("<q", payload)[0]
+    return time
+
+
+def fill_times(
+    path: Path, times: dict[int, list[int | None]], name: str = "FAST_DAILY"
+) -> list[tuple[int, int | None]]:
+    """A queue of excerpts with these times in these cycles; (index, time) of each."""
+    written: list[tuple[int, int | None]] = []
+    with Queue.open_for_append(path, create=layout(name)) as queue:
+        appender = queue.appender()
+        for ahead, of_cycle in times.items():
+            first = noon_index(name, ahead=ahead)
+            data = [b"none" if one is None else struct.pack("<q", one) for one in of_cycle]
+            appender.append_at(ExcerptBatch.of(first, data))
+            written += [(first + nth, one) for nth, one in enumerate(of_cycle)]
+    return written
+
+
+def search(written: list[tuple[int, int | None]], time: int) -> int:
+    """The slow way."""
+    for index, one in written:
+        if one is not None and one >= time:
+            return index
+    return written[-1][0] + 1
+
+
+@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY"])
+def test_finds_what_a_search_of_all_finds(path: Path, name: str) -> None:
+    times: dict[int, list[int | None]] = {
+        0: [n // 3 * 10 for n in range(1000)],
+        1: [3330],
+        4: [5000 + n for n in range(700)],
+    }
+    written = fill_times(path, times, name)
+    cycles = cycles_of(path, name)
+    for time in [-5, 0, 1, 10, 2559, 2560, 3329, 3330, 3331, 4999, 5000, 5699, 5700, 1 << 60]:
+        assert seek_time(cycles, time, read_time) == search(written, time)
+
+
+def test_of_equal_times_the_first_is_found(path: Path) -> None:
+    times: dict[int, list[int | None]] = {0: [7] * 900, 1: [7] * 900, 2: [8] * 3}
+    written = fill_times(path, times)
+    cycles = cycles_of(path)
+    assert seek_time(cycles, 7, read_time) == written[0][0]
+    assert seek_time(cycles, 8, read_time) == noon_index(ahead=2)
+
+
+def test_excerpts_without_a_time_are_never_found_and_lose_nothing(path: Path) -> None:
+    timed: list[int | None] = list(range(1000, 2000))
+    times: dict[int, list[int | None]] = {
+        0: [None] * 600,
+        1: [None] * 300 + timed + [None] * 300,
+        2: [None] * 20,
+        3: [None, 3000],
+    }
+    written = fill_times(path, times)
+    cycles = cycles_of(path)
+    for time in [0, 1000, 1001, 1256, 1500, 1999, 2000, 3000, 3001]:
+        assert seek_time(cycles, time, read_time) == search(written, time)
+
+
+def test_an_empty_queue_is_all_before(path: Path) -> None:
+    Queue.open_for_append(path, create=layout()).close()
+    assert seek_time(cycles_of(path), 5, read_time) == 0
+
+
+def test_few_excerpts_are_asked(path: Path) -> None:
+    """Logarithmic in the cycles and in the slots, and one run."""
+    fill_times(path, {ahead: [ahead * 2000 + n for n in range(2000)] for ahead in range(20)})
+    asked = 0
+
+    def counted(payload: memoryview) -> int | None:
+        nonlocal asked
+        asked += 1
+        return read_time(payload)
+
+    assert seek_time(cycles_of(path), 17 * 2000 + 1023, counted) == noon_index(
+        ahead=17, sequence=1023
+    )
+    assert asked < 256 + 20
+
+
+def test_what_the_reader_raises_comes_through(path: Path) -> None:
+    fill_times(path, {0: [1, 2]})
+
+    def refuse(_payload: memoryview) -> int | None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        seek_time(cycles_of(path), 1, refuse)
+
+
+def test_the_log_of_acknowledgements_has_a_reader(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout()) as queue:
+        entries = [ENTRY.pack(n, 0, 1000 + n, 1, 1) for n in range(50)]
+        queue.appender().append_at(ExcerptBatch.of(noon_index(), [*entries, b"other"]))
+    assert ack_time(memoryview(entries[7])) == 1007
+    assert ack_time(memoryview(b"other")) is None
+    assert seek_time(cycles_of(path), 1020, ack_time) == noon_index(sequence=20)
+
+
+def test_files_that_are_not_ready_are_passed_over(path: Path) -> None:
+    written = fill_times(path, {0: [1, 2], 2: [3, 4]})
+    cycles = cycles_of(path)
+    for ahead in (-1, 1, 3):
+        noon_path(path, ahead=ahead).write_bytes(b"")
+    for time in range(6):
+        assert seek_time(cycles, time, read_time) == search(written, time)

@@ -1,0 +1,150 @@
+"""One by one: iteration, waiting, and how it goes together with batches."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, Tailer
+from cqrepl.queue.excerpt import Excerpt
+from cqrepl.queue.pauser import Pauser
+from tests.unit.queue.reading import cycles_of
+from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
+
+QUICK = Pauser(spins=0, yields=0, sleep_min_s=0.000_1, sleep_max_s=0.001)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+def singles(tailer: Tailer) -> Excerpts:
+    return [(excerpt.index, bytes(excerpt)) for excerpt in tailer]
+
+
+def test_an_excerpt_is_an_index_and_its_bytes() -> None:
+    excerpt = Excerpt(0x10, memoryview(b"abc"))
+    assert (excerpt.index, bytes(excerpt), len(excerpt)) == (0x10, b"abc", 3)
+    assert repr(excerpt) == "Excerpt(0x10, 3 bytes)"
+    assert Excerpt(1, memoryview(b""))
+
+
+def test_iteration_gives_all_that_is_there_and_goes_on_later(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3000, 1: 5, 7: 2}, per_batch=1000)
+    with Queue.open_for_append(path) as queue:
+        tailer = Tailer(cycles_of(path), 0)
+        assert singles(tailer) == written
+        assert singles(tailer) == []
+        assert tailer.next_excerpt() is None
+        index = queue.appender().append([b"more"], NOON_MS)
+        assert [(excerpt.index, bytes(excerpt)) for excerpt in tailer] == [(index, b"more")]
+        tailer.close()
+
+
+def test_singles_and_batches_take_turns_and_nothing_is_lost(path: Path) -> None:
+    written = fill(path, "TEST4_SECONDLY", {0: 200, 1: 3, 2: 40})
+    tailer = Tailer(cycles_of(path, "TEST4_SECONDLY"), 0)
+    found: Excerpts = []
+    for turn in range(300):
+        assert not found or tailer.next_index in (found[-1][0] + 1, written[len(found)][0])
+        if turn % 3 == 0:
+            batch = tailer.next_batch(count_max=turn % 7 + 1)
+            found += [(index, bytes(data)) for index, data in batch or ()]
+        else:
+            found += [
+                (one.index, bytes(one)) for _, one in zip(range(turn % 5), tailer, strict=False)
+            ]
+        if len(found) == len(written):
+            break
+    assert found == written
+    assert tailer.next_index == written[-1][0] + 1
+    tailer.close()
+
+
+def test_leaving_the_loop_loses_nothing(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 10})
+    tailer = Tailer(cycles_of(path), 0)
+    for excerpt in tailer:
+        if excerpt.index == written[3][0]:
+            break
+    assert tailer.next_index == written[4][0]
+    assert rest_of(tailer) == written[4:]
+    tailer.close()
+
+
+def test_has_next_takes_nothing(path: Path) -> None:
+    written = fill(path, "FAST_DAILY", {0: 3})
+    tailer = Tailer(cycles_of(path), 0)
+    for _ in range(3):
+        assert tailer.has_next()
+        assert tailer.next_index == written[0][0]
+    assert singles(tailer) == written
+    assert not tailer.has_next()
+    tailer.close()
+
+
+def test_a_single_excerpt_has_any_size(path: Path) -> None:
+    large = bytes(3000)
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.appender().append([b"small", large, b"end"], NOON_MS)
+    tailer = Tailer(cycles_of(path), noon_index(sequence=1))
+    with pytest.raises(ExcerptTooLarge):
+        tailer.next_batch(payload_max=2999)
+    assert [len(excerpt) for excerpt in tailer] == [3000, 3]
+    tailer.close()
+
+
+def test_wait_ends_when_its_time_is_over(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    tailer = Tailer(cycles_of(path), noon_index(sequence=1), pauser=QUICK)
+    for timeout_s in (-1.0, 0.0, 0.01):
+        assert not tailer.wait(timeout_s)
+    tailer.close()
+
+
+def test_wait_and_follow_block_until_something_comes(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 1})
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        later = [(noon_index(sequence=n), b"%d" % n) for n in range(1, 6)]
+
+        def append() -> None:
+            for _, data in later:
+                time.sleep(0.005)
+                appender.append([data], NOON_MS)
+            appender.append_at(ExcerptBatch.of(noon_index(ahead=1), [b"last"]))
+
+        tailer = Tailer(cycles_of(path), noon_index(sequence=1), pauser=QUICK)
+        thread = threading.Thread(target=append)
+        thread.start()
+        assert tailer.wait(60)
+        found = []
+        for excerpt in tailer.follow():
+            found.append((excerpt.index, bytes(excerpt)))
+            if bytes(excerpt) == b"last":
+                break
+        thread.join()
+        assert found == [*later, (noon_index(ahead=1), b"last")]
+        tailer.close()
+
+
+def test_an_excerpt_that_is_held_keeps_its_bytes(path: Path) -> None:
+    """More than is promised: a view never shows another file's bytes, whatever happens later."""
+    written = fill(path, "FAST_DAILY", {0: 2000, 1: 2000}, per_batch=1000)
+    tailer = Tailer(cycles_of(path), 0)
+    held = list(tailer)
+    tailer.close()
+    assert [(one.index, bytes(one)) for one in held] == written
+    assert held[0].data.readonly
+
+
+def test_payloads_one_by_one_are_those_of_batches(path: Path) -> None:
+    with Queue.open_for_append(path, create=layout("TEST_DAILY")) as queue:
+        queue.appender().append(payloads(50), NOON_MS)
+    cycles = cycles_of(path, "TEST_DAILY")
+    one, other = Tailer(cycles, 0), Tailer(cycles, 0)
+    assert singles(one) == rest_of(other)
+    for tailer in (one, other):
+        tailer.close()

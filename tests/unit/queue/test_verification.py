@@ -1,0 +1,178 @@
+"""Copies of queues compared: what is alike, what differs, and what is missing where."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.queue.documentwalk import CHUNK_BYTES
+from cqrepl.queue.verification import (
+    ComparedRange,
+    CycleDigests,
+    LayoutsDiffer,
+    Outcome,
+    RangeKind,
+    Unreadable,
+    last_common_index,
+    verify,
+)
+from tests.unit.queue.samples import (
+    GOLDEN_NAMES,
+    fill,
+    layout,
+    manifest,
+    noon_index,
+    noon_path,
+    stored,
+    unpack,
+)
+
+NAME = "TEST4_SECONDLY"
+
+
+def ranges(outcomes: list[Outcome]) -> list[ComparedRange]:
+    return [each for each in outcomes if isinstance(each, ComparedRange)]
+
+
+def cycles(outcomes: list[Outcome]) -> list[CycleDigests]:
+    return [each for each in outcomes if isinstance(each, CycleDigests)]
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_a_copy_is_the_same(tmp_path: Path, name: str) -> None:
+    path = unpack(name, tmp_path)
+    shutil.copytree(path, tmp_path / "copy")
+    outcomes = list(verify([path, tmp_path / "copy"]))
+    assert all(each.is_same for each in outcomes)
+    counts = [each.counts[0] for each in cycles(outcomes)]
+    assert sum(count or 0 for count in counts) == len(manifest(name).digests)
+
+
+def test_files_laid_differently_are_the_same(tmp_path: Path) -> None:
+    """Index pages at other positions, and an application's meta-data in one of them."""
+    golden = unpack("metadata_docs", tmp_path)
+    with Queue.open(golden) as queue:
+        batch = queue.tailer().next_batch()
+        assert batch is not None
+        made = layout("FAST_DAILY")
+        with Queue.open_for_append(tmp_path / "ours", create=made) as ours:
+            ours.appender().append_at(batch)
+    outcomes = list(verify([golden, tmp_path / "ours"]))
+    assert all(each.is_same for each in outcomes), outcomes
+
+
+def test_each_changed_byte_is_found(tmp_path: Path) -> None:
+    written = fill(tmp_path / "one", NAME, {0: 400, 1: 30})
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    file = noon_path(tmp_path / "other", NAME)
+    raw = file.read_bytes()
+    chance = random.Random(1)
+    for _ in range(60):
+        sequence = chance.randrange(400)
+        payload = written[sequence][1]
+        if len(payload) < 8:
+            continue
+        byte = chance.randrange(len(payload))
+        damaged = bytearray(raw)
+        damaged[raw.index(payload) + byte] ^= 1 << chance.randrange(8)
+        file.write_bytes(damaged)
+        outcomes = list(verify([tmp_path / "one", tmp_path / "other"]))
+        [found] = [each for each in ranges(outcomes) if not each.is_same]
+        assert found.kind is RangeKind.DIFFERENT
+        assert found.index_first == found.index_last == written[sequence][0]
+        assert found.byte_first == byte
+        assert found.lengths == (len(payload), len(payload))
+        assert [each.is_same for each in cycles(outcomes)] == [False, True]
+
+
+def test_missing_ranges_name_the_copies_that_have_them(tmp_path: Path) -> None:
+    for name, counts in (("a", {0: 100, 1: 50, 3: 9}), ("b", {0: 100, 1: 50}), ("c", {0: 70})):
+        fill(tmp_path / name, NAME, counts)
+    outcomes = list(verify([tmp_path / name for name in "abc"]))
+    found = [
+        (each.kind, each.index_first, each.index_last, each.present) for each in ranges(outcomes)
+    ]
+
+    def at(ahead: int, sequence: int) -> int:
+        return noon_index(NAME, ahead=ahead, sequence=sequence)
+
+    assert found == [
+        (RangeKind.SAME, at(0, 0), at(0, 69), (True, True, True)),
+        (RangeKind.MISSING, at(0, 70), at(0, 99), (True, True, False)),
+        (RangeKind.MISSING, at(1, 0), at(1, 49), (True, True, False)),
+        (RangeKind.MISSING, at(3, 0), at(3, 8), (True, False, False)),
+    ]
+    assert "only in copy 1, 2" in str(ranges(outcomes)[1])
+    assert not any(each.is_same for each in cycles(outcomes))
+
+
+def test_different_lengths_differ_at_the_shorter_ones_end(tmp_path: Path) -> None:
+    for name, payload in (("one", b"abcdef"), ("other", b"abc")):
+        with Queue.open_for_append(tmp_path / name, create=layout(NAME)) as queue:
+            batch = ExcerptBatch.of(noon_index(NAME), [b"same", payload, b"same again"])
+            queue.appender().append_at(batch)
+    outcomes = ranges(list(verify([tmp_path / "one", tmp_path / "other"])))
+    assert [each.kind for each in outcomes] == [
+        RangeKind.SAME, RangeKind.DIFFERENT, RangeKind.SAME,
+    ]  # fmt: skip
+    assert outcomes[1].lengths == (6, 3)
+    assert outcomes[1].byte_first == 3
+    assert "first at byte 3, lengths 6, 3" in str(outcomes[1])
+
+
+def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:
+    large = [os.urandom(size) for size in (5, 2 * CHUNK_BYTES + 9, 3, CHUNK_BYTES + 1)]
+    changed = [*large[:3], large[3][:-1] + bytes([large[3][-1] ^ 1])]
+    for name, payloads in (("one", large), ("same", large), ("other", changed)):
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            queue.appender().append_at(ExcerptBatch.of(noon_index(), payloads))
+    assert all(each.is_same for each in verify([tmp_path / "one", tmp_path / "same"]))
+    last = ranges(list(verify([tmp_path / "one", tmp_path / "other"])))[-1]
+    assert (last.kind, last.byte_first) == (RangeKind.DIFFERENT, CHUNK_BYTES)
+    assert last.index_first == noon_index(sequence=3)
+
+
+def test_a_part_is_compared_up_to_and_from_an_index(tmp_path: Path) -> None:
+    """As is done while a source goes on."""
+    fill(tmp_path / "source", NAME, {0: 300, 1: 20})
+    fill(tmp_path / "sink", NAME, {0: 250})
+    paths = [tmp_path / "source", tmp_path / "sink"]
+    last = last_common_index(paths)
+    assert last == noon_index(NAME, sequence=249)
+    outcomes = list(verify(paths, index_last=last))
+    assert all(each.is_same for each in outcomes)
+    assert cycles(outcomes)[0].counts == (250, 250)
+    part = list(verify(paths, index_first=noon_index(NAME, sequence=100), index_last=last))
+    assert cycles(part)[0].counts == (150, 150)
+    assert cycles(part)[0].digests != cycles(outcomes)[0].digests
+    assert ranges(part)[0].index_first == noon_index(NAME, sequence=100)
+
+
+def test_other_layouts_are_told_and_not_compared(tmp_path: Path) -> None:
+    fill(tmp_path / "one", NAME, {0: 3})
+    fill(tmp_path / "other", "FAST_HOURLY", {0: 3})
+    [outcome] = verify([tmp_path / "one", tmp_path / "other"])
+    assert isinstance(outcome, LayoutsDiffer)
+    assert not outcome.is_same
+    assert last_common_index([tmp_path / "one"]) == noon_index(NAME, sequence=2)
+
+
+def test_what_cannot_be_read_is_told_besides(tmp_path: Path) -> None:
+    written = fill(tmp_path / "one", NAME, {0: 100, 1: 10})
+    shutil.copytree(tmp_path / "one", tmp_path / "cut")
+    shutil.copytree(tmp_path / "one", tmp_path / "headless")
+    file = noon_path(tmp_path / "cut", NAME)
+    raw = file.read_bytes()
+    file.write_bytes(raw[: raw.index(written[60][1]) + 2])
+    noon_path(tmp_path / "headless", NAME).write_bytes(bytes(256) + raw[256:])
+    outcomes = list(verify([tmp_path / "one", tmp_path / "cut", tmp_path / "headless"]))
+    unreadable = [each for each in outcomes if isinstance(each, Unreadable)]
+    assert sorted(each.path.parent.name for each in unreadable) == ["cut", "headless"]
+    assert {each.index for each in unreadable} == {written[0][0], written[60][0]}
+    assert [each.present for each in ranges(outcomes)] == [
+        (True, True, False), (True, False, False), (True, True, True),
+    ]  # fmt: skip
+    assert stored(ExcerptBatch.of(0, [b""])) == [(0, b"\x8f")]
