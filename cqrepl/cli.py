@@ -6,37 +6,15 @@ Modules that cost start-up time are imported inside the commands.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from cqrepl._version import VERSION
-from cqrepl.units import parse_size, parse_time_ms
+from cqrepl.commands import QUEUE_COMMANDS
+from cqrepl.options import SIZE, TIME, Command
 
 INTERRUPTED_EXIT = 130
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Converted(click.ParamType[int]):
-    """A parameter whose text a function of ours turns into a value."""
-
-    def __init__(self, name: str, convert: Callable[[str], int]) -> None:
-        self.name = name
-        self._convert = convert
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return self._convert(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-TIME = Converted("time", parse_time_ms)
-SIZE = Converted("size", parse_size)
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -69,11 +47,11 @@ class Commands(click.Group):
     help="Show the version and the kernel in use.",
 )
 def cli() -> None:
-    """Replicates memory-mapped Chronicle queues over TCP, index for index.
+    """Replicates memory-mapped Chronicle queues over TCP, index for index; reads and writes them.
 
     Exit codes: 0 done; 1 every queue stopped (diverged, gap) or a check failed; 2 usage, or not a
     queue; 3 port in use or peer unreachable; 4 damaged; 5 refused (host ids, roll cycle, locks);
-    130 interrupted.
+    6 disk full; 130 interrupted.
     """
 
 
@@ -230,19 +208,23 @@ def sink(queues: tuple[str, ...], roll_cycle: str, once: bool, **shared: Any) ->
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 def demo(count: int, size: int, keep: Path | None, as_json: bool) -> None:
-    """See it work: make a queue, replicate it through a cut, compare the copy.
+    """Make a queue, replicate it through a cut, compare the copy.
 
     Starts a real source and a real sink on loopback, cuts their connection once on the way, and
     compares the two queues index by index. Exits 1 unless they are identical.
     """
     from cqrepl import demo as demonstration
-    from cqrepl import running
+    from cqrepl import exits, running
 
     def work() -> int:
         same = demonstration.run(count, size, keep, as_json=as_json)
-        return running.OK if same else running.STOPPED
+        return exits.OK if same else exits.STOPPED
 
     sys.exit(running.guarded("cqrepl demo", work))
+
+
+for command in QUEUE_COMMANDS:
+    cli.add_command(command)
 
 
 def _arguments(queues: tuple[str, ...], shared: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Says of each store file whether it may go, and deletes those that may."""
+
+import json
+import time
+from pathlib import Path
+
+from cqrepl import exits, output
+from cqrepl.queue import Queue
+from cqrepl.queue.retention import Policy, Verdict, plan, remove
+from cqrepl.units import format_bytes, plural
+
+
+def print_collected(
+    path: Path, *, is_applied: bool, keep: int, keep_ms: int | None, as_json: bool
+) -> int:
+    """Prints a line for each store file; the exit code."""
+    keep_from = None if keep_ms is None else time.time_ns() // 1_000_000 - keep_ms
+    policy = Policy(cycles_min=keep, keep_from_ms=keep_from)
+    with Queue.open(path) as queue:
+        verdicts = plan(queue.cycles, policy)
+        gone = {one.cycle for one in remove(queue.cycles, policy)} if is_applied else set()
+    for verdict in verdicts:
+        output.write_text(_json(verdict, gone) if as_json else _text(verdict, gone))
+    if not as_json:
+        output.write_text(_summary(verdicts, gone, is_applied))
+    output.flush()
+    return exits.OK
+
+
+def _text(verdict: Verdict, gone: set[int]) -> str:
+    word = "deleted" if verdict.cycle in gone else "may go" if verdict.is_removable else "stays"
+    why = f"  {'; '.join(verdict.reasons)}" if verdict.reasons else ""
+    return f"{verdict.path.name}  {format_bytes(verdict.size_bytes):>8}  {word:<7}{why}\n"
+
+
+def _json(verdict: Verdict, gone: set[int]) -> str:
+    fields = {
+        "v": 1,
+        "file": verdict.path.name,
+        "cycle": verdict.cycle,
+        "allocated_bytes": verdict.size_bytes,
+        "may_go": verdict.is_removable,
+        "reasons": verdict.reasons,
+        "is_deleted": verdict.cycle in gone,
+    }
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+def _summary(verdicts: list[Verdict], gone: set[int], is_applied: bool) -> str:
+    going = [one for one in verdicts if one.is_removable]
+    if is_applied:
+        going = [one for one in verdicts if one.cycle in gone]
+    size = format_bytes(sum(one.size_bytes for one in going))
+    files = f"{plural(len(going), 'file')}, {size}"
+    if is_applied:
+        return f"{files} deleted\n"
+    return f"{files} may go, nothing was changed: --apply deletes\n"

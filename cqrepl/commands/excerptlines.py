@@ -1,0 +1,158 @@
+"""One excerpt as a line, in the form that was asked for."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from string import Formatter
+from typing import Final
+
+from cqrepl import payload
+from cqrepl.exits import BadArguments
+from cqrepl.queue import Excerpt, format_index
+from cqrepl.queue.index import cycle_of, sequence_of
+
+_PLACES: Final = ("index", "cycle", "sequence", "bytes", "time", "data")
+# the least number that is taken for nano-, micro- and milliseconds since 1970; each is in the far
+# future in the unit below it
+_UNITS: Final = ((10**17, 1), (10**14, 1000), (10**11, 1_000_000), (0, 1_000_000_000))
+
+
+class Lines:
+    """Makes the lines of one run."""
+
+    def __init__(
+        self,
+        *,
+        shift: int,
+        form: str | None,
+        template: str | None,
+        time_field: str | None,
+        as_json: bool,
+    ) -> None:
+        """
+        Raises:
+            BadArguments: the template has places that are not known.
+        """
+        self._shift = shift
+        self._form = form
+        self._text = payload.FORMS[form if form not in (None, "raw") else "auto"]
+        self._parts = None if template is None else _parsed(template)
+        self._time_field = time_field
+        self._as_json = as_json
+
+    def text(self, excerpt: Excerpt) -> str:
+        """The payload alone, in the form that was asked for."""
+        return self._text(excerpt.data)
+
+    def line(self, excerpt: Excerpt, text: str) -> str:
+        """The whole line, with its end.
+
+        Args:
+            text: of this excerpt, as `text` has given it.
+        """
+        if self._as_json:
+            return self._json(excerpt, text)
+        if self._parts is not None:
+            return "".join(
+                before + self._place(name, excerpt, text) for before, name in self._parts
+            )
+        index, end = format_index(excerpt.index), "" if text.endswith("\n") else "\n"
+        time = "" if self._time_field is None else f"  {self._time(excerpt) or '-'}"
+        if self._form == "yaml":
+            return f"# {index}{time}\n{text}{end}"
+        return f"{index}{time}  {text}{end}"
+
+    def _json(self, excerpt: Excerpt, text: str) -> str:
+        fields: dict[str, object] = {"v": 1, "index": format_index(excerpt.index)}
+        fields["bytes"] = len(excerpt)
+        if self._time_field is not None:
+            fields["time"] = self._time(excerpt)
+        if self._form in ("text", "yaml", "hex"):
+            fields["data"] = text
+        else:
+            content = payload.content_of(excerpt.data)
+            fields |= {"as": content.kind, "data": payload.json_value(content)}
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+    def _place(self, name: str, excerpt: Excerpt, text: str) -> str:
+        places: dict[str, Callable[[], object]] = {
+            "": lambda: "",
+            "index": lambda: format_index(excerpt.index),
+            "cycle": lambda: cycle_of(excerpt.index, self._shift),
+            "sequence": lambda: sequence_of(excerpt.index, self._shift),
+            "bytes": lambda: len(excerpt),
+            "time": lambda: self._time(excerpt) or "-",
+            "data": lambda: text,
+        }
+        return str(places[name]())
+
+    def _time(self, excerpt: Excerpt) -> str | None:
+        assert self._time_field is not None
+        time_ns = time_of(excerpt.data, self._time_field)
+        return None if time_ns is None else time_text(time_ns)
+
+
+def time_of(data: memoryview, field: str) -> int | None:
+    """Nanoseconds since 1970 in a field of a payload of binary wire or JSON; None if it has none.
+
+    Args:
+        field: its name; with dots between them, the names of the fields that lead to it.
+    """
+    kind, value = payload.content_of(data)
+    if kind == "text":
+        try:
+            value = json.loads(str(value))
+        except (ValueError, RecursionError):
+            return None
+    for name in field.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return None
+        value = value[name]
+    return _nanoseconds(value)
+
+
+def time_text(time_ns: int) -> str:
+    """A time as people read it, UTC, to the millisecond or as fine as it is."""
+    seconds, fraction = divmod(time_ns, 1_000_000_000)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(time_ns)
+    digits = f"{fraction:09}"
+    while len(digits) > 3 and digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{digits}Z"
+
+
+def _nanoseconds(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        scale = next(scale for least, scale in _UNITS if abs(value) >= least)
+        return int(value * scale)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
+        return None
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _parsed(template: str) -> list[tuple[str, str]]:
+    """Pieces of plain text, and the place behind each; a line ends with a line feed."""
+    try:
+        parsed = list(Formatter().parse(template))
+    except ValueError as error:
+        raise BadArguments(f"--format: {error}") from error
+    for _, name, details, conversion in parsed:
+        if name is not None and (name not in _PLACES or details or conversion):
+            known = " ".join(f"{{{each}}}" for each in _PLACES)
+            raise BadArguments(f"--format: expected {known}, got {{{name}}}")
+    unescaped = [(re.sub(r"\\t", "\t", text), name or "") for text, name, _, _ in parsed]
+    return [*unescaped, ("\n", "")]

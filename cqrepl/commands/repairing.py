@@ -1,0 +1,63 @@
+"""Prints what a repair would do or has done."""
+
+import json
+from pathlib import Path
+
+from cqrepl import exits, output
+from cqrepl.queue.findings import FindingKind, Repair
+from cqrepl.queue.repair import RepairPlan, apply, plan_repair
+from cqrepl.units import plural
+
+
+def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: bool) -> int:
+    """Plans, applies if that is asked for, and prints both; the exit code."""
+    plan = plan_repair(path)
+    if is_applied and plan.repairs:
+        apply(plan, backup=backup)
+    output.write_text(_json(plan, is_applied) if as_json else _text(plan, is_applied))
+    output.flush()
+    remains = any(finding.kind is FindingKind.DAMAGE for finding in plan.remaining)
+    return exits.DAMAGED if remains else exits.OK
+
+
+def _text(plan: RepairPlan, is_applied: bool) -> str:
+    lines = [str(repair) for repair in plan.repairs]
+    lines += plan.advice()
+    count = len(plan.repairs)
+    repairs = plural(count, "repair")
+    if not count:
+        lines.append(f"{plan.path}: nothing to repair")
+    elif is_applied:
+        lines.append(f"{plan.path}: {repairs} made")
+    else:
+        lines.append(f"{plan.path}: {repairs} to be made, nothing was changed: --apply makes them")
+    return "".join(line + "\n" for line in lines)
+
+
+def _json(plan: RepairPlan, is_applied: bool) -> str:
+    lines = [_repair_fields(repair) | {"applied": is_applied} for repair in plan.repairs]
+    lines += [
+        {
+            "v": 1,
+            "kind": "remains",
+            "path": str(finding.path),
+            "position": finding.position,
+            "index": finding.index,
+            "text": finding.text,
+        }
+        for finding in plan.remaining
+        if finding.kind is FindingKind.DAMAGE
+    ]
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def _repair_fields(repair: Repair) -> dict[str, object]:
+    fields: dict[str, object] = {"v": 1, "kind": "repair", "path": str(repair.path)}
+    if repair.renamed_to is not None:
+        return fields | {"renamed_to": repair.renamed_to, "reason": repair.reason}
+    return fields | {
+        "position": repair.position,
+        "found": repair.found.hex(),
+        "written": repair.written.hex(),
+        "reason": repair.reason,
+    }

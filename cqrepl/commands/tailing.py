@@ -1,0 +1,134 @@
+"""Finds the excerpts that `cqrepl tail` shall print, and prints them."""
+
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cqrepl import exits, output
+from cqrepl.commands.excerptlines import Lines, time_of
+from cqrepl.commands.tail import Options
+from cqrepl.options import Spot
+from cqrepl.queue import Excerpt, NamedPosition, Queue, Tailer, counting
+from cqrepl.queue.index import NEXT_OF_EMPTY
+
+_COUNT_DEFAULT: Final = 10
+_STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is really gone
+_INDEX_MAX: Final = (1 << 63) - 1
+
+
+def print_excerpts(path: Path, options: Options) -> int:
+    """Prints what the options ask for; the exit code."""
+    with Queue.open(path) as queue:
+        lines = Lines(
+            shift=queue.layout.roll_cycle.shift,
+            form=options["form"],
+            template=options["template"],
+            time_field=options["time_field"],
+            as_json=options["as_json"],
+        )
+        printing = _Printing(queue, lines, options)
+        code = printing.down() if options["reverse"] else printing.up()
+        output.flush()
+        return code
+
+
+class _Printing:
+    """One run of the command."""
+
+    def __init__(self, queue: Queue, lines: Lines, options: Options) -> None:
+        self._queue = queue
+        self._lines = lines
+        self._options = options
+        self._left = sys.maxsize if options["count_max"] is None else options["count_max"]
+        wanted = options["index_to"]
+        self._index_to = _INDEX_MAX if wanted is None else self._index_of(wanted)
+
+    def down(self) -> int:
+        """Prints from the end downwards."""
+        start = self._start()
+        tailer = self._queue.backward(None if self._index_to == _INDEX_MAX else self._index_to)
+        for excerpt in tailer:
+            if excerpt.index < start or not self._print(excerpt):
+                break
+        return exits.OK
+
+    def up(self) -> int:
+        """Prints upwards, and follows if that is asked for."""
+        name, repair = self._options["named"], self._options["repair"]
+        if name is None:
+            return self._print_up(self._queue.tailer(self._start(), repair=repair), None)
+        with closing(self._queue.named_position(name)) as named:
+            return self._print_up(self._queue.tailer(named.load(), repair=repair), named)
+
+    def _print_up(self, tailer: Tailer, named: NamedPosition | None) -> int:
+        follow, is_reported = self._options["follow"], False
+        while self._print_there(tailer, named):
+            if tailer.stalled is not None and not tailer.wait(_STALL_PATIENCE_S):
+                if not is_reported and tailer.stalled is not None:
+                    is_reported = True
+                    print(f"cqrepl tail: {tailer.stalled} (see cqrepl repair)", file=sys.stderr)
+                if not follow:
+                    return exits.DAMAGED
+            elif not follow and not tailer.has_next():
+                return exits.OK
+            elif follow:
+                tailer.wait()
+        return exits.OK
+
+    def _print_there(self, tailer: Tailer, named: NamedPosition | None) -> bool:
+        """Prints what is there now; false when no more is wanted."""
+        goes_on = True
+        next_index = tailer.next_index
+        for excerpt in tailer:
+            if excerpt.index > self._index_to:
+                goes_on = False
+                break
+            next_index = excerpt.index + 1
+            if not self._print(excerpt):
+                goes_on = False
+                break
+        output.flush()
+        if named is not None and next_index != named.load():
+            named.move(next_index)  # what was printed has left this process
+        return goes_on and next_index <= self._index_to
+
+    def _print(self, excerpt: Excerpt) -> bool:
+        """Prints an excerpt if it is to be shown; false when no more is wanted."""
+        text = self._lines.text(excerpt)
+        if all(one.search(text) for one in self._options["include"]) and not any(
+            one.search(text) for one in self._options["exclude"]
+        ):
+            if self._options["form"] == "raw":
+                output.write_bytes(excerpt.data)
+            else:
+                output.write_text(self._lines.line(excerpt, text))
+            self._left -= 1
+        return self._left > 0
+
+    def _start(self) -> int:
+        """The index to begin with; for --reverse, to end with."""
+        options = self._options
+        if options["index_from"] is not None:
+            return self._index_of(options["index_from"])
+        if options["count"] is not None:
+            return self._of_last(options["count"])
+        begins = ("index_to", "include", "exclude", "count_max", "reverse")
+        if any(dict(options)[name] for name in begins):
+            return NEXT_OF_EMPTY
+        return self._of_last(_COUNT_DEFAULT)
+
+    def _index_of(self, spot: Spot) -> int:
+        if spot.time_ns is not None:
+            field = self._options["time_field"]
+            assert field is not None
+            return self._queue.seek_time(spot.time_ns, partial(time_of, field=field))
+        return spot.at if spot.counted is None else self._of_last(spot.counted + 1)
+
+    def _of_last(self, count: int) -> int:
+        """The index of the first of the last `count` excerpts."""
+        if count == 0:
+            return self._queue.next_index()
+        index = counting.nth_last_index(self._queue.cycles, count)
+        return NEXT_OF_EMPTY if index is None else index

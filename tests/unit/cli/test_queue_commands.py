@@ -1,0 +1,354 @@
+"""`cqrepl init`, `append`, `info`, `verify`, `repair`, `unlock` and `gc` on real queues."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import wire
+from cqrepl.queue import Queue
+from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from tests.unit.cli.conftest import Invoke
+from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read, unpack
+
+DEAD_PID = 999_999_999
+CQREPL = Path(sys.executable).with_name("cqrepl")
+
+
+def append(path: Path, data: bytes, *options: object) -> Result:
+    """Runs the command with this standard input."""
+    arguments = [str(each) for each in ("append", path, *options)]
+    with subprocess.Popen(
+        [CQREPL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        out, err = process.communicate(data)
+    assert b"Traceback" not in err
+    return Result(CliRunner(), out, err, out + err, None, process.returncode, None)
+
+
+def payloads(path: Path) -> list[bytes]:
+    return [payload for _, payload in read(path)]
+
+
+def set_lock(path: Path, key: str, pid: int) -> None:
+    table = TableStore(path / FILE_NAME, writable=True)
+    table.value(key, 0).store(pid)
+    table.close()
+
+
+# ---------------------------------------------------------------- init
+
+
+def test_init_makes_an_empty_queue(invoke: Invoke, tmp_path: Path) -> None:
+    result = invoke("init", tmp_path / "a" / "q", "--roll-cycle", "FAST_HOURLY", "--source-id", 3)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.endswith("an empty queue, FAST_HOURLY\n")
+    with Queue.open(tmp_path / "a" / "q") as queue:
+        assert queue.layout.source_id == 3
+        assert queue.layout.roll_cycle.name == "FAST_HOURLY"
+        assert queue.first_index() is None
+
+
+def test_init_leaves_a_queue_that_is_there(invoke: Invoke, queue: Path) -> None:
+    before = read(queue)
+    result = invoke("init", queue, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["is_empty"] is False
+    assert invoke("init", queue, "--roll-cycle", "FAST_HOURLY").exit_code in (2, 5)
+    assert read(queue) == before
+
+
+@pytest.mark.parametrize("name", ["WEEKLY", "nonsense"])
+def test_init_refuses_a_roll_cycle(invoke: Invoke, tmp_path: Path, name: str) -> None:
+    result = invoke("init", tmp_path / "q", "--roll-cycle", name)
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert not (tmp_path / "q").exists()
+
+
+# ---------------------------------------------------------------- append
+
+
+def test_lines_are_stored_as_they_are(tmp_path: Path) -> None:
+    data = b"one\n\xff\x00 two\r\n\nlast without an end"
+    result = append(tmp_path / "q", data, "--create", "FAST_DAILY")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("4 excerpts, last index 0x")
+    assert payloads(tmp_path / "q") == [b"one", b"\xff\x00 two\r", b"\x8f", b"last without an end"]
+
+
+def test_appending_goes_on(queue: Path) -> None:
+    before = read(queue)
+    result = append(queue, b"x\ny\n", "--json")
+    found = read(queue)
+    assert found[: len(before)] == before
+    assert [payload for _, payload in found[len(before) :]] == [b"x", b"y"]
+    line = json.loads(result.stdout)
+    assert line == {"v": 1, "excerpts": 2, "bytes": 2, "index_last": hex(found[-1][0])}
+
+
+def test_other_forms(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    prefixed = b"".join(
+        len(one).to_bytes(4, "little") + one for one in (b"a\nb", b"", b"c" * 70_000)
+    )
+    append(path, prefixed, "--length-prefixed", "--create", "FAST_DAILY")
+    append(path, b'{"a": [1, 2.5]}\n"text"\n', "--json-lines")
+    append(path, b"all\nof\nit\n", "--whole")
+    append(path, b"1\n2\n3\n", "--max", 2)
+    assert payloads(path) == [
+        b"a\nb", b"\x8f", b"c" * 70_000,
+        wire.encode({"a": [1, 2.5]}), wire.encode("text"),
+        b"all\nof\nit\n", b"1", b"2",
+    ]  # fmt: skip
+
+
+def test_nothing_to_append(queue: Path) -> None:
+    before = read(queue)
+    assert append(queue, b"").stdout == "0 excerpts\n"
+    assert read(queue) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "said", "kept"),
+    [
+        (["--json-lines"], b"1\n{nonsense\n3\n", "expected JSON in line 2", 1),
+        (["--length-prefixed"], b"\x01\0\0\0a\x09\0\0\0b", "at position 5", 1),
+        (
+            ["--block-size", "256KiB"],
+            b"x" * 65_537,
+            "65537 bytes, expected at most 65536",
+            0,
+        ),
+        (["--create", "nonsense"], b"a\n", "expected the name of a roll cycle", 0),
+        (["--rate", "0"], b"a\n", "is not in the range", 0),
+    ],
+)
+def test_what_is_wrong_is_said_and_what_came_before_stays(
+    queue: Path, options: list[str], data: bytes, said: str, kept: int
+) -> None:
+    before = len(read(queue))
+    result = append(queue, data, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(read(queue)) == before + kept
+
+
+def test_no_queue_is_made_unasked(tmp_path: Path) -> None:
+    result = append(tmp_path / "none", b"x\n")
+    assert result.exit_code == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_synced(queue: Path) -> None:
+    assert append(queue, b"x\ny\n", "--durability", "synced").exit_code == 0
+    assert payloads(queue)[-2:] == [b"x", b"y"]
+
+
+def test_a_rate_keeps_everything(queue: Path) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(300))
+    assert append(queue, lines, "--rate", "5000").exit_code == 0
+    assert payloads(queue)[-300:] == lines.split()
+
+
+def test_input_is_appended_as_it_comes(queue: Path) -> None:
+    with subprocess.Popen([CQREPL, "append", queue], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        with Queue.open(queue) as opened:
+            assert opened.tailer(opened.next_index()).wait(10)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    assert payloads(queue)[-1] == b"first"
+
+
+# ---------------------------------------------------------------- info
+
+
+def test_info_as_text(invoke: Invoke, tmp_path: Path) -> None:
+    path = unpack("named_tailers", tmp_path)
+    result = invoke("info", path)
+    assert result.exit_code == 0
+    for said in (
+        "FAST_DAILY epoch 0 indexCount 4096 indexSpacing 256",
+        "excerpts    10  0x4d4b00000000 .. 0x4d4b00000009",
+        "20240305F.cq4  cycle 19787  10 excerpts",
+        "alpha             0x4d4b00000004",
+    ):
+        assert said in result.stdout
+
+
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_info_as_json(invoke: Invoke, tmp_path: Path, deep: list[str]) -> None:
+    path = unpack("fast_daily_rolled", tmp_path)
+    found = json.loads(invoke("info", path, "--json", *deep).stdout)
+    assert found["v"] == 1
+    assert found["excerpts"] == 313
+    assert found["index_last"] == "0x4d5100000006"
+    assert [file["excerpts"] for file in found["files"]] == [5, 300, 1, 7]
+    assert [file["end"] for file in found["files"]] == ["closed", "closed", "closed", "open"]
+    assert ("digest" in found["files"][0]) == bool(deep)
+
+
+def test_info_of_damage(invoke: Invoke, tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    os.truncate(noon_path(tmp_path / "q"), 1000)
+    result = invoke("info", tmp_path / "q")
+    assert result.exit_code == 4
+    assert "damage" in result.stdout
+
+
+# ---------------------------------------------------------------- verify
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> tuple[Path, Path]:
+    """Two queues with the same excerpts."""
+    for name in ("a", "b"):
+        fill(tmp_path / name, "TEST4_DAILY", {0: 40, 1: 10}, per_batch=7 if name == "a" else 50)
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_verify_the_same(invoke: Invoke, copies: tuple[Path, Path]) -> None:
+    result = invoke("verify", *copies, "--digests")
+    assert result.exit_code == 0
+    assert all(line.startswith("same ") for line in result.stdout.splitlines())
+    assert "40 excerpts" in result.stdout
+
+
+def test_verify_finds_a_flipped_byte(invoke: Invoke, copies: tuple[Path, Path]) -> None:
+    store = noon_path(copies[1], "TEST4_DAILY")
+    data = bytearray(store.read_bytes())
+    payload = next(payload for _, payload in read(copies[1]) if len(payload) > 30)
+    data[data.index(payload) + 17] ^= 0x20
+    store.write_bytes(data)
+    result = invoke("verify", *copies)
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("differ")]
+    assert "1 excerpt " in line
+    assert "first byte that differs: 17" in line
+    found = json.loads(invoke("verify", *copies, "--json", "--first").stdout.splitlines()[-1])
+    assert found["kind"] == "differ"
+    assert found["byte_first"] == 17
+
+
+def test_verify_finds_what_is_missing(invoke: Invoke, copies: tuple[Path, Path]) -> None:
+    with Queue.open(copies[0]) as queue:
+        queue.append_many([b"more"] * 7, now_ms=NOON_MS + 86_400_000)
+    result = invoke("verify", *copies)
+    assert result.exit_code == 1
+    assert f"7 excerpts only in {copies[0]}" in result.stdout
+    assert invoke("verify", *copies, "--common").exit_code == 0
+    last = hex(noon_index("TEST4_DAILY", ahead=1, sequence=9))
+    assert invoke("verify", *copies, "--to", last).exit_code == 0
+
+
+def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Queue.open(tmp_path / name, create=layout()).close()
+    result = invoke("verify", tmp_path / "a", tmp_path / "b")
+    assert result.exit_code == 0
+    assert "no excerpts" in result.stdout
+
+
+def test_verify_needs_two_queues(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    assert invoke("verify", queue).exit_code == 2
+    assert invoke("verify", queue, tmp_path / "none").exit_code == 2
+    fill(tmp_path / "other", "FAST_HOURLY", {0: 1})
+    result = invoke("verify", queue, tmp_path / "other")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("layouts")
+
+
+# ---------------------------------------------------------------- repair
+
+
+def test_repair_says_first_and_does_then(invoke: Invoke, tmp_path: Path) -> None:
+    path = unpack("missing_eof_middle", tmp_path)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    planned = invoke("repair", path)
+    assert planned.exit_code == 0
+    assert "to be made, nothing was changed" in planned.stdout
+    assert before == {file.name: file.read_bytes() for file in path.iterdir()}
+    applied = invoke("repair", path, "--apply", "--backup", tmp_path / "backup")
+    assert applied.exit_code == 0, applied.stderr
+    assert "made" in applied.stdout
+    assert invoke("repair", path).stdout == f"{path}: nothing to repair\n"
+    for copy in (tmp_path / "backup").iterdir():
+        assert copy.read_bytes() == before[copy.name]
+    with Queue.open(path) as queue:
+        assert len(list(queue.tailer())) == queue.count()
+
+
+def test_repair_as_json(invoke: Invoke, tmp_path: Path) -> None:
+    path = unpack("missing_eof_middle", tmp_path)
+    lines = [json.loads(line) for line in invoke("repair", path, "--json").stdout.splitlines()]
+    assert lines
+    assert all(line["kind"] == "repair" and not line["applied"] for line in lines)
+
+
+def test_a_backup_goes_with_apply(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    assert invoke("repair", queue, "--backup", tmp_path / "b").exit_code == 2
+
+
+# ---------------------------------------------------------------- unlock
+
+
+def test_unlock_frees_the_locks_of_the_dead(invoke: Invoke, queue: Path) -> None:
+    set_lock(queue, APPEND_LOCK_KEY, DEAD_PID)
+    shown = invoke("unlock", queue)
+    assert shown.exit_code == 0
+    assert f"held by process {DEAD_PID}, which is dead: left as it is" in shown.stdout
+    assert "dead: freed" in invoke("unlock", queue, "--apply").stdout
+    assert "held" not in invoke("unlock", queue).stdout
+
+
+def test_unlock_never_robs_the_living_unasked(invoke: Invoke, queue: Path) -> None:
+    set_lock(queue, WRITE_LOCK_KEY, os.getppid())
+    result = invoke("unlock", queue, "--apply")
+    assert result.exit_code == 5
+    assert "is alive: left as it is" in result.stdout
+    assert invoke("unlock", queue, "--apply", "--force").exit_code == 2
+    forced = invoke("unlock", queue, "--apply", "--force", "--yes", "--json")
+    assert forced.exit_code == 0
+    freed = [json.loads(line)["name"] for line in forced.stdout.splitlines() if "true" in line]
+    assert WRITE_LOCK_KEY in freed
+
+
+# ---------------------------------------------------------------- gc
+
+
+def test_gc_says_why_and_deletes_what_all_have_passed(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 5, 2: 5, 3: 5})
+    with Queue.open(path) as queue:
+        position = queue.named_position("reader")
+        position.move(noon_index(ahead=2))
+        position.close()
+    everything = read(path)
+    shown = invoke("gc", path)
+    assert shown.exit_code == 0
+    assert "nothing was changed" in shown.stdout
+    assert "named tailer reader is at" in shown.stdout
+    assert read(path) == everything
+    kept = json.loads(invoke("gc", path, "--json", "--keep", 3).stdout.splitlines()[1])
+    assert not kept["may_go"]
+    deleted = invoke("gc", path, "--apply")
+    assert "2 files" in deleted.stdout
+    assert read(path) == everything[10:]
+    assert invoke("info", path).exit_code == 0
+    assert invoke("gc", path, "--keep-time", "20m").exit_code == 0
+
+
+def test_unreadable_arguments(invoke: Invoke, tmp_path: Path) -> None:
+    for command in ("info", "repair", "unlock", "gc"):
+        result = invoke(command, tmp_path / "none")
+        assert result.exit_code == 2, command
+        assert "expected a queue directory" in result.stderr
