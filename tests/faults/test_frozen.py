@@ -193,13 +193,13 @@ def ip(*arguments: str) -> None:
 @pytest.fixture
 def network() -> Iterator[Network]:
     if os.getuid() != 0 or shutil.which("ip") is None:
-        require("netns", "network name spaces need root and the command ip")
+        require("root", "network name spaces need root and the command ip")
     network = Network(f"cqrepl{os.getpid()}")
     try:
         network.up()
     except subprocess.CalledProcessError as error:
         network.down()
-        require("netns", f"no network name space can be made here: {error.stderr.strip()}")
+        require("root", f"no network name space can be made here: {error.stderr.strip()}")
     yield network
     network.down()
 

@@ -10,6 +10,7 @@ import java.util.concurrent.locks.LockSupport;
 /**
  * Append DIR ROLLCYCLE COUNT SIZE SEED [ratePerSec] [--log] [--doc]: SIZE is a number or "min-max".
  * --log prints a JSON line for each excerpt; --doc uses writingDocument() instead of writeBytes().
+ * The last line names the longest that one append took: mostly a wait for the write lock.
  */
 final class Append {
     private Append() {
@@ -24,7 +25,7 @@ final class Append {
         int max = dash < 0 ? min : Integer.parseInt(size.substring(dash + 1));
         long seed = Long.parseLong(c.arg(4, "SEED"));
         double rate = Double.parseDouble(c.argOr(5, "0"));
-        long first = -1, last = -1;
+        long first = -1, last = -1, longest = 0;
         try (SingleChronicleQueue q = c.builder(c.arg(0, "DIR"), c.arg(1, "ROLLCYCLE")).build();
              ExcerptAppender app = q.createAppender()) {
             long start = System.nanoTime();
@@ -32,6 +33,7 @@ final class Append {
                 if (rate > 0)
                     waitUntil(start + (long) (i * 1e9 / rate));
                 byte[] b = Common.payload(seed, i, min + (int) (i % (max - min + 1)));
+                long before = System.nanoTime();
                 if (doc) {
                     try (DocumentContext dc = app.writingDocument()) {
                         dc.wire().bytes().write(b);
@@ -39,6 +41,7 @@ final class Append {
                 } else {
                     app.writeBytes(Bytes.wrapForRead(b));
                 }
+                longest = Math.max(longest, System.nanoTime() - before);
                 last = app.lastIndexAppended();
                 if (i == 0)
                     first = last;
@@ -49,7 +52,8 @@ final class Append {
                 }
             }
         }
-        c.out.line("count", count, "firstIndex", Common.index(first), "lastIndex", Common.index(last));
+        c.out.line("count", count, "firstIndex", Common.index(first), "lastIndex", Common.index(last),
+                "longestNs", longest);
         return 0;
     }
 

@@ -1,0 +1,123 @@
+"""`kill -9` of a writer at random moments: all that was acknowledged stays, and others go on.
+
+The writer is forked, so that a moment may lie anywhere: in opening the queue, in making its files,
+in laying and publishing an excerpt, in adding an index page, in rolling. Stores into mapped memory
+are no system calls; this is how points between them are met. The seed of the moments is printed,
+and CQREPL_KILL_SEED repeats it, as far as a moment can be repeated.
+"""
+
+import os
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.tablestore import FILE_NAME
+from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.java import JavaQueue, require_java
+from tests.unit.queue import processes
+from tests.unit.queue.samples import check_marks
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
+
+CHECKED = ("-ea", "-Dqueue.check.index=true")
+POINTS = int(os.environ.get("CQREPL_KILL_POINTS", "500"))
+JAVA_EVERY = int(os.environ.get("CQREPL_KILL_JAVA_EVERY", "10"))
+POINTS_PER_QUEUE = 12  # each queue's first points are in making its table store
+LIFE_MAX_S = 0.025
+# index pages are 8, 32 and 128 excerpts apart
+PLANS = (
+    Plan(roll_cycle="TEST_DAILY", per_cycle=40),
+    Plan(roll_cycle="TEST2_DAILY", per_cycle=90),
+    Plan(roll_cycle="TEST4_SECONDLY", per_cycle=300),
+)
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(java_options=CHECKED) as queue:
+        yield queue
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = os.environ.get("CQREPL_KILL_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    print(f"CQREPL_KILL_SEED={seed}")  # shown when the test fails
+    return random.Random(seed)
+
+
+def kill_at(plan: Plan, path: Path, number: int, life_s: float) -> tuple[int, Left]:
+    """A writer that goes on from excerpt `number`, and is killed: how many it has acknowledged."""
+    told = os.pipe()
+    pid = processes.start(partial(plan.append_from, path, number, told[1]))
+    os.close(told[1])
+    time.sleep(life_s)
+    processes.kill(pid)
+    with os.fdopen(told[0], "rb") as answers:
+        data = answers.read()
+    acknowledged = int.from_bytes(data[-8:], "little") if data else number
+    return acknowledged, Left.by(pid, path)
+
+
+def test_a_writer_killed_at_random_points(
+    java: JavaQueue, tmp_path: Path, rng: random.Random
+) -> None:
+    seen: Counter[str] = Counter()
+    longest_s = 0.0
+    number = 0
+    for point in range(POINTS):
+        nth, within = divmod(point, POINTS_PER_QUEUE)
+        plan, path = PLANS[nth % len(PLANS)], tmp_path / str(nth)
+        if within == 0:
+            number = 0
+        # the first lives of a queue are short: they end while it is made
+        life_s = rng.uniform(0, LIFE_MAX_S if within > 2 else LIFE_MAX_S / 6)
+        acknowledged, left = kill_at(plan, path, number, life_s)
+        seen["before the table store was whole"] += not left.has_table
+        seen["with the write lock"] += left.is_locked
+        seen["in a new store file"] += left.is_rolling
+        seen["before recording what it published"] += left.is_unrecorded
+        seen["before its first append"] += acknowledged == number
+        seen["appended"] += acknowledged - number
+        if point % JAVA_EVERY == 0:
+            java_survives(java, plan, path, acknowledged, left)
+            seen["Java"] += 1
+        number, waited_s = survives(plan, path, acknowledged)
+        longest_s = max(longest_s, waited_s)
+        if within == POINTS_PER_QUEUE - 1:
+            check_marks(path)
+            shutil.rmtree(path)
+    print(f"{POINTS} killed: {dict(seen)}; longest to open and append {longest_s:.3f} s")
+    assert longest_s < WAIT_MAX_S
+    for where in ("with the write lock", "in a new store file", "before the table store was whole"):
+        assert seen[where] > 0, where
+
+
+def test_java_finishes_a_table_store_whose_maker_was_killed(
+    java: JavaQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its header was laid and synced, only its first word was not stored."""
+    plan, path = PLANS[0], tmp_path / "queue"
+    sync = Mapping.sync
+
+    def sync_and_die(*args: Any) -> None:
+        sync(*args)
+        os._exit(processes.CRASH_CODE)
+
+    monkeypatch.setattr(Mapping, "sync", sync_and_die)
+    told = os.open(os.devnull, os.O_WRONLY)
+    assert processes.run(partial(plan.append_from, path, 0, told)) == processes.CRASH_CODE
+    os.close(told)
+    monkeypatch.undo()
+    assert any((path / FILE_NAME).read_bytes())
+    java_survives(java, plan, path, 0, Left.by(0, path))
+    survives(plan, path, 0)
