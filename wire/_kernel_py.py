@@ -13,8 +13,8 @@ from itertools import accumulate
 from operator import add
 from typing import Final
 
+from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
-from wire.header import LENGTH_MASK, META_DATA, NOT_COMPLETE
 
 NOT_READY: Final = 0
 END_OF_FILE: Final = 1
@@ -36,7 +36,6 @@ _HEAD: Final = struct.Struct("<I3sBIBqB")
 _HEAD_BLOCK_BYTES: Final = _WORD_BYTES + 3 + 1 + 4  # what stands before the block's content
 _LENGTHS: Final = (struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I"))
 FRAME_HEAD_MAX: Final = _HEAD.size + 4
-_EMPTY_LAID: Final = b"\x8f"
 _TAIL: Final = bytes(8)
 _GAPS: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by the position's remainder of 4
 
@@ -201,7 +200,7 @@ def lay_excerpts(
     for nth in range(start, start + count):
         length = lengths[nth]
         offset = offsets[nth]
-        body = view[offset : offset + length] if length else _EMPTY_LAID
+        body = view[offset : offset + length] if length else EMPTY_STORED
         if sequence % index_spacing == 0:
             marks.append((sequence, at))
         sequence += 1

@@ -15,6 +15,7 @@ LENGTH_MASK: Final = 0x3FFFFFFF
 META_DATA: Final = 0x40000000
 NOT_COMPLETE: Final = 0x80000000
 END_OF_FILE: Final = 0xC0000000
+EMPTY_STORED: Final = b"\x8f"  # the body of an excerpt without bytes: padding, as no length is 0
 
 
 def body_length(word: int) -> int:
