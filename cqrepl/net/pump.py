@@ -145,7 +145,7 @@ class Pump:
         return True
 
     async def _write(self, session: Session) -> None:
-        out = bytearray(session.out_bytes)
+        out = bytearray()
         pauser = Pauser()
         try:
             while True:
@@ -161,9 +161,11 @@ class Pump:
                     return
                 if self.connection.state is ConnectionState.CLOSED:
                     return
-                if len(out) != session.out_bytes:
-                    out = bytearray(session.out_bytes)
-                filled = session.frame(out)
+                filled = 0
+                if self.connection.remote_id is not None:  # whoever says nothing gets no buffer
+                    if len(out) != session.out_bytes:
+                        out = bytearray(session.out_bytes)
+                    filled = session.frame(out)
                 if filled:
                     pauser.reset()
                     await self.stream.send_all(memoryview(out)[:filled])
