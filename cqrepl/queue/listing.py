@@ -81,8 +81,14 @@ class Listing:
         return self._boot_seen.load() not in (_NONE, self._boot)
 
     def note_start(self) -> None:
-        """Records that a writer has seen the queue since the machine was started."""
-        self._boot_seen.store(self._boot)
+        """Records that a writer has seen the queue since the machine was started.
+
+        Raises:
+            OSError: the record did not reach the disk.
+        """
+        if self._boot_seen.load() != self._boot:
+            self._boot_seen.store(self._boot)
+            self.sync()  # before any excerpt: a power cut must not leave those and lose this
 
     def synced(self) -> int:
         """The greatest index known to be durable; -1 for none."""

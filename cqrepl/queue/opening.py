@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cqrepl.queue import atomics, rollcycle
 from cqrepl.queue.cycles import Cycles, store_names
-from cqrepl.queue.errors import LayoutMismatch, NotAQueue
+from cqrepl.queue.errors import LayoutMismatch, NotAQueue, QueueDamaged
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.storefile import SUFFIX, StoreFile
 from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
@@ -25,9 +25,19 @@ def open_table(
                 return None
         if create is not None:
             return TableStore.create(file, create)  # also one that its creator died over
-        return TableStore(file, writable=writable)
+        return _table_store(path, writable=writable)
     except PermissionError as error:
         raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+
+
+def _table_store(path: Path, *, writable: bool) -> TableStore:
+    try:
+        return TableStore(path / FILE_NAME, writable=writable)
+    except QueueDamaged as error:
+        if error.position == 0 and not store_names(path):
+            # nothing is in it yet: its creator is at work or has died, the next one begins anew
+            raise NotAQueue(f"expected a queue: {error.reason}", path=path) from error
+        raise
 
 
 def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStore:

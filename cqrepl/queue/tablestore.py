@@ -42,6 +42,7 @@ _LOCK_BYTE: Final = 0x7FFFFFFFFFFFFFFE
 _LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
 _READY_TIMEOUT_S: Final = 1.0
 _PAUSE_S: Final = 0.001
+_PAGE_BYTES: Final = 4096  # what reaches the disk whole
 
 
 class TableValue:
@@ -116,9 +117,8 @@ class TableStore:
                 if not is_ready(mapping.words.load_4(0)):
                     mapping.words.store_4(0, 0)
                     image = _header_image(layout)
+                    assert len(image) <= _PAGE_BYTES  # a power cut leaves all of it or nothing
                     mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
-                    # a power cut leaves a header whole or not at all
-                    mapping.sync(0, mapping.length)
                     mapping.words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
         finally:
             mapping.close()
@@ -199,7 +199,8 @@ class TableStore:
         words = self._mapping.words
         words.store_4(position, 0)  # a not complete word here was left by a process that died
         self._mapping.write(position + HEADER_BYTES, image[HEADER_BYTES:])
-        self._mapping.sync(position, end)
+        if position // _PAGE_BYTES != (end - 1) // _PAGE_BYTES:
+            self._mapping.sync(position, end)  # else a power cut could leave the header word alone
         words.store_4(position, int.from_bytes(image[:HEADER_BYTES], "little"))
 
     def _await_header(self) -> int:
