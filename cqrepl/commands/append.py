@@ -2,23 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from cqrepl.options import SIZE, json_option, queue_argument
 
-
-class Options(TypedDict):
-    """What the user chose."""
-
-    form: str
-    count_max: int | None
-    rate: float | None
-    durability: str
-    block_bytes: int
-    create: str | None
-    as_json: bool
+if TYPE_CHECKING:
+    from cqrepl.commands.appending import Options
 
 
 @click.command()
@@ -67,7 +58,7 @@ class Options(TypedDict):
 )
 @click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
 @json_option
-def append(path: Path, **options: Unpack[Options]) -> None:
+def append(path: Path, **options: "Unpack[Options]") -> None:
     """Append standard input to a queue.
 
     Other writers may append at the same time. What can be read without waiting goes in under one

@@ -6,15 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 import wire
 from cqrepl import exits, output
-from cqrepl.commands.append import Options
 from cqrepl.meter import Meter
-from cqrepl.queue import Queue, QueueLayout, format_index
+from cqrepl.queue import NotAQueue, Queue, format_index
 from cqrepl.queue.durability import Durability
-from cqrepl.queue.rollcycle import by_name
 from cqrepl.units import plural
 
 _READ_BYTES: Final = 256 * 1024
@@ -22,23 +20,21 @@ _LENGTH_BYTES: Final = 4
 Payloads = Iterator[list[bytes]]
 
 
+class Options(TypedDict):
+    """What the user chose."""
+
+    form: str
+    count_max: int | None
+    rate: float | None
+    durability: str
+    block_bytes: int
+    create: str | None
+    as_json: bool
+
+
 def append_input(path: Path, options: Options) -> int:
     """Appends all of standard input, and says what was appended, however it ends."""
-    create = None
-    if options["create"] is not None:
-        try:
-            create = QueueLayout.of(by_name(options["create"]))
-        except ValueError as error:
-            raise exits.BadArguments(str(error)) from error
-    with (
-        Queue.open(
-            path,
-            create=create,
-            durability=Durability(options["durability"]),
-            block_bytes=options["block_bytes"],
-        ) as queue,
-        Meter(str(path)) as meter,
-    ):
+    with _opened(path, options) as queue, Meter(str(path)) as meter:
         appended = _Appended(queue, meter)
         try:
             for payloads in _limited(_FORMS[options["form"]](), options["count_max"]):
@@ -49,6 +45,22 @@ def append_input(path: Path, options: Options) -> int:
     output.write_text(appended.json() if options["as_json"] else appended.text() + "\n")
     output.flush()
     return exits.OK
+
+
+def _opened(path: Path, options: Options) -> Queue:
+    try:
+        return Queue.open(
+            path,
+            create=options["create"],
+            durability=Durability(options["durability"]),
+            block_bytes=options["block_bytes"],
+        )
+    except ValueError as error:
+        raise exits.BadArguments(str(error)) from error
+    except NotAQueue as error:
+        if options["create"] is None and not path.exists():
+            raise exits.BadArguments(f"{error}; --create ROLL_CYCLE makes one") from error
+        raise
 
 
 class _Appended:

@@ -19,7 +19,7 @@ def info(path: Path, deep: bool, as_json: bool) -> None:
     """
     from cqrepl import exits, output
     from cqrepl.commands.infotext import info_json, info_text
-    from cqrepl.queue.inspection import inspect_queue
+    from cqrepl.queue.inspection.overview import inspect_queue
 
     def work() -> int:
         found = inspect_queue(path, deep=deep)

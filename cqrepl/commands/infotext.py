@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from cqrepl.queue import format_index
-from cqrepl.queue.inspection import LockState, QueueInfo, TailerState
-from cqrepl.queue.storescan import StoreReport
+from cqrepl.queue.inspection.overview import LockState, QueueInfo, TailerState
+from cqrepl.queue.inspection.storescan import StoreReport
 from cqrepl.units import format_bytes, plural
 
 _FILES_SHOWN_MAX = 20

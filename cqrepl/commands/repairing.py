@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from cqrepl import exits, output
-from cqrepl.queue.findings import FindingKind, Repair
-from cqrepl.queue.repair import RepairPlan, apply, plan_repair
+from cqrepl.queue.inspection.findings import FindingKind, Repair
+from cqrepl.queue.inspection.repair import RepairPlan, apply, plan_repair
 from cqrepl.units import plural
 
 

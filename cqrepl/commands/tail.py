@@ -1,13 +1,15 @@
 """`cqrepl tail`: the excerpts of a queue."""
 
-import re
 import sys
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.options import PATTERN, SPOT, Spot, json_option, queue_argument
+from cqrepl.options import PATTERN, SPOT, json_option, queue_argument
+
+if TYPE_CHECKING:
+    from cqrepl.commands.tailing import Options
 
 _EPILOG = """\b
 INDEX is 0x451600000004, a decimal number, first, last, or -10 (the tenth from the end);
@@ -25,25 +27,6 @@ with --time also a time such as 2026-11-21T10:00Z.
 text or hex, data is a string and there is no "as"; with --time there is "time".
 --format takes {index} {cycle} {sequence} {bytes} {time} {data}.
 """
-
-
-class Options(TypedDict):
-    """What the user chose."""
-
-    follow: bool
-    count: int | None
-    index_from: Spot | None
-    index_to: Spot | None
-    include: tuple[re.Pattern[str], ...]
-    exclude: tuple[re.Pattern[str], ...]
-    reverse: bool
-    named: str | None
-    count_max: int | None
-    form: str | None
-    template: str | None
-    time_field: str | None
-    as_json: bool
-    repair: bool
 
 
 @click.command(epilog=_EPILOG)
@@ -86,7 +69,7 @@ class Options(TypedDict):
     help="Close a cycle that a dead writer left open, and go on. Writes to the queue.",
 )  # fmt: skip
 @json_option
-def tail(path: Path, **options: Unpack[Options]) -> None:
+def tail(path: Path, **options: "Unpack[Options]") -> None:
     """Print the excerpts of a queue.
 
     Reads without a lock and changes nothing, except for --named and --repair.
@@ -98,7 +81,7 @@ def tail(path: Path, **options: Unpack[Options]) -> None:
     sys.exit(exits.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
 
 
-def _check(options: Options) -> None:
+def _check(options: "Options") -> None:
     """Refuses options that do not go together."""
     for one, other in (
         ("reverse", "follow"),
@@ -134,5 +117,5 @@ _NAMES = {
 }
 
 
-def _is_given(options: Options, name: str) -> bool:
+def _is_given(options: "Options", name: str) -> bool:
     return dict(options)[name] not in (None, False)

@@ -1,14 +1,14 @@
 """Finds the excerpts that `cqrepl tail` shall print, and prints them."""
 
+import re
 import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from cqrepl import exits, output
 from cqrepl.commands.excerptlines import Lines, time_of
-from cqrepl.commands.tail import Options
 from cqrepl.options import Spot
 from cqrepl.queue import Excerpt, NamedPosition, Queue, Tailer, counting
 from cqrepl.queue.index import NEXT_OF_EMPTY
@@ -16,6 +16,25 @@ from cqrepl.queue.index import NEXT_OF_EMPTY
 _COUNT_DEFAULT: Final = 10
 _STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is really gone
 _INDEX_MAX: Final = (1 << 63) - 1
+
+
+class Options(TypedDict):
+    """What the user chose."""
+
+    follow: bool
+    count: int | None
+    index_from: Spot | None
+    index_to: Spot | None
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
+    reverse: bool
+    named: str | None
+    count_max: int | None
+    form: str | None
+    template: str | None
+    time_field: str | None
+    as_json: bool
+    repair: bool
 
 
 def print_excerpts(path: Path, options: Options) -> int:

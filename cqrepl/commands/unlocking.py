@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cqrepl import exits, output
-from cqrepl.queue.inspection import LockState, inspect_queue
+from cqrepl.queue.inspection.overview import LockState, inspect_queue
 from cqrepl.queue.locks import free_lock
 from cqrepl.queue.tablestore import FILE_NAME
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from cqrepl import exits, output
 from cqrepl.meter import Meter
 from cqrepl.queue import format_index
-from cqrepl.queue.verification import (
+from cqrepl.queue.inspection.verification import (
     ComparedRange,
     CycleDigests,
     LayoutsDiffer,

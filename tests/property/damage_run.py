@@ -19,7 +19,7 @@ from types import FrameType
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from cqrepl.queue.findings import FindingKind
+from cqrepl.queue.inspection.findings import FindingKind
 from tests.property.damage import AREAS, KINDS, Mutation, Sample, samples
 from tests.property.damage_checks import Case, Result, is_seen, last_index, lay, looked, read
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.documentwalk import CHUNK_BYTES
-from cqrepl.queue.verification import (
+from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES
+from cqrepl.queue.inspection.verification import (
     ComparedRange,
     CycleDigests,
     LayoutsDiffer,

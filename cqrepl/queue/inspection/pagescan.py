@@ -15,9 +15,9 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cqrepl.queue.documentwalk import INDEX, INDEX2INDEX, DocumentWalk, End, Stretch
 from cqrepl.queue.filebytes import LONG_BYTES, FileBytes
-from cqrepl.queue.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.documentwalk import INDEX, INDEX2INDEX, DocumentWalk, End, Stretch
+from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
 from cqrepl.queue.storefile import StoreHeader
 from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES, page_image
 from wire.codes import Code

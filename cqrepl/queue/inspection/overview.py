@@ -15,19 +15,19 @@ from typing import Final
 
 from cqrepl.queue import rollcycle
 from cqrepl.queue.cycles import store_names
-from cqrepl.queue.documentwalk import End
 from cqrepl.queue.errors import NotAQueue, QueueError
 from cqrepl.queue.filebytes import FileBytes
-from cqrepl.queue.findings import Finding, FindingKind, Repair
 from cqrepl.queue.index import index_of
+from cqrepl.queue.inspection.documentwalk import End
+from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.pagescan import long_bytes
+from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
+from cqrepl.queue.inspection.tablescan import TableReport, scan_table
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
 from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, is_alive, start_of
 from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.pagescan import long_bytes
 from cqrepl.queue.storefile import END_MARK, SUFFIX
-from cqrepl.queue.storescan import StoreReport, glance_store, scan_store
-from cqrepl.queue.tablescan import TableReport, scan_table
 from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4
 from wire.header import END_OF_FILE, is_ready
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
 from cqrepl.queue.errors import QueueDamaged
 from cqrepl.queue.filebytes import FileBytes
-from cqrepl.queue.findings import Finding, FindingKind, Repair
-from cqrepl.queue.pagescan import PageScan, long_bytes
+from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
+from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.pagescan import PageScan, long_bytes
 from cqrepl.queue.remains import remains
 from cqrepl.queue.rollcycle import sequence_bits
 from cqrepl.queue.storefile import END_MARK, START, Place, StoreHeader, parse_header

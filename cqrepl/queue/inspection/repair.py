@@ -24,13 +24,13 @@ from typing import Final
 from cqrepl.queue import atomics
 from cqrepl.queue.errors import NotAQueue, QueueError
 from cqrepl.queue.filebytes import LONG_BYTES, FileBytes
-from cqrepl.queue.findings import Finding, FindingKind, Repair
 from cqrepl.queue.index import format_index
-from cqrepl.queue.inspection import QueueInfo, inspect_queue, listing_findings
+from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue, listing_findings
+from cqrepl.queue.inspection.pagescan import long_bytes
+from cqrepl.queue.inspection.tablescan import scan_table
 from cqrepl.queue.locks import UNLOCKED, WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.pagescan import long_bytes
-from cqrepl.queue.tablescan import scan_table
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
 from wire.header import HEADER_BYTES
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from cqrepl.queue.errors import QueueDamaged, QueueError
 from cqrepl.queue.filebytes import LONG_BYTES, FileBytes
-from cqrepl.queue.findings import Finding, FindingKind
+from cqrepl.queue.inspection.findings import Finding, FindingKind
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.tablestore import FILE_BYTES, parse_layout
 from wire.codes import Code
