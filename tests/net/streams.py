@@ -31,7 +31,7 @@ class NoSocket:
 class InMemory:
     """One end of a stream in memory, dressed as a socket stream."""
 
-    def __init__(self, half: trio.StapledStream) -> None:  # type: ignore[type-arg]
+    def __init__(self, half: trio.abc.HalfCloseableStream) -> None:
         self._half = half
         self.socket = NoSocket()
         self.is_closed = False

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from cqrepl.net import serve_sink, serve_source
+from cqrepl.net.streaming import SourceSession
 from cqrepl.protocol import WireShape
 from cqrepl.queue import Queue, QueueLocked
 from tests.net.replicas import (
@@ -108,9 +109,10 @@ async def test_three_sinks_of_different_speeds(tmp_path: Path) -> None:
                 await copied(original, third)
                 await eventually(
                     lambda: all(
-                        s._connection.source(cid).index_acknowledged == last  # type: ignore[attr-defined]
-                        for s in source.endpoint.sessions
-                        for cid in s.outgoing  # type: ignore[attr-defined]
+                        each._connection.source(cid).index_acknowledged == last
+                        for each in source.endpoint.sessions
+                        if isinstance(each, SourceSession)
+                        for cid in each.outgoing
                     )
                 )
     for path in (quick, second, third):

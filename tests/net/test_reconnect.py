@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from cqrepl.net import Source, serve_sink, serve_source
+from cqrepl.net.pump import Pump
+from cqrepl.net.streaming import SourceSession
 from cqrepl.queue import Queue
 from tests.net.replicas import (
     BEATS,
@@ -185,9 +187,9 @@ async def test_peer_that_falls_silent_is_left_and_found_again(tmp_path: Path) ->
                 await copied(original, copy)
 
 
-def pumps(source: Source) -> list:  # type: ignore[type-arg]
+def pumps(source: Source) -> list[Pump]:
     return list(source.endpoint._live)
 
 
-def offering(source: Source) -> list:  # type: ignore[type-arg]
-    return list(source.endpoint.sessions)
+def offering(source: Source) -> list[SourceSession]:
+    return [each for each in source.endpoint.sessions if isinstance(each, SourceSession)]

@@ -131,7 +131,9 @@ def test_the_directory_is_listed_at_most_every_100_ms(path: Path) -> None:
         (path / "elsewhere").mkdir()
         appender.append_at(ExcerptBatch.of(noon_index(ahead=5), [b"later"]))
         assert rest_of(tailer) == [(noon_index(ahead=5), b"later")]
-        appender._end.writer.end()  # type: ignore[union-attr]
+        writer = appender._end.writer
+        assert writer is not None
+        writer.end()
         assert tailer.next_batch() is None  # lists, and finds nothing
         appender.append_at(ExcerptBatch.of(noon_index(ahead=9), [b"last"]))
         assert tailer.next_batch() is None

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,10 +236,12 @@ async def test_an_answer_that_waits_holds_its_document_and_all_behind_it() -> No
         await go_on.wait()
         return Action.FORWARD
 
-    def on_document(_conn: int, _sender: str, number: int, _raw: bytes) -> object:
+    def on_document(
+        _conn: int, _sender: str, number: int, _raw: bytes
+    ) -> Action | Awaitable[Action]:
         return wait() if number == 3 else Action.FORWARD
 
-    async with joined(on_document) as ends:  # type: ignore[arg-type]
+    async with joined(on_document) as ends:
         await ends.source.send_all(b"".join(DOCUMENTS))
         before = b"".join(DOCUMENTS[:2])
         assert await read_count(ends.sink, len(before)) == before
