@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long fuzz lint types layers coverage clean check-python check-libatomic
+.PHONY: demo test test-long fuzz lint types layers native coverage clean check-python
 .DEFAULT_GOAL := help
 
 help:
@@ -13,7 +13,7 @@ help:
 	@echo "make test       everything that a change has to pass"
 	@echo "make test-long  the same with the long runs"
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600"
-	@echo "make lint | types | layers"
+	@echo "make lint | types | layers | native"
 
 demo: $(STAMP)
 	$(BIN)/cqrepl demo
@@ -21,12 +21,17 @@ demo: $(STAMP)
 # coverage is taken where it is cheap and says most; properties and what starts processes run without
 APART := tests/property tests/stateful tests/fuzz tests/faults tests/interop
 
-test: $(DEV_STAMP) lint types layers
+# kernel tests take each kernel anyway; these once more, as they lay files and frames with it
+ON_BOTH := tests/unit/queue tests/unit/protocol tests/net
+HAS_NATIVE := $(BIN)/python -c 'import wire._kernel' 2>/dev/null
+
+test: $(DEV_STAMP) lint types layers native
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -m "not long" $(APART:%=--ignore=%)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/python -P tests/coverage_floor.py
 	$(BIN)/pytest -m "not long" $(APART)
+	$(HAS_NATIVE) || exit 0; CQREPL_KERNEL=python $(BIN)/pytest -m "not long" $(ON_BOTH)
 
 test-long: $(DEV_STAMP)
 	CQREPL_STATEFUL_EXAMPLES=10000 $(BIN)/pytest --timeout 3600
@@ -46,24 +51,32 @@ types: $(DEV_STAMP)
 layers: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
+# the crate's own checks, where its tools are; they need no kernel that is installed
+CRATE := --locked --manifest-path native/Cargo.toml
+native: $(DEV_STAMP)
+	@if $(HAS_NATIVE) && cargo clippy --version >/dev/null 2>&1; then \
+	  set -x; cargo fmt --manifest-path native/Cargo.toml --check && \
+	  PYO3_PYTHON=$(abspath $(BIN)/python) cargo clippy $(CRATE) --all-targets -- -D warnings && \
+	  cargo test $(CRATE) --no-default-features --quiet; \
+	else echo "the native kernel is not built here, or clippy is missing: it is not checked"; fi
+
 check-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "cqrepl needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "Python's venv is missing: install the package python3-venv"; exit 1; }
 
-# writing to a queue needs compare-and-set on mapped memory
-check-libatomic:
-	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libatomic.so.1")' 2>/dev/null || \
-	  { echo "libatomic is missing: install the package libatomic1 (Debian, Ubuntu) or libatomic"; \
-	    echo "(Fedora, Alpine); it also comes with gcc"; exit 1; }
-
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml | check-python check-libatomic $(VENV)/bin/python
+# what is installed must be able to write: with the native kernel, or with libatomic
+$(STAMP): pyproject.toml setup.py $(wildcard native/Cargo.* native/src/*.rs) | check-python $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -c 'from cqrepl.queue import atomics; atomics.require()' 2>/dev/null || \
+	  { echo "libatomic is missing: install the package libatomic1 (Debian, Ubuntu) or libatomic"; \
+	    echo "(Fedora, Alpine), which also comes with gcc; or cargo, for the native kernel"; exit 1; }
+	@$(BIN)/cqrepl --version
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
@@ -71,4 +84,4 @@ $(DEV_STAMP): $(STAMP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info tools/java/*/target
+	rm -rf $(VENV) build *.egg-info tools/java/*/target native/target wire/_kernel*.so

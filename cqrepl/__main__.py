@@ -1,11 +1,20 @@
 """Entry point of the command `cqrepl` and of `python -m cqrepl`."""
 
+import sys
+
 from cqrepl.cli import cli
+from wire.errors import KernelUnavailable
+
+USAGE_EXIT = 2
 
 
 def main() -> None:
     """Runs the command line."""
-    cli(prog_name="cqrepl")
+    try:
+        cli(prog_name="cqrepl")
+    except KernelUnavailable as error:
+        print(f"cqrepl: {error}", file=sys.stderr)
+        sys.exit(USAGE_EXIT)
 
 
 if __name__ == "__main__":

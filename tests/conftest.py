@@ -1,4 +1,6 @@
-"""For all tests: `tools` can be imported, which is never installed, and no process is left over."""
+"""For all tests: `tools` can be imported, which is never installed, no process is left over; the
+kernel in use is told. `each_kernel` is for tests that are to run with every one.
+"""
 
 import sys
 import time
@@ -7,10 +9,34 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels import NAMES, kernel_named
+from wire import kernel
+
 # behind everything installed, so that only what is nowhere else comes from the tree
 sys.path.append(str(Path(__file__).parents[1]))
 
 PATIENCE_SECONDS = 5.0
+
+
+def pytest_report_header() -> str:
+    """Which kernel the tests run on that do not say."""
+    return f"kernel: {kernel.NAME}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The same at the end, as there is no header with `-q`."""
+    if terminalreporter.config.option.verbose < 0:
+        terminalreporter.write_line(f"kernel: {kernel.NAME}")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def each_kernel(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every kernel in turn, behind `wire.kernel`."""
+    chosen = kernel_named(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "_kernel", chosen)
+        patch.setattr(kernel, "NAME", chosen.NAME)
+        yield request.param
 
 
 @pytest.fixture(scope="module", autouse=True)

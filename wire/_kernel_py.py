@@ -2,7 +2,7 @@
 
 See `wire.kernel` for what each function means. Functions are stateless, take buffers and give
 numbers and arrays. Checks come before any byte is read or written: no file and no frame makes them
-look outside.
+look outside, and a batch that does not lie within its data is a ValueError.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ import struct
 from array import array
 from itertools import accumulate
 from operator import add
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
+
+if TYPE_CHECKING:
+    from wire import _kernel
+
+NAME: Final = "python"
+INTERFACE: Final = 1  # raised with every change of a function's meaning, in all kernels
+AtomicWords: type[_kernel.AtomicWords] | None = None  # Python has no compare-and-set
 
 NOT_READY: Final = 0
 END_OF_FILE: Final = 1
@@ -38,11 +45,19 @@ _LENGTHS: Final = (struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I")
 FRAME_HEAD_MAX: Final = _HEAD.size + 4
 _TAIL: Final = bytes(8)
 _GAPS: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by the position's remainder of 4
+_INT64_MIN: Final = -1 << 63
+_INT64_MAX: Final = (1 << 63) - 1
+_EXCERPT_OUTSIDE: Final = "expected excerpts within the data"
+_PART_OUTSIDE: Final = "expected a part of the batch"
+_POSITION_OUTSIDE: Final = "expected a position within the buffer"
+_TOO_LONG: Final = "expected a body that a header can tell the length of"
 
 
 def find_excerpts(
     store: memoryview, position: int, end: int, count_max: int, bytes_max: int, payload_max: int
 ) -> tuple[int, int, array[int], array[int]]:
+    if position < 0 or end > len(store):
+        raise ValueError(_POSITION_OUTSIDE)
     offsets = array("q")
     lengths = array("q")
     unpack = _WORD.unpack_from
@@ -81,6 +96,12 @@ def frame_excerpts(
     out: bytearray,
     filled: int,
 ) -> tuple[int, int]:
+    if start < 0 or len(offsets) != len(lengths):
+        raise ValueError(_PART_OUTSIDE)
+    if filled < 0:
+        raise ValueError(_POSITION_OUTSIDE)
+    if not _INT64_MIN <= index <= _INT64_MAX - max(len(offsets) - start - 1, 0):
+        raise OverflowError("expected indexes of at most 64 bits")
     room = len(out)
     count = 0
     fixed = _INDEX_ITEM_BYTES + len(ns_item)
@@ -93,12 +114,19 @@ def frame_excerpts(
         end = filled + head.size + length + len(ns_item)
         if end > room:
             break
+        offset = offsets[at]
+        content = data[offset : offset + length]
+        if offset < 0 or len(content) != length:
+            raise ValueError(_EXCERPT_OUTSIDE)
         inner = fixed + 1 + (1 << width) + length
+        word = inner + _HEAD_BLOCK_BYTES - _WORD_BYTES
+        if word > LENGTH_MASK:
+            raise ValueError(_TOO_LONG)
         head.pack_into(
             out,
             filled,
             cid_document,
-            inner + _HEAD_BLOCK_BYTES - _WORD_BYTES,
+            word,
             _RE_NAME,
             _BLOCK32,
             inner,
@@ -108,8 +136,7 @@ def frame_excerpts(
             length,
         )
         payload = filled + head.size
-        offset = offsets[at]
-        out[payload : payload + length] = data[offset : offset + length]
+        out[payload : payload + length] = content
         out[payload + length : end] = ns_item
         filled = end
         count += 1
@@ -119,6 +146,8 @@ def frame_excerpts(
 def scan_frames(
     data: bytes, start: int, cid_document: bytes, payload_max: int
 ) -> tuple[int, int, int, array[int], array[int]] | None:
+    if start < 0:
+        raise ValueError(_POSITION_OUTSIDE)
     offsets = array("q")
     lengths = array("q")
     size = len(data)
@@ -168,13 +197,21 @@ def scan_frames(
 def gather_payloads(
     data: bytes | memoryview, offsets: array[int], lengths: array[int]
 ) -> tuple[bytes, array[int]]:
+    if len(offsets) != len(lengths):
+        raise ValueError(_PART_OUTSIDE)
     view = memoryview(data)
-    ends = array("q", accumulate(lengths, initial=0))
     stops = map(add, offsets, lengths)
-    return b"".join(map(view.__getitem__, map(slice, offsets, stops))), ends
+    payloads = b"".join(map(view.__getitem__, map(slice, offsets, stops)))
+    # a slice that reaches outside is shorter than asked for
+    is_negative = min(offsets, default=0) < 0 or min(lengths, default=0) < 0
+    if is_negative or len(payloads) != sum(lengths):
+        raise ValueError(_EXCERPT_OUTSIDE)
+    return payloads, array("q", accumulate(lengths, initial=0))
 
 
 def laid_size(lengths: array[int], start: int, count: int) -> int:
+    if not 0 <= start <= start + count <= len(lengths):
+        raise ValueError(_PART_OUTSIDE)
     # a header, at least one byte of body, up to 3 bytes of gap for each
     return sum(lengths[start : start + count]) + count * (_WORD_BYTES + 1 + 3) + len(_TAIL)
 
@@ -190,8 +227,12 @@ def lay_excerpts(
     sequence: int,
     index_spacing: int,
 ) -> tuple[int, int, int, list[tuple[int, int]]]:
-    assert position % _WORD_BYTES == 0
-    assert count > 0
+    if not 0 <= start < start + count <= len(offsets) == len(lengths):
+        raise ValueError(_PART_OUTSIDE)
+    if position < 0 or position % _WORD_BYTES:
+        raise ValueError(_POSITION_OUTSIDE)
+    if index_spacing < 1:
+        raise ValueError("expected an index spacing of at least 1")
     view = memoryview(data)
     pack = _WORD.pack
     parts: list[bytes | memoryview] = []
@@ -200,7 +241,13 @@ def lay_excerpts(
     for nth in range(start, start + count):
         length = lengths[nth]
         offset = offsets[nth]
-        body = view[offset : offset + length] if length else EMPTY_STORED
+        body: bytes | memoryview = view[offset : offset + length]
+        if offset < 0 or len(body) != length:
+            raise ValueError(_EXCERPT_OUTSIDE)
+        if length > LENGTH_MASK:
+            raise ValueError(_TOO_LONG)
+        if not length:
+            body = EMPTY_STORED
         if sequence % index_spacing == 0:
             marks.append((sequence, at))
         sequence += 1
@@ -209,6 +256,8 @@ def lay_excerpts(
         at += _WORD_BYTES + len(body) + (-len(body) & 3)
     parts.append(_TAIL)
     laid = b"".join(parts)
+    if position + len(laid) > len(store):
+        raise ValueError(_POSITION_OUTSIDE)
     first_word = int.from_bytes(laid[:_WORD_BYTES], "little")
     store[position + _WORD_BYTES : position + len(laid)] = laid[_WORD_BYTES:]
     return first_word, at, position_last, marks

@@ -7,9 +7,20 @@ object per excerpt.
     socket --> bytes --scan_frames--> offsets, lengths --lay_excerpts--> mapped file
 
 A batch is a buffer with two arrays of 64-bit integers, offset and length of every payload in it.
+One that does not lie within its buffer is a ValueError; nothing outside is read or written. Nothing
+here publishes: `lay_excerpts` leaves the first header 0, and the caller makes the whole batch
+visible by one compare-and-set of that word.
+
 This module chooses the implementation and is the only one that imports it; callers see one set of
-functions. Nothing here publishes: `lay_excerpts` leaves the first header 0, and the caller makes
-the whole batch visible by one compare-and-set of that word.
+functions. There are two, which give the same for every input: `wire._kernel` (native/, in Rust) and
+`wire._kernel_py`. CQREPL_KERNEL picks one when this module is imported:
+
+    auto     the native one if it is there; so it is without the variable
+    native   the native one, or `KernelUnavailable`
+    python   the plain one
+
+Both state the number of their interface; a native kernel with another one is a leftover of an older
+build, and refused.
 
 Frames are pairs of documents as the protocol has them, a meta-data document that selects the
 handler (`cid`), then a data document `re: {index, payload, ns}`:
@@ -19,14 +30,63 @@ handler (`cid`), then a data document `re: {index, payload, ns}`:
 
 from __future__ import annotations
 
+import os
+import warnings
 from array import array
 from enum import IntEnum
-from typing import Final, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wire import _kernel_py
+from wire.errors import KernelUnavailable
 
-NAME: Final = "python"
 NO_LIMIT: Final = (1 << 62) - 1
+_SWITCH: Final = "CQREPL_KERNEL"
+
+
+def _native() -> ModuleType:
+    """The native kernel.
+
+    Raises:
+        ModuleNotFoundError: there is none.
+        ImportError: there is one, and it cannot be used.
+    """
+    import wire._kernel as native
+
+    if native.INTERFACE != _kernel_py.INTERFACE:
+        raise ImportError(
+            f"expected a native kernel with interface {_kernel_py.INTERFACE}, found"
+            f" {native.INTERFACE}; install cqrepl again"
+        )
+    return native
+
+
+def _chosen(choice: str) -> ModuleType:
+    """The kernel to use.
+
+    Raises:
+        KernelUnavailable: it cannot be used, or the word is not known.
+    """
+    if choice not in ("auto", "native", "python"):
+        raise KernelUnavailable(f"{_SWITCH}: expected auto, native or python, found {choice!r}")
+    if choice == "python":
+        return _kernel_py
+    try:
+        return _native()
+    except ImportError as error:
+        if choice == "native":
+            raise KernelUnavailable(f"{_SWITCH} wants the native kernel: {error}") from error
+        if not isinstance(error, ModuleNotFoundError):
+            warnings.warn(f"plain Python kernel in use: {error}", RuntimeWarning, stacklevel=2)
+        return _kernel_py
+
+
+if TYPE_CHECKING:
+    from wire import _kernel_py as _kernel  # whose types are those of every kernel
+    from wire._kernel import AtomicWords
+else:
+    _kernel = _chosen(os.environ.get(_SWITCH, "auto"))
+NAME: Final = _kernel.NAME
 
 
 class Stop(IntEnum):
@@ -70,6 +130,11 @@ class Laid(NamedTuple):
     marks: list[tuple[int, int]]
 
 
+def atomic_words() -> type[AtomicWords] | None:
+    """Aligned words in memory that processes share; None with the plain kernel, which has none."""
+    return _kernel.AtomicWords
+
+
 def find_excerpts(
     store: memoryview,
     position: int,
@@ -87,7 +152,7 @@ def find_excerpts(
         bytes_max: stops before the payloads together exceed it, but gives at least one.
         payload_max: an excerpt with more bytes is not stepped over.
     """
-    position, stop, offsets, lengths = _kernel_py.find_excerpts(
+    position, stop, offsets, lengths = _kernel.find_excerpts(
         store, position, end, count_max, bytes_max, payload_max
     )
     return Found(position, Stop(stop), offsets, lengths)
@@ -118,7 +183,7 @@ def frame_excerpts(
     Returns:
         How many were framed, and the offset in `out` behind the last one.
     """
-    return _kernel_py.frame_excerpts(
+    return _kernel.frame_excerpts(
         data, offsets, lengths, start, index, cid_document, ns_item, out, filled
     )
 
@@ -132,7 +197,7 @@ def scan_frames(
     The run ends before the first frame of another shape, of another handler, with an index that
     does not follow by one, with a longer payload, or not yet whole.
     """
-    found = _kernel_py.scan_frames(data, start, cid_document, payload_max)
+    found = _kernel.scan_frames(data, start, cid_document, payload_max)
     return None if found is None else Scanned(*found)
 
 
@@ -144,13 +209,13 @@ def gather_payloads(
     Returns:
         The bytes, and where in them each payload starts; one offset more tells where the last ends.
     """
-    return _kernel_py.gather_payloads(data, offsets, lengths)
+    return _kernel.gather_payloads(data, offsets, lengths)
 
 
 def laid_size(lengths: array[int], start: int, count: int) -> int:
     """Upper bound of the bytes that `lay_excerpts` writes, the zeros behind the last body
     included."""
-    return _kernel_py.laid_size(lengths, start, count)
+    return _kernel.laid_size(lengths, start, count)
 
 
 def lay_excerpts(
@@ -177,7 +242,7 @@ def lay_excerpts(
         index_spacing: every excerpt whose sequence is a multiple of it is reported in `marks`.
     """
     return Laid(
-        *_kernel_py.lay_excerpts(
+        *_kernel.lay_excerpts(
             data, offsets, lengths, start, count, store, position, sequence, index_spacing
         )
     )

@@ -60,7 +60,7 @@ _FAMILIES: Final[dict[str, Callable[[], Family]]] = {
     **dict.fromkeys(("loads", "decode", "documents", "splitter"), _wire),
     **dict.fromkeys(("dump-text", "encode-text"), _texts),
     **dict.fromkeys(("grammar-values", "grammar-documents"), _grammar),
-    **dict.fromkeys(("find-excerpts", "scan-frames"), _kernel),
+    **dict.fromkeys(("find-excerpts", "scan-frames", "kernels-agree"), _kernel),
     **dict.fromkeys(("dump-stream", "dump-store", "capture", "packets", "reassembly"), _dump),
     **dict.fromkeys(("queue", "table-store"), _queue),
     **dict.fromkeys(("acceptor", "dialler"), _protocol),

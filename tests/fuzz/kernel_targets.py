@@ -1,4 +1,7 @@
-"""The batch kernel beside the slow way: readers of documents and of messages."""
+"""The batch kernel beside the slow way, readers of documents and of messages.
+
+Where the native kernel is built it runs beside the plain one, which the fuzzer looks into.
+"""
 
 from array import array
 from typing import Final
@@ -7,15 +10,18 @@ from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import SEPARATOR, Target, framed, parts_of, unframed
+from tests.kernels import Own, assert_agree, columns_of, native_kernel
 from tests.property.test_kernel_properties import assert_scan_agrees
 from tests.unit.protocol.peer import CID, excerpts, index
-from wire import kernel
+from wire import _kernel_py, kernel
 from wire.documents import DocumentReader
 from wire.header import END_OF_FILE, align4, is_metadata, is_ready
-from wire.kernel import Found, Scanned, Stop
+from wire.kernel import NO_LIMIT, Found, Scanned, Stop
 
 _CID_DOCUMENT: Final = write_cid(CID)
 _NS_ITEM_BYTES: Final = 9
+_INT64_MAX: Final = (1 << 63) - 1
+_NATIVE: Final = native_kernel() or _kernel_py
 
 
 def find_any(data: bytes) -> None:
@@ -30,6 +36,8 @@ def find_any(data: bytes) -> None:
     cut = kernel.find_excerpts(
         view, position, end, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
     )
+    for limits in ((NO_LIMIT, NO_LIMIT, NO_LIMIT), (count_max, bytes_max, payload_max)):
+        assert_agree(_NATIVE, "find_excerpts", view, position, end, *limits)
     count = len(cut.offsets)
     assert (cut.offsets, cut.lengths) == (free.offsets[:count], free.lengths[:count])
     assert count <= count_max
@@ -73,6 +81,7 @@ def scan_any(data: bytes) -> None:
     any parts as payloads are laid, and found again."""
     for stream in (data, framed(data)):
         assert_scan_agrees(stream, _CID_DOCUMENT)
+        assert_agree(_NATIVE, "scan_frames", stream, 0, _CID_DOCUMENT, NO_LIMIT)
         scanned = kernel.scan_frames(stream, 0, _CID_DOCUMENT)
         if scanned is not None:
             assert_framed_again(stream, scanned)
@@ -120,6 +129,46 @@ def lay(contents: list[bytes]) -> None:
     assert found.position == laid.position_end
 
 
+def agree_any(data: bytes) -> None:
+    """Every function with whatever arguments: both kernels give, refuse and write the same."""
+    numbers, buffer, places = (*parts_of(data), b"", b"", b"")[:3]
+    start, count, position, other, third, room, *_ = _numbers(numbers, 6)
+    offsets, lengths = _numbers(places)[::2], _numbers(places)[1::2]
+    columns = columns_of(list(zip(offsets, lengths, strict=False)))
+    batch = (memoryview(buffer), *columns)
+    out = bytes(room % 400)
+    assert_agree(_NATIVE, "find_excerpts", batch[0], position, start, count, other, third)
+    assert_agree(_NATIVE, "scan_frames", buffer, start, numbers[:4], other)
+    assert_agree(_NATIVE, "gather_payloads", *batch)
+    assert_agree(_NATIVE, "laid_size", columns[1], start, count)
+    for source, written in ((batch[0], out), (Own.VIEW, buffer)):
+        ran = (source, *columns, start)
+        more = (position, numbers[:5], numbers[5:], Own.BYTES, other)
+        assert_agree(_NATIVE, "frame_excerpts", *ran, *more, buffer=written)
+        if -(1 << 62) < other < 1 << 62:  # a sequence; sums of it are not looked at
+            laid = (count, Own.VIEW, position, other, third)
+            assert_agree(_NATIVE, "lay_excerpts", *ran, *laid, buffer=written)
+
+
+def _numbers(data: bytes, count: int = 0) -> list[int]:
+    """Two bytes for each: near 0, or near one of the ends of 64 bits."""
+    data = data.ljust(2 * count, b"\0")
+    pairs = array("h", data[: len(data) & ~1])
+    ends = {0x7F: _INT64_MAX - 0x7FFF, -0x80: -_INT64_MAX - 1 + 0x8000}
+    return [number + ends.get(number >> 8, 0) for number in pairs]
+
+
+def _arguments() -> list[bytes]:
+    return [
+        SEPARATOR.join(array("h", part).tobytes() for part in parts)
+        for parts in (
+            ([0, 3, 0, 0, 1, 200], [3, 99, 98, 0, 5, 7, 8], [0, 3, 2, 2, 4, 0]),
+            ([14, 0, 0, 9, 9, 0], [3, 99, 98, 0, 5, 7, 0], []),
+            ([1, 1, 8, 5, 4, 40], [3, 3, 3], [0x7FFF, 1, 1, 3]),
+        )
+    ]
+
+
 def _frames() -> list[bytes]:
     runs = [[b"a"], [b"", b"bc"], [b"x" * 255, b"y" * 256], [b"q" * 40] * 5]
     return [excerpts(index(0), *payloads) for payloads in runs]
@@ -134,6 +183,12 @@ TARGETS: Final[Family] = {
             lambda store: b"\0\x03\xff\x20" + store,
         ),
         tokens=(b"\0\0\0\0", b"\0\0\0\x80", b"\0\0\0\xc0", b"\x05\0\0\0", b"\0\0\0\x40"),
+    ),
+    "kernels-agree": Target(
+        run=agree_any,
+        seeds=_arguments,
+        tokens=(SEPARATOR, b"\xff\x7f", b"\0\x80", b"\xff\xff", b"\4\0\0\0", b"\0\0\0\xc0"),
+        length_max=256,
     ),
     "scan-frames": Target(
         run=scan_any,

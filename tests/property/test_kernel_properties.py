@@ -3,6 +3,7 @@ the slow way has it: the grammar for files, splitter and reader for frames."""
 
 from array import array
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from wire import Reader, Splitter, WireError, kernel
 from wire.grammar import PaddedDocuments
 from wire.kernel import Stop
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
 NOISE = 0xEE
 EMPTY_LAID = b"\x8f"
 WIDE_NS = st.integers(1 << 40, (1 << 62) - 1).map(lambda ns: ns | 1)  # always in 8 bytes

@@ -66,6 +66,14 @@ def test_version() -> None:
     assert done.stderr == ""
 
 
+def test_a_kernel_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CQREPL_KERNEL", "fast")
+    done = python("-m", "cqrepl", "--version")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line == "cqrepl: CQREPL_KERNEL: expected auto, native or python, found 'fast'"
+
+
 def loaded_by(program: str) -> set[str]:
     """Top-level names and sub-packages that a program has loaded at its end."""
     tail = "import json, sys; print(json.dumps(sorted(sys.modules)))"
@@ -295,7 +303,8 @@ def without_atomics(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 WITHOUT_ATOMICS = """
-import ctypes, ctypes.util, sys
+import ctypes, ctypes.util, os, sys
+os.environ["CQREPL_KERNEL"] = "python"
 load = ctypes.CDLL
 def only_others(name, *more, **options):
     if name and "atomic" in name:

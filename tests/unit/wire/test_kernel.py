@@ -11,6 +11,7 @@ from cqrepl.protocol.messages import ns_item, write_cid, write_replication_event
 from wire import Splitter, kernel
 from wire.kernel import Stop
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
 CID = 292323922173575
 CID_DOCUMENT = write_cid(CID)
 INDEX = 0x451600000000
@@ -307,6 +308,6 @@ def test_lays_a_part_of_a_batch() -> None:
     assert store[: laid.position_end] == document(b"bb") + document(b"ccc")
 
 
-def test_name_of_the_kernel_and_its_stops() -> None:
-    assert kernel.NAME == "python"
+def test_name_of_the_kernel_and_its_stops(each_kernel: str) -> None:
+    assert each_kernel == kernel.NAME
     assert [stop.value for stop in Stop] == [0, 1, 2, 3, 4]

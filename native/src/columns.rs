@@ -1,0 +1,56 @@
+//! The payloads of a batch side by side.
+
+use crate::fault::{self, push, Fault};
+use crate::mem::{Longs, Source, Target};
+
+/// Where each payload starts when they stand side by side, and behind the last where it ends.
+///
+/// Every payload has been compared with the data.
+pub fn ends(data: Source, offsets: Longs, lengths: Longs) -> Result<Vec<i64>, Fault> {
+    if offsets.len() != lengths.len() {
+        return Err(fault::PART_OUTSIDE);
+    }
+    let mut ends = Vec::new();
+    ends.try_reserve_exact(lengths.len().saturating_add(1))?;
+    let mut end: i64 = 0;
+    push(&mut ends, end)?;
+    for nth in 0..lengths.len() {
+        let (_, length) = excerpt(data, offsets, lengths, nth)?;
+        end = end
+            .checked_add(length as i64)
+            .ok_or(Fault::Overflow("expected payloads of at most 64 bits of length"))?;
+        push(&mut ends, end)?;
+    }
+    Ok(ends)
+}
+
+/// Copies the payloads; how many bytes that were. Stops at what does not fit any more.
+pub fn gather(
+    data: Source,
+    offsets: Longs,
+    lengths: Longs,
+    mut out: Target,
+) -> Result<usize, Fault> {
+    let mut filled = 0;
+    for nth in 0..lengths.len() {
+        // compared again, as the arrays may have changed
+        let (offset, length) = excerpt(data, offsets, lengths, nth)?;
+        out.copy(filled, data, offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
+        filled += length;
+    }
+    Ok(filled)
+}
+
+fn excerpt(
+    data: Source,
+    offsets: Longs,
+    lengths: Longs,
+    nth: usize,
+) -> Result<(usize, usize), Fault> {
+    offsets
+        .get(nth)
+        .zip(lengths.get(nth))
+        .and_then(|(offset, length)| usize::try_from(offset).ok().zip(usize::try_from(length).ok()))
+        .filter(|&(offset, length)| data.has(offset, length))
+        .ok_or(fault::EXCERPT_OUTSIDE)
+}

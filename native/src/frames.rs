@@ -1,0 +1,279 @@
+//! `re` frames: a cid document, then a data document with index, payload and nano time.
+//!
+//! ```text
+//! <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
+//! ```
+
+use crate::fault::{self, push, Fault};
+use crate::mem::{Longs, Source, Target};
+use crate::store::BODY_MAX;
+
+const RE_NAME: [u8; 3] = *b"\xC2re";
+const BLOCK32: u8 = 0x82;
+const INT64_0X: u8 = 0xAF;
+const INT64: u8 = 0xA7;
+const BLOCK8: u8 = 0x80;
+const INDEX_ITEM_BYTES: u64 = 9;
+const NS_ITEM_BYTES: usize = 9; // of the one shape that a scan takes
+const HEAD_BLOCK_BYTES: u64 = 4 + 3 + 1 + 4; // what stands before the block's content
+const HEAD_BYTES: usize = HEAD_BLOCK_BYTES as usize + 9 + 1; // up to the code of the length
+
+/// Writes the frames of a batch, one after the other; can be interrupted.
+pub struct Framing<'a> {
+    data: Source<'a>,
+    offsets: Longs<'a>,
+    lengths: Longs<'a>,
+    next: usize,
+    index: i64,
+    ns_item: &'a [u8],
+    heads: [Head; 3],
+    out: Target<'a>,
+    /// How many were framed.
+    pub count: usize,
+    /// Offset in the output behind the last one.
+    pub filled: usize,
+}
+
+/// All that stands before a payload, the cid document too, with one form of the payload's length.
+struct Head {
+    bytes: Vec<u8>,
+    cid_bytes: usize,
+    width: usize,
+    inner_fixed: u64,
+}
+
+impl Head {
+    fn new(cid_document: &[u8], code: u8, width: usize, ns_bytes: usize) -> Result<Self, Fault> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(cid_document.len() + HEAD_BYTES + width)?;
+        bytes.extend_from_slice(cid_document);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&RE_NAME);
+        bytes.push(BLOCK32);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.push(INT64_0X);
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.push(code);
+        bytes.resize(cid_document.len() + HEAD_BYTES + width, 0);
+        let inner_fixed = INDEX_ITEM_BYTES + 1 + (width + ns_bytes) as u64;
+        Ok(Head { bytes, cid_bytes: cid_document.len(), width, inner_fixed })
+    }
+
+    /// Fills in what differs from frame to frame; `None` when a header cannot tell the length.
+    fn filled_in(&mut self, index: i64, length: usize) -> Option<&[u8]> {
+        let inner = self.inner_fixed.checked_add(length as u64)?;
+        let word = inner + HEAD_BLOCK_BYTES - 4;
+        if word > BODY_MAX as u64 {
+            return None;
+        }
+        let variable = self.bytes.get_mut(self.cid_bytes..)?;
+        variable.get_mut(..4)?.copy_from_slice(&(word as u32).to_le_bytes());
+        variable.get_mut(8..12)?.copy_from_slice(&(inner as u32).to_le_bytes());
+        variable.get_mut(13..21)?.copy_from_slice(&index.to_le_bytes());
+        let length = (length as u32).to_le_bytes();
+        variable.get_mut(HEAD_BYTES..)?.copy_from_slice(length.get(..self.width)?);
+        Some(&self.bytes)
+    }
+}
+
+/// What is framed, for one handler.
+pub struct Frames<'a> {
+    /// Where the payloads are.
+    pub data: Source<'a>,
+    /// Where each payload starts.
+    pub offsets: Longs<'a>,
+    /// How long it is.
+    pub lengths: Longs<'a>,
+    /// The meta-data document before each event.
+    pub cid_document: &'a [u8],
+    /// The item behind each payload.
+    pub ns_item: &'a [u8],
+}
+
+impl<'a> Framing<'a> {
+    /// Frames of the excerpts from `start` on, into `out` from `filled` on.
+    pub fn new(
+        frames: Frames<'a>,
+        start: i64,
+        index: i64,
+        out: Target<'a>,
+        filled: i64,
+    ) -> Result<Self, Fault> {
+        let Frames { data, offsets, lengths, cid_document, ns_item } = frames;
+        let next = fault::offset(start, fault::PART_OUTSIDE)?;
+        let filled = fault::offset(filled, fault::POSITION_OUTSIDE)?;
+        if offsets.len() != lengths.len() {
+            return Err(fault::PART_OUTSIDE);
+        }
+        // all of the indexes but the last, behind which there is none
+        let more = offsets.len().saturating_sub(next).saturating_sub(1);
+        i64::try_from(more)
+            .ok()
+            .and_then(|more| index.checked_add(more))
+            .ok_or(Fault::Overflow("expected indexes of at most 64 bits"))?;
+        let head = |nth: u8| Head::new(cid_document, BLOCK8 + nth, 1 << nth, ns_item.len());
+        let heads = [head(0)?, head(1)?, head(2)?];
+        Ok(Framing { data, offsets, lengths, next, index, ns_item, heads, out, count: 0, filled })
+    }
+
+    /// Writes up to so many frames, or as many as take so many bytes; false when none is left or
+    /// the next does not fit.
+    pub fn step(&mut self, frames: usize, bytes: usize) -> Result<bool, Fault> {
+        let bytes_end = self.filled.saturating_add(bytes);
+        for _ in 0..frames {
+            if self.filled >= bytes_end {
+                return Ok(true);
+            }
+            let Some((offset, length)) =
+                self.offsets.get(self.next).zip(self.lengths.get(self.next))
+            else {
+                return Ok(false);
+            };
+            if !self.write(offset, length)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
+        let [head8, head16, head32] = &mut self.heads;
+        let head = match length {
+            ..=0xFF => head8,
+            0x100..=0xFFFF => head16,
+            _ => head32,
+        };
+        // a length below 0 is wrong, not small: as in the reference it is refused if it "fits"
+        let fixed = head.bytes.len() + self.ns_item.len();
+        let end =
+            i64::try_from(self.filled + fixed).map_or(i64::MAX, |end| end.saturating_add(length));
+        if end > i64::try_from(self.out.len()).unwrap_or(i64::MAX) {
+            return Ok(false);
+        }
+        let offset = fault::offset(offset, fault::EXCERPT_OUTSIDE)?;
+        let length = fault::offset(length, fault::EXCERPT_OUTSIDE)?;
+        if !self.data.has(offset, length) {
+            return Err(fault::EXCERPT_OUTSIDE);
+        }
+        let head = head
+            .filled_in(self.index.wrapping_add(self.count as i64), length)
+            .ok_or(fault::TOO_LONG)?;
+        let payload = self.filled + head.len();
+        let ns = payload + length;
+        self.out
+            .put(self.filled, head)
+            .and_then(|()| self.out.copy(payload, self.data, offset, length))
+            .and_then(|()| self.out.put(ns, self.ns_item))
+            .ok_or(fault::POSITION_OUTSIDE)?;
+        self.filled = ns + self.ns_item.len();
+        self.count += 1;
+        self.next += 1;
+        Ok(true)
+    }
+}
+
+/// Finds the frames of one handler with consecutive indexes; can be interrupted.
+pub struct Scan<'a> {
+    data: &'a [u8],
+    cid_document: &'a [u8],
+    payload_max: i64,
+    /// Offset behind the last frame.
+    pub end: usize,
+    /// Index of the first one.
+    pub index_first: i64,
+    /// Nano time of the last one.
+    pub ns_last: i64,
+    /// Where the payloads start.
+    pub offsets: Vec<i64>,
+    /// How long they are.
+    pub lengths: Vec<i64>,
+}
+
+struct Frame {
+    index: i64,
+    payload: usize,
+    length: usize,
+    ns: i64,
+    end: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// A scan of frames that begin at `start`.
+    pub fn new(
+        data: &'a [u8],
+        start: i64,
+        cid_document: &'a [u8],
+        payload_max: i64,
+    ) -> Result<Self, Fault> {
+        Ok(Scan {
+            data,
+            cid_document,
+            payload_max,
+            end: fault::offset(start, fault::POSITION_OUTSIDE)?,
+            index_first: 0,
+            ns_last: 0,
+            offsets: Vec::new(),
+            lengths: Vec::new(),
+        })
+    }
+
+    /// Passes up to so many frames; false when the run has ended.
+    pub fn step(&mut self, frames: usize) -> Result<bool, Fault> {
+        for _ in 0..frames {
+            let Some(frame) = self.frame() else {
+                return Ok(false);
+            };
+            if self.offsets.is_empty() {
+                self.index_first = frame.index;
+            } else if self.index_first.checked_add(self.offsets.len() as i64) != Some(frame.index) {
+                return Ok(false);
+            }
+            push(&mut self.offsets, frame.payload as i64)?;
+            push(&mut self.lengths, frame.length as i64)?;
+            self.ns_last = frame.ns;
+            self.end = frame.end;
+        }
+        Ok(true)
+    }
+
+    /// The frame at `end`, if it is whole and of the usual shape.
+    fn frame(&self) -> Option<Frame> {
+        let rest = self.data.get(self.end..)?.strip_prefix(self.cid_document)?;
+        // a longer length than one byte may still be missing, but 4 bytes stand there in any frame
+        let (head, rest) = rest.split_first_chunk::<HEAD_BYTES>()?;
+        let long = u32::from_le_bytes(*rest.first_chunk()?);
+        let [w0, w1, w2, w3, n0, n1, n2, block, i0, i1, i2, i3, code_index, index @ .., code] =
+            *head;
+        let inner = u64::from(u32::from_le_bytes([i0, i1, i2, i3]));
+        let (width, length) = match code.checked_sub(BLOCK8)? {
+            0 => (1, long & 0xFF),
+            1 => (2, long & 0xFFFF),
+            2 => (4, long),
+            _ => return None,
+        };
+        let is_usual = u64::from(u32::from_le_bytes([w0, w1, w2, w3]))
+            == inner + HEAD_BLOCK_BYTES - 4
+            && [n0, n1, n2] == RE_NAME
+            && block == BLOCK32
+            && code_index == INT64_0X
+            && inner
+                == INDEX_ITEM_BYTES + 1 + width as u64 + u64::from(length) + NS_ITEM_BYTES as u64
+            && i64::from(length) <= self.payload_max;
+        if !is_usual {
+            return None;
+        }
+        let length = usize::try_from(length).ok()?;
+        let ns_item = rest.get(width..)?.get(length..)?.first_chunk::<NS_ITEM_BYTES>()?;
+        let [INT64, ns @ ..] = *ns_item else {
+            return None;
+        };
+        let payload = self.end + self.cid_document.len() + HEAD_BYTES + width;
+        Some(Frame {
+            index: i64::from_le_bytes(index),
+            payload,
+            length,
+            ns: i64::from_le_bytes(ns),
+            end: payload + length + NS_ITEM_BYTES,
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! The batch kernel: everything on the data path that happens once for each excerpt.
+//!
+//! `wire/kernel.py` says what each function means, `wire/_kernel_py.py` is the reference: both give
+//! the same results for every input, and raise the same exceptions.
+//!
+//! ```text
+//! mem      views of memory that others may change; the only module with unsafe code
+//! store    documents of a store file: walk and lay
+//! frames   `re` frames: write and scan
+//! columns  payloads side by side
+//! python   the module `wire._kernel`: arguments in, results out, the GIL released in between
+//! ```
+//!
+//! Nothing read from a file, a socket or an argument is believed: every access through `mem` is
+//! compared with the buffer's length, and a number that was compared is the one that is used, not
+//! read a second time, as another process may have changed it.
+
+pub mod columns;
+pub mod fault;
+pub mod frames;
+pub mod mem;
+#[cfg(feature = "python")]
+mod python;
+pub mod store;

@@ -1,0 +1,362 @@
+//! Views of memory that somebody else may change; the only module with unsafe code.
+//!
+//! A store file is mapped, so other processes write what we read, at any moment. No Rust slice is
+//! ever made of such memory, as slices promise that nothing changes behind them. A view is an
+//! address and a length, and gives copies:
+//!
+//! ```text
+//! header word   one atomic load, then an acquire fence: what its writer stored before is there
+//! numbers       one volatile read each; whoever asks keeps the copy, and never asks twice
+//! payloads      a plain copy of bytes that are only passed on, never interpreted
+//! ```
+//!
+//! A payload that changes while it is copied, which only a writer that breaks the format does,
+//! gives a mix of old and new bytes, and nothing worse: no decision hangs on it.
+//!
+//! Every access is compared with the view's length first and gives `None` outside. A file that
+//! another process cuts short can still raise SIGBUS, as for every program that maps it.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
+
+/// True when `count` bytes from `offset` on lie within `length`; no sum, so none that overflows.
+fn lies_within(length: usize, offset: usize, count: usize) -> bool {
+    offset <= length && count <= length - offset
+}
+
+/// Bytes to read.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    start: *const u8,
+    length: usize,
+    life: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: the memory belongs to no thread, and stays for 'a; others may change it at any time anyway
+unsafe impl Send for Source<'_> {}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Source { start: bytes.as_ptr(), length: bytes.len(), life: PhantomData }
+    }
+}
+
+impl Source<'_> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The header word there; what its writer stored before it can be read afterwards.
+    pub fn header(&self, offset: usize) -> Option<u32> {
+        if !lies_within(self.length, offset, 4) {
+            return None;
+        }
+        // SAFETY: compared above
+        let at = unsafe { self.start.add(offset) };
+        let word = if at.cast::<u32>().is_aligned() {
+            // SAFETY: 4 aligned bytes in the view. The load is relaxed, with a fence behind it, as
+            // Rust promises no stronger one to work where memory is mapped for reading only
+            unsafe { AtomicU32::from_ptr(at.cast_mut().cast()) }.load(Ordering::Relaxed)
+        } else {
+            // SAFETY: 4 bytes in the view, of which none has an alignment. Mappings begin on pages,
+            // so nobody shares these; still they are read once
+            u32::from_ne_bytes(unsafe { at.cast::<[u8; 4]>().read_volatile() })
+        };
+        fence(Ordering::Acquire);
+        Some(u32::from_le(word))
+    }
+
+    /// True when so many bytes are there; none are anywhere.
+    #[inline]
+    pub fn has(&self, offset: usize, count: usize) -> bool {
+        count == 0 || lies_within(self.length, offset, count)
+    }
+}
+
+/// 64-bit numbers to read: offsets and lengths of a batch.
+#[derive(Clone, Copy)]
+pub struct Longs<'a> {
+    start: *const i64,
+    length: usize,
+    life: PhantomData<&'a [i64]>,
+}
+
+// SAFETY: as for Source
+unsafe impl Send for Longs<'_> {}
+
+impl<'a> From<&'a [i64]> for Longs<'a> {
+    fn from(numbers: &'a [i64]) -> Self {
+        Longs { start: numbers.as_ptr(), length: numbers.len(), life: PhantomData }
+    }
+}
+
+impl Longs<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The number at that place.
+    pub fn get(&self, place: usize) -> Option<i64> {
+        if place >= self.length {
+            return None;
+        }
+        // SAFETY: compared above; aligned, as slices and typed Python buffers are. Volatile, so that
+        // it is read once: a thread may change the array while we work without the GIL
+        Some(unsafe { self.start.add(place).read_volatile() })
+    }
+}
+
+/// Bytes to write. Nobody else looks at them before they are published.
+pub struct Target<'a> {
+    start: *mut u8,
+    length: usize,
+    life: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: as for Source; who hands out a Target has taken care that there is one writer
+unsafe impl Send for Target<'_> {}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Target { start: bytes.as_mut_ptr(), length: bytes.len(), life: PhantomData }
+    }
+}
+
+impl Target<'_> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Stores bytes of our own.
+    #[inline]
+    pub fn put(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
+        if !lies_within(self.length, offset, bytes.len()) {
+            return None;
+        }
+        // SAFETY: compared above; `copy` allows the two to overlap, though they never should
+        unsafe { ptr::copy(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
+        Some(())
+    }
+
+    /// Copies bytes from a view, which may be of the same memory.
+    #[inline]
+    pub fn copy(&mut self, offset: usize, data: Source, from: usize, count: usize) -> Option<()> {
+        if !lies_within(self.length, offset, count) || !data.has(from, count) {
+            return None;
+        }
+        if count > 0 {
+            // SAFETY: both compared above; `copy` allows them to overlap
+            unsafe { ptr::copy(data.start.add(from), self.start.add(offset), count) };
+        }
+        Some(())
+    }
+
+    /// True when any byte of the other view is one of ours.
+    pub fn overlaps(&self, other: Source) -> bool {
+        let (mine, others) = (self.start as usize, other.start as usize);
+        mine < others.saturating_add(other.length) && others < mine.saturating_add(self.length)
+    }
+}
+
+/// Aligned words that processes agree through.
+pub struct Cells<'a> {
+    start: *mut u8,
+    length: usize,
+    is_writable: bool,
+    life: PhantomData<&'a AtomicI64>,
+}
+
+impl Cells<'_> {
+    fn at(&self, offset: usize, width: usize) -> Option<*mut u8> {
+        if !lies_within(self.length, offset, width) {
+            return None;
+        }
+        // SAFETY: compared above
+        let at = unsafe { self.start.add(offset) };
+        (at as usize).is_multiple_of(width).then_some(at)
+    }
+
+    /// The 32-bit word there; what its writer stored before can be read afterwards.
+    pub fn load_4(&self, offset: usize) -> Option<u32> {
+        let at = self.at(offset, 4)?;
+        // SAFETY: 4 aligned bytes in the view; relaxed, as the memory may be for reading only
+        let word = unsafe { AtomicU32::from_ptr(at.cast()) }.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        Some(word)
+    }
+
+    /// The same with 64 bits.
+    pub fn load_8(&self, offset: usize) -> Option<i64> {
+        let at = self.at(offset, 8)?;
+        // SAFETY: 8 aligned bytes in the view; relaxed, as the memory may be for reading only
+        let word = unsafe { AtomicI64::from_ptr(at.cast()) }.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        Some(word)
+    }
+
+    /// The 32-bit word there, to be changed; `None` if it may not be.
+    pub fn cell_4(&self, offset: usize) -> Option<&AtomicU32> {
+        let at = self.at(offset, 4).filter(|_| self.is_writable)?;
+        // SAFETY: 4 aligned bytes in the view, which outlives the reference, and may be written
+        Some(unsafe { AtomicU32::from_ptr(at.cast()) })
+    }
+
+    /// The same with 64 bits.
+    pub fn cell_8(&self, offset: usize) -> Option<&AtomicI64> {
+        let at = self.at(offset, 8).filter(|_| self.is_writable)?;
+        // SAFETY: 8 aligned bytes in the view, which outlives the reference, and may be written
+        Some(unsafe { AtomicI64::from_ptr(at.cast()) })
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Cells<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Cells {
+            start: bytes.as_mut_ptr(),
+            length: bytes.len(),
+            is_writable: true,
+            life: PhantomData,
+        }
+    }
+}
+
+#[cfg(feature = "python")]
+pub use of_python::{new_bytes, number_bytes, View, ViewOfLongs};
+
+#[cfg(feature = "python")]
+mod of_python {
+    use super::{Cells, Longs, PhantomData, Source, Target};
+    use crate::fault::{Fault, EXCERPT_OUTSIDE};
+    use pyo3::buffer::PyUntypedBuffer;
+    use pyo3::exceptions::{PyBufferError, PyTypeError};
+    use pyo3::ffi;
+    use pyo3::prelude::*;
+    use pyo3::types::PyBytes;
+
+    /// A Python buffer of bytes. While it is held, its owner can neither move nor free it.
+    pub struct View(PyUntypedBuffer);
+
+    fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if buffer.is_c_contiguous() {
+            Ok(buffer)
+        } else {
+            Err(PyBufferError::new_err("expected a contiguous buffer"))
+        }
+    }
+
+    impl View {
+        /// The buffer of any object that has one.
+        pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+            contiguous(object).map(View)
+        }
+
+        /// Its bytes, to read.
+        pub fn source(&self) -> Source<'_> {
+            Source { start: self.0.buf_ptr().cast(), length: self.0.len_bytes(), life: PhantomData }
+        }
+
+        /// Its bytes, to write.
+        pub fn target(&mut self) -> PyResult<Target<'_>> {
+            if self.0.readonly() {
+                return Err(PyTypeError::new_err("expected a buffer that may be written"));
+            }
+            Ok(Target {
+                start: self.0.buf_ptr().cast(),
+                length: self.0.len_bytes(),
+                life: PhantomData,
+            })
+        }
+
+        /// Its bytes, as words that processes agree through.
+        pub fn cells(&self) -> Cells<'_> {
+            Cells {
+                start: self.0.buf_ptr().cast(),
+                length: self.0.len_bytes(),
+                is_writable: !self.0.readonly(),
+                life: PhantomData,
+            }
+        }
+    }
+
+    /// A Python buffer of 64-bit numbers, `array('q')`.
+    pub struct ViewOfLongs(PyUntypedBuffer);
+
+    impl ViewOfLongs {
+        /// The buffer of any object that has one with such items.
+        pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+            let buffer = contiguous(object)?;
+            let is_long = buffer.format() == c"q" && buffer.item_size() == size_of::<i64>();
+            // an empty array may lie anywhere; nothing of it is read
+            let is_aligned = buffer.len_bytes() == 0 || buffer.buf_ptr().cast::<i64>().is_aligned();
+            if is_long && is_aligned {
+                Ok(ViewOfLongs(buffer))
+            } else {
+                Err(PyBufferError::new_err("expected an array of 64-bit integers"))
+            }
+        }
+
+        /// Its numbers.
+        pub fn longs(&self) -> Longs<'_> {
+            Longs {
+                start: self.0.buf_ptr().cast(),
+                length: self.0.len_bytes() / size_of::<i64>(),
+                life: PhantomData,
+            }
+        }
+    }
+
+    /// A new `bytes` object, filled by `fill`, which answers how many bytes it has stored.
+    ///
+    /// pyo3's own way stores zeros first, which takes a fifth of the time of a batch.
+    pub fn new_bytes<'py>(
+        py: Python<'py>,
+        length: usize,
+        fill: impl FnOnce(Target<'_>) -> Result<usize, Fault>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let size = ffi::Py_ssize_t::try_from(length).map_err(|_| Fault::Memory)?;
+        // SAFETY: no initial bytes are given, so it only allocates; null, an exception, is looked for
+        let object = unsafe {
+            let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size);
+            Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked::<PyBytes>()
+        };
+        let target = Target {
+            // SAFETY: the object is a `bytes`
+            start: unsafe { ffi::PyBytes_AsString(object.as_ptr()) }.cast(),
+            length,
+            life: PhantomData,
+        };
+        // nobody else has seen the object, so it may still change; it goes again on an error
+        if fill(target)? != length {
+            return Err(EXCERPT_OUTSIDE.into()); // bytes that nobody stored must not get out
+        }
+        Ok(object)
+    }
+
+    /// The numbers as the bytes they lie in memory as.
+    pub fn number_bytes(numbers: &[i64]) -> &[u8] {
+        // SAFETY: a number is 8 bytes without holes, and bytes have no alignment
+        unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+    }
+}

@@ -1,0 +1,276 @@
+//! The module `wire._kernel`: the functions of `wire/_kernel_py.py`, and words that processes share.
+//!
+//! Buffers are held while a function runs, so nobody can move or free them, whatever other threads
+//! do. A batch of more than a little is handled with the GIL released: giving it up and taking it
+//! again costs as much as a few excerpts, and may mean to wait for whoever took it.
+
+use std::sync::atomic::{fence, Ordering};
+
+use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyType};
+
+use crate::fault::Fault;
+use crate::mem::{self, View, ViewOfLongs};
+use crate::store::{Limits, Run, Walk};
+use crate::{columns, frames, store};
+
+/// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
+const INTERFACE: u32 = 1;
+/// So many excerpts, or bytes, are handled before the GIL is released.
+const HELD_EXCERPTS: usize = 64;
+const HELD_BYTES: usize = 32 << 10;
+
+type Array<'py> = Bound<'py, PyAny>;
+type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
+type Scanned<'py> = (usize, i64, i64, Array<'py>, Array<'py>);
+type Laid = (u32, usize, usize, Vec<(i64, usize)>);
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Value(text) => PyValueError::new_err(text),
+            Fault::Overflow(text) => PyOverflowError::new_err(text),
+            Fault::Memory => PyMemoryError::new_err(()),
+        }
+    }
+}
+
+/// An `array('q')` of these numbers.
+fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
+    static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let bytes = PyBytes::new(py, mem::number_bytes(numbers));
+    ARRAY.import(py, "array", "array")?.call1(("q", bytes))
+}
+
+#[pyfunction]
+fn find_excerpts<'py>(
+    store: &Bound<'py, PyAny>,
+    position: i64,
+    end: i64,
+    count_max: i64,
+    bytes_max: i64,
+    payload_max: i64,
+) -> PyResult<Found<'py>> {
+    let py = store.py();
+    let view = View::of(store)?;
+    let limits = Limits { count: count_max, bytes: bytes_max, payload: payload_max };
+    let mut walk = Walk::new(view.source(), position, end, limits)?;
+    let stop = match walk.step(HELD_EXCERPTS)? {
+        Some(stop) => stop,
+        None => py.detach(|| loop {
+            if let Some(stop) = walk.step(usize::MAX)? {
+                return Ok::<_, Fault>(stop);
+            }
+        })?,
+    };
+    let (offsets, lengths) = (array(py, &walk.offsets)?, array(py, &walk.lengths)?);
+    Ok((walk.position, stop as u8, offsets, lengths))
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // those of the reference
+fn frame_excerpts(
+    data: &Bound<'_, PyAny>,
+    offsets: &Bound<'_, PyAny>,
+    lengths: &Bound<'_, PyAny>,
+    start: i64,
+    index: i64,
+    cid_document: &Bound<'_, PyBytes>,
+    ns_item: &Bound<'_, PyBytes>,
+    out: &Bound<'_, PyAny>,
+    filled: i64,
+) -> PyResult<(usize, usize)> {
+    let (data, mut out_view) = (View::of(data)?, View::of(out)?);
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    let frames = frames::Frames {
+        data: data.source(),
+        offsets: offsets.longs(),
+        lengths: lengths.longs(),
+        cid_document: cid_document.as_bytes(),
+        ns_item: ns_item.as_bytes(),
+    };
+    let mut framing = frames::Framing::new(frames, start, index, out_view.target()?, filled)?;
+    if framing.step(HELD_EXCERPTS, HELD_BYTES)? {
+        out.py().detach(|| {
+            while framing.step(usize::MAX, usize::MAX)? {}
+            Ok::<_, Fault>(())
+        })?;
+    }
+    Ok((framing.count, framing.filled))
+}
+
+#[pyfunction]
+fn scan_frames<'py>(
+    data: &Bound<'py, PyBytes>,
+    start: i64,
+    cid_document: &Bound<'py, PyBytes>,
+    payload_max: i64,
+) -> PyResult<Option<Scanned<'py>>> {
+    let py = data.py();
+    let mut scan = frames::Scan::new(data.as_bytes(), start, cid_document.as_bytes(), payload_max)?;
+    if scan.step(HELD_EXCERPTS)? {
+        py.detach(|| {
+            while scan.step(usize::MAX)? {}
+            Ok::<_, Fault>(())
+        })?;
+    }
+    if scan.offsets.is_empty() {
+        return Ok(None);
+    }
+    let (offsets, lengths) = (array(py, &scan.offsets)?, array(py, &scan.lengths)?);
+    Ok(Some((scan.end, scan.index_first, scan.ns_last, offsets, lengths)))
+}
+
+#[pyfunction]
+fn gather_payloads<'py>(
+    data: &Bound<'py, PyAny>,
+    offsets: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Array<'py>)> {
+    let py = data.py();
+    let data = View::of(data)?;
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    let (source, offsets, lengths) = (data.source(), offsets.longs(), lengths.longs());
+    let ends = columns::ends(source, offsets, lengths)?;
+    let size = ends.last().copied().unwrap_or(0);
+    let size = usize::try_from(size).map_err(|_| Fault::Memory)?;
+    let bytes = mem::new_bytes(py, size, |out| {
+        if size > HELD_BYTES {
+            py.detach(move || columns::gather(source, offsets, lengths, out))
+        } else {
+            columns::gather(source, offsets, lengths, out)
+        }
+    })?;
+    Ok((bytes, array(py, &ends)?))
+}
+
+#[pyfunction]
+fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
+    Ok(store::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, offsets, lengths, start, count, store, position, sequence, index_spacing))]
+#[allow(clippy::too_many_arguments)] // those of the reference
+fn lay_excerpts(
+    data: &Bound<'_, PyAny>,
+    offsets: &Bound<'_, PyAny>,
+    lengths: &Bound<'_, PyAny>,
+    start: i64,
+    count: i64,
+    store: &Bound<'_, PyAny>,
+    position: i64,
+    sequence: i64,
+    index_spacing: i64,
+) -> PyResult<Laid> {
+    let py = data.py();
+    let (data, mut store) = (View::of(data)?, View::of(store)?);
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    let run = Run::new(data.source(), offsets.longs(), lengths.longs(), start, count)?;
+    let target = store.target()?;
+    let laid = if run.size > HELD_BYTES {
+        py.detach(move || run.lay(target, position, sequence, index_spacing))?
+    } else {
+        run.lay(target, position, sequence, index_spacing)?
+    };
+    Ok((laid.first_word, laid.end, laid.last, laid.marks))
+}
+
+/// The aligned words of a buffer that processes share. Positions are byte offsets in it.
+///
+/// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
+/// store where none may be is the caller's mistake, an AssertionError.
+#[pyclass(module = "wire._kernel")]
+struct AtomicWords {
+    view: Option<View>,
+}
+
+/// The lower 64 bits of a number.
+struct Long(i64);
+
+impl FromPyObject<'_, '_> for Long {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(signed) = number.extract::<i64>() {
+            return Ok(Long(signed));
+        }
+        let lower = number.bitand(u64::MAX)?;
+        Ok(Long(lower.extract::<u64>()?.cast_signed()))
+    }
+}
+
+impl AtomicWords {
+    fn view(&self) -> PyResult<&View> {
+        self.view.as_ref().ok_or_else(|| PyAssertionError::new_err("expected words in use"))
+    }
+}
+
+fn there<T>(word: Option<T>) -> PyResult<T> {
+    word.ok_or_else(|| PyAssertionError::new_err("expected the position of a word to be used so"))
+}
+
+#[pymethods]
+impl AtomicWords {
+    #[new]
+    fn new(buffer: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(AtomicWords { view: Some(View::of(buffer)?) })
+    }
+
+    /// Keeps later reads behind the loads before.
+    #[staticmethod]
+    fn fence() {
+        fence(Ordering::Acquire);
+    }
+
+    /// Gives the buffer back; no access afterwards.
+    fn release(&mut self) {
+        self.view = None;
+    }
+
+    fn load_4(&self, position: usize) -> PyResult<u32> {
+        there(self.view()?.cells().load_4(position))
+    }
+
+    fn load_8(&self, position: usize) -> PyResult<i64> {
+        there(self.view()?.cells().load_8(position))
+    }
+
+    fn store_4(&self, position: usize, value: u32) -> PyResult<()> {
+        there(self.view()?.cells().cell_4(position).map(|cell| cell.store(value, Ordering::SeqCst)))
+    }
+
+    fn store_8(&self, position: usize, value: Long) -> PyResult<()> {
+        let cells = self.view()?.cells();
+        there(cells.cell_8(position).map(|cell| cell.store(value.0, Ordering::SeqCst)))
+    }
+
+    fn exchange_4(&self, position: usize, expected: u32, value: u32) -> PyResult<bool> {
+        let cells = self.view()?.cells();
+        there(cells.cell_4(position).map(|cell| {
+            cell.compare_exchange(expected, value, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        }))
+    }
+
+    fn exchange_8(&self, position: usize, expected: Long, value: Long) -> PyResult<bool> {
+        let cells = self.view()?.cells();
+        there(cells.cell_8(position).map(|cell| {
+            cell.compare_exchange(expected.0, value.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        }))
+    }
+}
+
+#[pymodule]
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    module.add("NAME", "native")?;
+    module.add_function(wrap_pyfunction!(find_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(frame_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(scan_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(gather_payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(laid_size, module)?)?;
+    module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
+    module.add_class::<AtomicWords>()
+}

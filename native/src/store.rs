@@ -1,0 +1,299 @@
+//! Documents of a store file: the walk that finds excerpts, and the run of new ones that is laid.
+
+use crate::fault::{self, push, Fault};
+use crate::mem::{Longs, Source, Target};
+
+const WORD_BYTES: usize = 4;
+const LENGTH_MASK: u32 = 0x3FFF_FFFF;
+const META_DATA: u32 = 0x4000_0000;
+const NOT_COMPLETE: u32 = 0x8000_0000;
+const END_OF_FILE: u32 = 0xC000_0000;
+const EMPTY_STORED: [u8; 1] = [0x8F];
+const TAIL: [u8; 8] = [0; 8];
+/// The longest body that a header can tell of.
+pub const BODY_MAX: usize = LENGTH_MASK as usize;
+
+/// Why a walk went no further; the numbers are those of `wire.kernel.Stop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A zero or not complete header.
+    NotReady = 0,
+    /// The end-of-file mark.
+    EndOfFile = 1,
+    /// The next document does not lie within the bytes that may be looked at.
+    PastEnd = 2,
+    /// As many excerpts or bytes as were asked for.
+    Limit = 3,
+    /// The next payload is longer than allowed.
+    TooLarge = 4,
+}
+
+/// Bounds of a walk, as Python has them: anything below 0 allows nothing.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Number of excerpts.
+    pub count: i64,
+    /// Sum of their lengths; one is given in any case.
+    pub bytes: i64,
+    /// Length of each.
+    pub payload: i64,
+}
+
+/// A walk over the documents of a store file, which can be interrupted.
+pub struct Walk<'a> {
+    store: Source<'a>,
+    end: u64,
+    limits: Limits,
+    total: i64,
+    /// Of the next header to look at.
+    pub position: u64,
+    /// Where the payloads found start.
+    pub offsets: Vec<i64>,
+    /// How long they are.
+    pub lengths: Vec<i64>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk from the header at `position`, that looks at nothing from `end` on.
+    pub fn new(store: Source<'a>, position: i64, end: i64, limits: Limits) -> Result<Self, Fault> {
+        let position = u64::try_from(position).map_err(|_| fault::POSITION_OUTSIDE)?;
+        if end > i64::try_from(store.len()).unwrap_or(i64::MAX) {
+            return Err(fault::POSITION_OUTSIDE);
+        }
+        Ok(Walk {
+            store,
+            end: u64::try_from(end).unwrap_or(0),
+            limits,
+            total: 0,
+            position,
+            offsets: Vec::new(),
+            lengths: Vec::new(),
+        })
+    }
+
+    /// Passes up to so many documents; `None` when there may be more.
+    pub fn step(&mut self, documents: usize) -> Result<Option<Stop>, Fault> {
+        for _ in 0..documents {
+            // at most 2^63 + 2, then at most the length of the store
+            self.position = (self.position + 3) & !3;
+            let body = self.position + WORD_BYTES as u64;
+            if body > self.end {
+                return Ok(Some(Stop::PastEnd));
+            }
+            // read once: another process may store another one at any time
+            let Some(word) = self.store.header(self.position as usize) else {
+                return Ok(Some(Stop::PastEnd));
+            };
+            if word == 0 || word & NOT_COMPLETE != 0 {
+                let ended = word == END_OF_FILE;
+                return Ok(Some(if ended { Stop::EndOfFile } else { Stop::NotReady }));
+            }
+            let length = word & LENGTH_MASK;
+            let next = body + u64::from(length);
+            if next > self.end {
+                return Ok(Some(Stop::PastEnd));
+            }
+            if word & META_DATA == 0 {
+                if let Some(stop) = self.take(body, i64::from(length))? {
+                    return Ok(Some(stop));
+                }
+            }
+            self.position = next;
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, body: u64, length: i64) -> Result<Option<Stop>, Fault> {
+        let limits = &self.limits;
+        if length > limits.payload {
+            return Ok(Some(Stop::TooLarge));
+        }
+        self.total += length; // of bytes within one buffer
+        let count = self.offsets.len();
+        if count as i64 >= limits.count || (self.total > limits.bytes && count > 0) {
+            return Ok(Some(Stop::Limit));
+        }
+        push(&mut self.offsets, body as i64)?;
+        push(&mut self.lengths, length)?;
+        Ok(None)
+    }
+}
+
+/// What was laid, to be published and put into the index.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Laid {
+    /// The word that publishes the run.
+    pub first_word: u32,
+    /// Position behind the run: of the next header.
+    pub end: usize,
+    /// Position of the last header.
+    pub last: usize,
+    /// Sequence and header position of those that belong into the index.
+    pub marks: Vec<(i64, usize)>,
+}
+
+/// A part of a batch, compared with its data: `size` bytes when laid, the tail included.
+pub struct Run<'a> {
+    data: Source<'a>,
+    offsets: Longs<'a>,
+    lengths: Longs<'a>,
+    start: usize,
+    stop: usize,
+    /// Bytes from the first header to behind the tail.
+    pub size: usize,
+}
+
+impl<'a> Run<'a> {
+    /// The excerpts `start` to `start + count`.
+    pub fn new(
+        data: Source<'a>,
+        offsets: Longs<'a>,
+        lengths: Longs<'a>,
+        start: i64,
+        count: i64,
+    ) -> Result<Self, Fault> {
+        let start = fault::offset(start, fault::PART_OUTSIDE)?;
+        let count = fault::offset(count, fault::PART_OUTSIDE)?;
+        let stop = start.checked_add(count).ok_or(fault::PART_OUTSIDE)?;
+        if count == 0 || stop > offsets.len() || offsets.len() != lengths.len() {
+            return Err(fault::PART_OUTSIDE);
+        }
+        let mut run = Run { data, offsets, lengths, start, stop, size: TAIL.len() };
+        for nth in start..stop {
+            let (_, length) = run.excerpt(nth)?;
+            let laid = WORD_BYTES + padded(length.max(EMPTY_STORED.len()));
+            run.size = run.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
+        }
+        Ok(run)
+    }
+
+    /// Where in the data an excerpt lies. Compared each time, as the arrays may change.
+    fn excerpt(&self, nth: usize) -> Result<(usize, usize), Fault> {
+        let (offset, length) = self
+            .offsets
+            .get(nth)
+            .zip(self.lengths.get(nth))
+            .and_then(|(offset, length)| {
+                usize::try_from(offset).ok().zip(usize::try_from(length).ok())
+            })
+            .ok_or(fault::EXCERPT_OUTSIDE)?;
+        if !self.data.has(offset, length) {
+            return Err(fault::EXCERPT_OUTSIDE);
+        }
+        if length > BODY_MAX {
+            return Err(fault::TOO_LONG);
+        }
+        Ok((offset, length))
+    }
+
+    /// Lays the run from the header at `position` on; leaves the first header word as it is.
+    pub fn lay(
+        &self,
+        mut store: Target,
+        position: i64,
+        sequence: i64,
+        spacing: i64,
+    ) -> Result<Laid, Fault> {
+        let position = fault::offset(position, fault::POSITION_OUTSIDE)?;
+        let end = position.checked_add(self.size).ok_or(fault::POSITION_OUTSIDE)?;
+        if end > store.len() || !position.is_multiple_of(WORD_BYTES) {
+            return Err(fault::POSITION_OUTSIDE);
+        }
+        if spacing < 1 {
+            return Err(Fault::Value("expected an index spacing of at least 1"));
+        }
+        let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
+        if !store.overlaps(self.data) {
+            return self.write(&mut store, position, marks);
+        }
+        // what is laid must not become what is read
+        let mut image = Vec::new();
+        image.try_reserve_exact(self.size)?;
+        image.resize(self.size, 0);
+        let mut laid = self.write(&mut Target::from(image.as_mut_slice()), 0, marks)?;
+        let behind_word = image.get(WORD_BYTES..).unwrap_or_default();
+        store.put(position + WORD_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
+        laid.end += position;
+        laid.last += position;
+        laid.marks.iter_mut().for_each(|(_, at)| *at += position);
+        Ok(laid)
+    }
+
+    fn write(&self, store: &mut Target, position: usize, mut marks: Marks) -> Result<Laid, Fault> {
+        let (mut at, mut last, mut first_word) = (position, position, 0);
+        for nth in self.start..self.stop {
+            let (offset, length) = self.excerpt(nth)?;
+            marks.pass(at)?;
+            let body = at + WORD_BYTES;
+            let stored = length.max(EMPTY_STORED.len());
+            let word = stored as u32; // at most 30 bits
+            let next = body + padded(stored);
+            // the gap first, with the body's last bytes over it
+            let mut put = store.put(next - WORD_BYTES, &[0; WORD_BYTES]);
+            if nth == self.start {
+                first_word = word;
+            } else {
+                put = put.and(store.put(at, &word.to_le_bytes()));
+            }
+            put.and(if length == 0 {
+                store.put(body, &EMPTY_STORED)
+            } else {
+                store.copy(body, self.data, offset, length)
+            })
+            .ok_or(fault::POSITION_OUTSIDE)?;
+            (last, at) = (at, next);
+        }
+        store.put(at, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
+        Ok(Laid { first_word, end: at, last, marks: marks.found })
+    }
+}
+
+/// Which of a run belong into the index; counts, as a division each would cost more than the rest.
+struct Marks {
+    sequence: i64,
+    spacing: i64,
+    to_next: i64,
+    found: Vec<(i64, usize)>,
+}
+
+impl Marks {
+    fn new(sequence: i64, spacing: i64, count: usize) -> Result<Self, Fault> {
+        i64::try_from(count)
+            .ok()
+            .and_then(|count| sequence.checked_add(count))
+            .ok_or(Fault::Overflow("expected sequences of at most 64 bits"))?;
+        // how far behind the last multiple it stands, at least 0 for negative ones too
+        let behind = sequence.rem_euclid(spacing);
+        let to_next = if behind == 0 { 0 } else { spacing - behind };
+        Ok(Marks { sequence, spacing, to_next, found: Vec::new() })
+    }
+
+    fn pass(&mut self, position: usize) -> Result<(), Fault> {
+        if self.to_next == 0 {
+            push(&mut self.found, (self.sequence, position))?;
+            self.to_next = self.spacing;
+        }
+        self.to_next -= 1;
+        self.sequence += 1;
+        Ok(())
+    }
+}
+
+fn padded(length: usize) -> usize {
+    (length + 3) & !3 // of at most 30 bits
+}
+
+/// Upper bound of the bytes that a run takes.
+pub fn laid_size(lengths: Longs, start: i64, count: i64) -> Result<i128, Fault> {
+    let start = fault::offset(start, fault::PART_OUTSIDE)?;
+    let count = fault::offset(count, fault::PART_OUTSIDE)?;
+    let stop = start.checked_add(count).ok_or(fault::PART_OUTSIDE)?;
+    if stop > lengths.len() {
+        return Err(fault::PART_OUTSIDE);
+    }
+    let mut size = (count as i128) * (WORD_BYTES as i128 + 1 + 3) + TAIL.len() as i128;
+    for nth in start..stop {
+        size += i128::from(lengths.get(nth).ok_or(fault::PART_OUTSIDE)?);
+    }
+    Ok(size)
+}

@@ -1,0 +1,61 @@
+"""Which kernel is used: CQREPL_KERNEL, what is there, and whether it fits."""
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import wire
+from tests.kernels import kernel_named
+from wire import _kernel_py, kernel
+from wire.errors import KernelUnavailable
+
+SAY = "from wire import kernel; print(kernel.NAME)"
+
+
+def named_by_process(choice: str | None) -> str:
+    environment = {name: text for name, text in os.environ.items() if name != "CQREPL_KERNEL"}
+    if choice is not None:
+        environment["CQREPL_KERNEL"] = choice
+    command = [sys.executable, "-W", "error", "-P", "-c", SAY]
+    return subprocess.check_output(command, env=environment, text=True).strip()
+
+
+def put_native(patch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
+    """Makes this the native kernel that an import finds; None for none."""
+    patch.setitem(sys.modules, "wire._kernel", module)
+    patch.delattr(wire, "_kernel", raising=False)
+
+
+def test_the_plain_kernel_is_always_there() -> None:
+    assert named_by_process("python") == "python"
+
+
+@pytest.mark.parametrize("choice", ["native", "auto", None])
+def test_the_native_kernel_is_used_where_it_is(choice: str | None) -> None:
+    kernel_named("native")
+    assert named_by_process(choice) == "native"
+
+
+def test_without_a_native_kernel_the_plain_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_native(monkeypatch, None)
+    assert kernel._chosen("auto") is _kernel_py
+    with pytest.raises(KernelUnavailable, match="CQREPL_KERNEL wants the native kernel"):
+        kernel._chosen("native")
+
+
+def test_a_native_kernel_of_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ModuleType("wire._kernel")
+    old.__dict__["INTERFACE"] = _kernel_py.INTERFACE - 1
+    put_native(monkeypatch, old)
+    with pytest.warns(RuntimeWarning, match="plain Python kernel in use: .* install cqrepl again"):
+        assert kernel._chosen("auto") is _kernel_py
+    with pytest.raises(KernelUnavailable, match="interface"):
+        kernel._chosen("native")
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(KernelUnavailable, match="expected auto, native or python, found 'fast'"):
+        kernel._chosen("fast")

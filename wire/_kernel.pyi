@@ -1,0 +1,37 @@
+# the functions are those of the reference, so these are their types too
+from typing import Final, final
+
+from wire._kernel_py import find_excerpts as find_excerpts
+from wire._kernel_py import frame_excerpts as frame_excerpts
+from wire._kernel_py import gather_payloads as gather_payloads
+from wire._kernel_py import laid_size as laid_size
+from wire._kernel_py import lay_excerpts as lay_excerpts
+from wire._kernel_py import scan_frames as scan_frames
+
+__all__ = [
+    "INTERFACE",
+    "NAME",
+    "AtomicWords",
+    "find_excerpts",
+    "frame_excerpts",
+    "gather_payloads",
+    "laid_size",
+    "lay_excerpts",
+    "scan_frames",
+]
+
+INTERFACE: Final[int]
+NAME: Final[str]
+
+@final
+class AtomicWords:
+    def __new__(cls, buffer: memoryview) -> AtomicWords: ...
+    @staticmethod
+    def fence() -> None: ...
+    def release(self) -> None: ...
+    def load_4(self, position: int) -> int: ...
+    def load_8(self, position: int) -> int: ...
+    def store_4(self, position: int, value: int) -> None: ...
+    def store_8(self, position: int, value: int) -> None: ...
+    def exchange_4(self, position: int, expected: int, value: int) -> bool: ...
+    def exchange_8(self, position: int, expected: int, value: int) -> bool: ...
