@@ -3,23 +3,27 @@
 Theory of operation. Processes share a queue's files through memory alone. What one publishes, by
 storing a header word or a lock word, others must see whole, and after everything stored before it.
 
-    load        one aligned machine access through a cast memory view; needs no library
-    store       libatomic, sequentially consistent, hence a release of all stores before it
-    exchange    libatomic's compare-and-set
-    fence       libatomic; makes the loads before it acquiring. On x86 loads are so anyway
+    load        aligned, whole, acquiring: later reads see what was stored before that word
+    store       sequentially consistent, hence a release of all stores before it
+    exchange    compare-and-set, sequentially consistent
+    put         an aligned store without order
 
-The standard library has no compare-and-set, so libatomic (a part of gcc) is called through ctypes,
-about 0.8 us each: callers use it per batch, never per excerpt. Without it reading works (without a
-fence: exact on x86) and everything that writes raises `AtomicsMissing`. Plain stores are never
-used for a word that others wait on: Python may split them into bytes.
+The standard library has no compare-and-set. The native kernel has all of this; without it libatomic
+(a part of gcc) is called through ctypes, about 0.8 us each: callers use it per batch, never per
+excerpt. Loads are then plain ones through a cast memory view, with a `fence` behind, exact on x86
+without it. Without kernel and library reading works and everything that writes raises
+`AtomicsMissing`. Plain stores are never used for a word that others wait on: Python may split them
+into bytes.
 """
 
 import ctypes
 import ctypes.util
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from cqrepl.queue.errors import AtomicsMissing
+from wire.kernel import atomic_words
 
 _SEQUENTIAL: Final = 5  # memory order of the C library's atomic functions
 _ACQUIRE: Final = 2
@@ -67,7 +71,7 @@ def _load() -> _Library | None:
     return None
 
 
-_library = _load()
+_library = cache(_load)  # looked for when it is needed: a native kernel needs none
 
 
 def require() -> None:
@@ -76,16 +80,20 @@ def require() -> None:
     Raises:
         AtomicsMissing: the line that tells what to install.
     """
-    if _library is None:
+    if atomic_words() is None and _library() is None:
         raise AtomicsMissing(
             "writing needs the library libatomic (package libatomic1 or libatomic; comes with gcc)"
+            " or the native kernel"
         )
 
 
 def fence() -> None:
-    """Keeps later reads behind the loads before; nothing without libatomic."""
-    if _library is not None:
-        _library.fence(_ACQUIRE)
+    """Keeps later reads behind the loads before; nothing without kernel and libatomic."""
+    native = atomic_words()
+    if native is not None:
+        native.fence()
+    elif (library := _library()) is not None:
+        library.fence(_ACQUIRE)
 
 
 class Words:
@@ -95,9 +103,9 @@ class Words:
     """
 
     def __init__(self, buffer: memoryview) -> None:
-        length = len(buffer)
-        self._words = buffer[: length & ~3].cast("I")
-        self._longs = buffer[: length & ~7].cast("q")
+        native = atomic_words()
+        self._words = _LibraryWords(buffer) if native is None else native(buffer)
+        self._longs = buffer[: len(buffer) & ~7].cast("q")
         self._address = _address_of(buffer)
 
     @property
@@ -114,22 +122,22 @@ class Words:
     def load_4(self, position: int) -> int:
         """The unsigned 32-bit word there."""
         assert position & 3 == 0 <= position
-        return self._words[position >> 2]
+        return self._words.load_4(position)
 
     def load_8(self, position: int) -> int:
         """The signed 64-bit word there."""
         assert position & 7 == 0 <= position
-        return self._longs[position >> 3]
+        return self._words.load_8(position)
 
     def store_4(self, position: int, value: int) -> None:
         """Stores an unsigned 32-bit word, behind all stores before."""
-        library, at = self._writable(position, 4)
-        library.store_4(at, value, _SEQUENTIAL)
+        assert position & 3 == 0 <= position
+        self._words.store_4(position, value)
 
     def store_8(self, position: int, value: int) -> None:
         """Stores a signed 64-bit word, behind all stores before."""
-        library, at = self._writable(position, 8)
-        library.store_8(at, value % _SPAN, _SEQUENTIAL)
+        assert position & 7 == 0 <= position
+        self._words.store_8(position, value)
 
     def put_8(self, position: int, value: int) -> None:
         """Stores a signed 64-bit word as one aligned access, without order or library.
@@ -141,17 +149,13 @@ class Words:
 
     def exchange_4(self, position: int, expected: int, value: int) -> bool:
         """Stores `value` if `expected` stands there; true if it did."""
-        library, at = self._writable(position, 4)
-        was = ctypes.c_uint32(expected)
-        done = library.exchange_4(at, ctypes.byref(was), value, _SEQUENTIAL, _SEQUENTIAL)
-        return bool(done)
+        assert position & 3 == 0 <= position
+        return self._words.exchange_4(position, expected, value)
 
     def exchange_8(self, position: int, expected: int, value: int) -> bool:
         """Stores `value` if `expected` stands there; true if it did."""
-        library, at = self._writable(position, 8)
-        was = ctypes.c_uint64(expected % _SPAN)
-        done = library.exchange_8(at, ctypes.byref(was), value % _SPAN, _SEQUENTIAL, _SEQUENTIAL)
-        return bool(done)
+        assert position & 7 == 0 <= position
+        return self._words.exchange_8(position, expected, value)
 
     def raise_8(self, position: int, value: int) -> None:
         """Makes the signed 64-bit word at least `value`."""
@@ -168,14 +172,55 @@ class Words:
         while not self.exchange_8(position, now := self.load_8(position), now + amount):
             pass
 
+
+class _LibraryWords:
+    """What the native kernel's `AtomicWords` is, by libatomic."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        length = len(buffer)
+        self._words = buffer[: length & ~3].cast("I")
+        self._longs = buffer[: length & ~7].cast("q")
+        self._address = _address_of(buffer)
+
+    def release(self) -> None:
+        self._words.release()
+        self._longs.release()
+        self._address = None
+
+    def load_4(self, position: int) -> int:
+        return self._words[position >> 2]
+
+    def load_8(self, position: int) -> int:
+        return self._longs[position >> 3]
+
+    def store_4(self, position: int, value: int) -> None:
+        library, at = self._writable(position, 4)
+        library.store_4(at, value, _SEQUENTIAL)
+
+    def store_8(self, position: int, value: int) -> None:
+        library, at = self._writable(position, 8)
+        library.store_8(at, value % _SPAN, _SEQUENTIAL)
+
+    def exchange_4(self, position: int, expected: int, value: int) -> bool:
+        library, at = self._writable(position, 4)
+        was = ctypes.c_uint32(expected)
+        done = library.exchange_4(at, ctypes.byref(was), value, _SEQUENTIAL, _SEQUENTIAL)
+        return bool(done)
+
+    def exchange_8(self, position: int, expected: int, value: int) -> bool:
+        library, at = self._writable(position, 8)
+        was = ctypes.c_uint64(expected % _SPAN)
+        done = library.exchange_8(at, ctypes.byref(was), value % _SPAN, _SEQUENTIAL, _SEQUENTIAL)
+        return bool(done)
+
     def _writable(self, position: int, width: int) -> tuple[_Library, int]:
-        assert position & (width - 1) == 0
         assert 0 <= position <= len(self._words) * 4 - width
         assert self._address is not None
-        if _library is None:
+        library = _library()
+        if library is None:
             require()
-        assert _library is not None
-        return _library, self._address + position
+        assert library is not None
+        return library, self._address + position
 
 
 def _address_of(buffer: memoryview) -> int | None:

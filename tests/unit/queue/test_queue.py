@@ -24,6 +24,7 @@ from tests.unit.queue.samples import (
     read,
     unpack,
 )
+from wire import _kernel_py, kernel
 
 
 @pytest.fixture
@@ -261,7 +262,8 @@ def test_without_libatomic_reading_works_and_writing_names_the_package(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = fill(path, "FAST_DAILY", {0: 30})
-    monkeypatch.setattr(atomics, "_library", None)
+    monkeypatch.setattr(kernel, "_kernel", _kernel_py)
+    monkeypatch.setattr(atomics, "_library", lambda: None)
     assert read(path) == written
     with Queue.open(path) as queue:
         assert not queue.raise_sent(noon_index())

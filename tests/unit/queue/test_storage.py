@@ -1,13 +1,11 @@
-"""The parts below a queue: words, mappings, store files, index pages."""
+"""The parts below a queue: mappings, store files, index pages."""
 
-import mmap
 import os
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import NotAQueue, Queue, QueueDamaged, atomics
-from cqrepl.queue.atomics import INT64_MAX, INT64_MIN, Words
+from cqrepl.queue import NotAQueue, Queue, QueueDamaged
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.mapping import Mapping
 from cqrepl.queue.storefile import START, Place, StoreFile
@@ -21,53 +19,6 @@ from tests.unit.queue.samples import (
     noon_path,
     read,
 )
-
-# ---------------------------------------------------------------- words
-
-
-def test_words_hold_what_was_stored_and_exchange_only_what_is_expected() -> None:
-    words = Words(memoryview(mmap.mmap(-1, 64)))
-    words.store_4(4, 0xFFFFFFFE)
-    assert words.load_4(4) == 0xFFFFFFFE
-    assert words.load_4(0) == words.load_4(8) == 0
-    assert not words.exchange_4(4, 0, 1)
-    assert words.exchange_4(4, 0xFFFFFFFE, 1)
-    for value in (INT64_MIN, -1, 0, INT64_MAX):
-        before = words.load_8(16)
-        assert words.exchange_8(16, before, value)
-        assert words.load_8(16) == value
-        words.store_8(24, value)
-        assert words.load_8(24) == value
-    assert not words.exchange_8(16, 5, 6)
-    words.raise_8(32, 5)
-    words.raise_8(32, 3)
-    words.lower_8(32, 4)
-    words.lower_8(32, 9)
-    assert words.load_8(32) == 4
-
-
-@pytest.mark.parametrize("position", [-4, 2, 64, 62])
-def test_words_outside_or_between_are_our_own_mistake(position: int) -> None:
-    words = Words(memoryview(mmap.mmap(-1, 64)))
-    with pytest.raises((AssertionError, IndexError)):
-        words.load_4(position)
-    with pytest.raises(AssertionError):
-        words.store_4(position, 1)
-
-
-def test_words_that_may_not_be_written_are_not() -> None:
-    with pytest.raises(AssertionError):
-        Words(memoryview(bytes(8))).store_4(0, 1)
-
-
-def test_a_library_that_lacks_a_function_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomics, "_SONAME", "libc.so.6")
-    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
-    assert atomics._load() is None
-    monkeypatch.setattr(atomics, "_SONAME", "no-such-library.so")
-    monkeypatch.setattr("ctypes.util.find_library", lambda name: "libatomic.so.1")
-    assert atomics._load() is not None
-
 
 # ---------------------------------------------------------------- mappings
 
