@@ -26,7 +26,7 @@ pub struct Framing<'a> {
     next: usize,
     index: i64,
     ns_item: &'a [u8],
-    heads: [Head; 3],
+    head: Head,
     out: Target<'a>,
     /// How many were framed.
     pub count: usize,
@@ -34,46 +34,59 @@ pub struct Framing<'a> {
     pub filled: usize,
 }
 
-/// All that stands before a payload, the cid document too, with one form of the payload's length.
+/// All that stands before a payload, the cid document too.
+///
+/// It is stored as it was made, and what differs from frame to frame over it: faster than to fill
+/// in a copy first, whose wide loads would wait for the narrow stores before them.
 struct Head {
     bytes: Vec<u8>,
     cid_bytes: usize,
-    width: usize,
-    inner_fixed: u64,
+    ns_bytes: usize,
 }
 
 impl Head {
-    fn new(cid_document: &[u8], code: u8, width: usize, ns_bytes: usize) -> Result<Self, Fault> {
+    fn new(cid_document: &[u8], ns_bytes: usize) -> Result<Self, Fault> {
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(cid_document.len() + HEAD_BYTES + width)?;
+        bytes.try_reserve_exact(cid_document.len().saturating_add(HEAD_BYTES))?;
         bytes.extend_from_slice(cid_document);
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&RE_NAME);
         bytes.push(BLOCK32);
         bytes.extend_from_slice(&[0; 4]);
         bytes.push(INT64_0X);
-        bytes.extend_from_slice(&[0; 8]);
-        bytes.push(code);
-        bytes.resize(cid_document.len() + HEAD_BYTES + width, 0);
-        let inner_fixed = INDEX_ITEM_BYTES + 1 + (width + ns_bytes) as u64;
-        Ok(Head { bytes, cid_bytes: cid_document.len(), width, inner_fixed })
+        bytes.extend_from_slice(&[0; 9]);
+        Ok(Head { bytes, cid_bytes: cid_document.len(), ns_bytes })
     }
 
-    /// Fills in what differs from frame to frame; `None` when a header cannot tell the length.
-    fn filled_in(&mut self, index: i64, length: usize) -> Option<&[u8]> {
-        let inner = self.inner_fixed.checked_add(length as u64)?;
-        let word = inner + HEAD_BLOCK_BYTES - 4;
+    /// Stores the head of one frame; answers where its payload starts.
+    fn put(&self, out: &mut Target, at: usize, index: i64, length: usize) -> Result<usize, Fault> {
+        let form = form_of(length as i64);
+        let width = 1 << form;
+        let fixed = INDEX_ITEM_BYTES + 1 + (width + self.ns_bytes) as u64;
+        let inner = fixed.saturating_add(length as u64);
+        let word = inner.saturating_add(HEAD_BLOCK_BYTES - 4);
         if word > BODY_MAX as u64 {
-            return None;
+            return Err(fault::TOO_LONG);
         }
-        let variable = self.bytes.get_mut(self.cid_bytes..)?;
-        variable.get_mut(..4)?.copy_from_slice(&(word as u32).to_le_bytes());
-        variable.get_mut(8..12)?.copy_from_slice(&(inner as u32).to_le_bytes());
-        variable.get_mut(13..21)?.copy_from_slice(&index.to_le_bytes());
-        let length = (length as u32).to_le_bytes();
-        variable.get_mut(HEAD_BYTES..)?.copy_from_slice(length.get(..self.width)?);
-        Some(&self.bytes)
+        let variable = at + self.cid_bytes;
+        let [b0, b1, b2, b3] = (length as u32).to_le_bytes();
+        out.put(at, &self.bytes)
+            .and_then(|()| out.put(variable, &(word as u32).to_le_bytes()))
+            .and_then(|()| out.put(variable + 8, &(inner as u32).to_le_bytes()))
+            .and_then(|()| out.put(variable + 13, &index.to_le_bytes()))
+            .and_then(|()| match form {
+                0 => out.put(variable + 21, &[BLOCK8, b0]),
+                1 => out.put(variable + 21, &[BLOCK8 + 1, b0, b1]),
+                _ => out.put(variable + 21, &[BLOCK8 + 2, b0, b1, b2, b3]),
+            })
+            .ok_or(fault::POSITION_OUTSIDE)?;
+        Ok(variable + HEAD_BYTES + width)
     }
+}
+
+/// Which form a length has: 0 for 1 byte, 1 for 2, 2 for 4; what is below 0 has the first one.
+fn form_of(length: i64) -> usize {
+    usize::from(length > 0xFF) + usize::from(length > 0xFFFF)
 }
 
 /// What is framed, for one handler.
@@ -111,9 +124,8 @@ impl<'a> Framing<'a> {
             .ok()
             .and_then(|more| index.checked_add(more))
             .ok_or(Fault::Overflow("expected indexes of at most 64 bits"))?;
-        let head = |nth: u8| Head::new(cid_document, BLOCK8 + nth, 1 << nth, ns_item.len());
-        let heads = [head(0)?, head(1)?, head(2)?];
-        Ok(Framing { data, offsets, lengths, next, index, ns_item, heads, out, count: 0, filled })
+        let head = Head::new(cid_document, ns_item.len())?;
+        Ok(Framing { data, offsets, lengths, next, index, ns_item, head, out, count: 0, filled })
     }
 
     /// Writes up to so many frames, or as many as take so many bytes; false when none is left or
@@ -137,14 +149,9 @@ impl<'a> Framing<'a> {
     }
 
     fn write(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
-        let [head8, head16, head32] = &mut self.heads;
-        let head = match length {
-            ..=0xFF => head8,
-            0x100..=0xFFFF => head16,
-            _ => head32,
-        };
+        let width = 1 << form_of(length);
         // a length below 0 is wrong, not small: as in the reference it is refused if it "fits"
-        let fixed = head.bytes.len() + self.ns_item.len();
+        let fixed = self.head.cid_bytes + HEAD_BYTES + width + self.ns_item.len();
         let end =
             i64::try_from(self.filled + fixed).map_or(i64::MAX, |end| end.saturating_add(length));
         if end > i64::try_from(self.out.len()).unwrap_or(i64::MAX) {
@@ -155,14 +162,11 @@ impl<'a> Framing<'a> {
         if !self.data.has(offset, length) {
             return Err(fault::EXCERPT_OUTSIDE);
         }
-        let head = head
-            .filled_in(self.index.wrapping_add(self.count as i64), length)
-            .ok_or(fault::TOO_LONG)?;
-        let payload = self.filled + head.len();
+        let index = self.index.wrapping_add(self.count as i64);
+        let payload = self.head.put(&mut self.out, self.filled, index, length)?;
         let ns = payload + length;
         self.out
-            .put(self.filled, head)
-            .and_then(|()| self.out.copy(payload, self.data, offset, length))
+            .copy(payload, self.data, offset, length)
             .and_then(|()| self.out.put(ns, self.ns_item))
             .ok_or(fault::POSITION_OUTSIDE)?;
         self.filled = ns + self.ns_item.len();
