@@ -3,7 +3,9 @@
 What holds for any batch is in `tests/property/test_kernel_properties.py`.
 """
 
+import mmap
 from array import array
+from typing import Any
 
 import pytest
 
@@ -306,6 +308,94 @@ def test_lays_a_part_of_a_batch() -> None:
     laid = kernel.lay_excerpts(data, offsets, lengths, 1, 2, memoryview(store), 0, 1, 100)
     store[:4] = laid.first_word.to_bytes(4, "little")
     assert store[: laid.position_end] == document(b"bb") + document(b"ccc")
+
+
+def test_gathers_payloads_side_by_side() -> None:
+    data, offsets, lengths = batch([b"a", b"", b"ccc"])
+    assert kernel.gather_payloads(data, offsets, lengths) == (b"accc", array("q", [0, 1, 1, 4]))
+    assert kernel.gather_payloads(b"", array("q"), array("q")) == (b"", array("q", [0]))
+
+
+OUTSIDE = [(8, 3), (-1, 2), (2, -1), (1 << 62, 1), (0, (1 << 63) - 1), (9, 2)]  # of 10 bytes
+
+
+@pytest.mark.parametrize(("offset", "length"), OUTSIDE)
+def test_excerpts_outside_of_the_data_are_refused(offset: int, length: int) -> None:
+    data, offsets, lengths = bytes(10), array("q", [0, offset]), array("q", [1, length])
+    with pytest.raises(ValueError, match="within the data"):
+        kernel.gather_payloads(data, offsets, lengths)
+    store = bytearray(100)
+    with pytest.raises(ValueError, match="within the data"):
+        kernel.lay_excerpts(data, offsets, lengths, 0, 2, memoryview(store), 0, 0, 1)
+    assert store == bytes(100)
+    if length < 100:
+        with pytest.raises(ValueError, match="within the data"):
+            kernel.frame_excerpts(
+                memoryview(data), offsets, lengths, 0, 0, b"cid", b"ns", bytearray(200), 0
+            )
+
+
+@pytest.mark.parametrize(("start", "count"), [(-1, 1), (0, 0), (0, -1), (0, 4), (3, 1), (4, 1)])
+def test_parts_of_a_batch_that_there_are_not(start: int, count: int) -> None:
+    data, offsets, lengths = batch([b"a", b"b", b"c"])
+    with pytest.raises(ValueError, match="a part of the batch"):
+        kernel.lay_excerpts(
+            data, offsets, lengths, start, count, memoryview(bytearray(99)), 0, 0, 1
+        )
+    if count:
+        with pytest.raises(ValueError, match="a part of the batch"):
+            kernel.laid_size(lengths, start, count)
+
+
+def test_arrays_of_different_lengths_are_no_batch() -> None:
+    data, offsets, lengths = batch([b"a", b"b"])
+    with pytest.raises(ValueError, match="a part of the batch"):
+        kernel.gather_payloads(data, offsets, lengths[:1])
+    for start in (0, -1):
+        with pytest.raises(ValueError, match="a part of the batch"):
+            kernel.frame_excerpts(
+                memoryview(data), offsets, lengths[: 1 - start], start, 0, b"", b"", bytearray(9), 0
+            )
+
+
+@pytest.mark.parametrize(
+    ("position", "spacing"), [(-4, 1), (2, 1), (72, 1), (1 << 62, 1), (0, 0), (0, -1)]
+)
+def test_excerpts_are_laid_whole_or_not_at_all(position: int, spacing: int) -> None:
+    data, offsets, lengths = batch([b"a", b"b", b"c"])
+    store = bytearray(100)  # 32 are needed
+    with pytest.raises(ValueError, match="expected"):
+        kernel.lay_excerpts(data, offsets, lengths, 0, 3, memoryview(store), position, 0, spacing)
+    assert store == bytes(100)
+
+
+def test_positions_outside_are_refused() -> None:
+    for position, end in ((-1, 0), (-4, 8), (0, 9), (0, 1 << 62)):
+        with pytest.raises(ValueError, match="within the buffer"):
+            find(bytes(8), position, end)
+    with pytest.raises(ValueError, match="within the buffer"):
+        scan(frames([b"a"]), -1)
+    data, offsets, lengths = batch([b"a"])
+    with pytest.raises(ValueError, match="within the buffer"):
+        kernel.frame_excerpts(memoryview(data), offsets, lengths, 0, 0, b"", b"", bytearray(99), -1)
+
+
+def test_a_body_longer_than_a_header_can_tell() -> None:
+    large: Any = memoryview(mmap.mmap(-1, (1 << 30) + 200))  # no page of it is touched
+    offsets, lengths = array("q", [0]), array("q", [1 << 30])
+    with pytest.raises(ValueError, match="a header can tell"):
+        kernel.lay_excerpts(large, offsets, lengths, 0, 1, large, 0, 0, 1)
+    with pytest.raises(ValueError, match="a header can tell"):
+        kernel.frame_excerpts(large, offsets, lengths, 0, 0, b"", b"", large, 0)
+
+
+def test_no_index_has_more_than_64_bits() -> None:
+    data, offsets, lengths = batch([b"a", b"b"])
+    for index in ((1 << 63) - 1, 1 << 63, -(1 << 63) - 1):
+        with pytest.raises(OverflowError):
+            kernel.frame_excerpts(
+                memoryview(data), offsets, lengths, 0, index, b"", b"", bytearray(99), 0
+            )
 
 
 def test_name_of_the_kernel_and_its_stops(each_kernel: str) -> None:
