@@ -6,6 +6,7 @@ from wire._kernel_py import frame_excerpts as frame_excerpts
 from wire._kernel_py import gather_payloads as gather_payloads
 from wire._kernel_py import laid_size as laid_size
 from wire._kernel_py import lay_excerpts as lay_excerpts
+from wire._kernel_py import measure_lengths as measure_lengths
 from wire._kernel_py import scan_frames as scan_frames
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "gather_payloads",
     "laid_size",
     "lay_excerpts",
+    "measure_lengths",
     "scan_frames",
 ]
 

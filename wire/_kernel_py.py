@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wire import _kernel
 
 NAME: Final = "python"
-INTERFACE: Final = 1  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 2  # raised with every change of a function's meaning, in all kernels
 AtomicWords: type[_kernel.AtomicWords] | None = None  # Python has no compare-and-set
 
 NOT_READY: Final = 0
@@ -214,6 +214,13 @@ def laid_size(lengths: array[int], start: int, count: int) -> int:
         raise ValueError(_PART_OUTSIDE)
     # a header, at least one byte of body, up to 3 bytes of gap for each
     return sum(lengths[start : start + count]) + count * (_WORD_BYTES + 1 + 3) + len(_TAIL)
+
+
+def measure_lengths(lengths: array[int], start: int, count: int) -> tuple[int, int]:
+    if not 0 <= start <= start + count <= len(lengths):
+        raise ValueError(_PART_OUTSIDE)
+    part = lengths[start : start + count]
+    return sum(part), max(part, default=0)
 
 
 def lay_excerpts(

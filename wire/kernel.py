@@ -218,6 +218,11 @@ def laid_size(lengths: array[int], start: int, count: int) -> int:
     return _kernel.laid_size(lengths, start, count)
 
 
+def measure_lengths(lengths: array[int], start: int, count: int) -> tuple[int, int]:
+    """Sum and greatest of the lengths from `start` on; both 0 for no lengths."""
+    return _kernel.measure_lengths(lengths, start, count)
+
+
 def lay_excerpts(
     data: bytes | memoryview,
     offsets: array[int],

@@ -24,6 +24,7 @@ from cqrepl.queue import Queue, QueueError, Tailer
 from cqrepl.queue.backcopylock import release_dead_back_copy
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.index import format_index
+from wire.kernel import measure_lengths
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -244,7 +245,7 @@ class SourceSession:
 
     def _sent(self, each: Outgoing, batch: ExcerptBatch, start: int, count: int) -> None:
         each.queue.sent_excerpts += count
-        each.queue.sent_bytes += sum(batch.lengths[start : start + count])
+        each.queue.sent_bytes += measure_lengths(batch.lengths, start, count)[0]
         each.queue.queue.raise_sent(batch.index_first + start + count - 1)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
         each.start = start + count

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from wire.kernel import measure_lengths
+
 BYTES_MAX: Final = 64 * 1024 * 1024
 EXCERPTS_MAX: Final = 1024 * 1024
 
@@ -40,7 +42,7 @@ class Window:
     def add(self, index_first: int, lengths: array[int]) -> None:
         """A run was sent."""
         self._runs.append(_Run(index_first, lengths))
-        self._bytes += sum(lengths)
+        self._bytes += measure_lengths(lengths, 0, len(lengths))[0]
         self._excerpts += len(lengths)
 
     def acknowledge(self, index: int) -> tuple[int, int]:
@@ -50,7 +52,7 @@ class Window:
             run = self._runs[0]
             count = min(len(run.lengths), index - run.index_first + 1)
             excerpts += count
-            payload_bytes += sum(run.lengths[:count])
+            payload_bytes += measure_lengths(run.lengths, 0, count)[0]
             if count == len(run.lengths):
                 self._runs.popleft()
             else:

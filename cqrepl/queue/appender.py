@@ -279,7 +279,7 @@ class Appender:
 
     def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
         """The writer of the batch's cycle, rolled to if need be, with room for the batch."""
-        longest = max(batch.lengths)
+        longest = batch.payload_longest
         if longest > self._payload_max:
             index = batch.index_first + batch.lengths.index(longest)
             raise ExcerptTooLarge(index, longest, self._payload_max, path=self._cycles.path)

@@ -13,6 +13,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from wire.kernel import measure_lengths
+
 
 @dataclass(frozen=True, slots=True)
 class ExcerptBatch:
@@ -54,7 +56,12 @@ class ExcerptBatch:
     @property
     def payload_bytes(self) -> int:
         """Sum of the lengths of the payloads."""
-        return sum(self.lengths)
+        return measure_lengths(self.lengths, 0, len(self.lengths))[0]
+
+    @property
+    def payload_longest(self) -> int:
+        """Greatest of the lengths of the payloads."""
+        return measure_lengths(self.lengths, 0, len(self.lengths))[1]
 
     def payload(self, place: int) -> memoryview:
         """The payload of excerpt `index_first + place`, without a copy."""
@@ -65,6 +72,8 @@ class ExcerptBatch:
     def part(self, start: int, stop: int) -> "ExcerptBatch":
         """The excerpts from place `start` up to, excluding, place `stop`; the data is shared."""
         assert 0 <= start < stop <= len(self.offsets)
+        if start == 0 and stop == len(self.offsets):
+            return self
         return ExcerptBatch(
             self.index_first + start, self.data, self.offsets[start:stop], self.lengths[start:stop]
         )

@@ -17,7 +17,7 @@ use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
 /// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
 const HELD_BYTES: usize = 32 << 10;
@@ -152,6 +152,11 @@ fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i12
 }
 
 #[pyfunction]
+fn measure_lengths(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<(i128, i64)> {
+    Ok(store::measure_lengths(ViewOfLongs::of(lengths)?.longs(), start, count)?)
+}
+
+#[pyfunction]
 #[pyo3(signature = (data, offsets, lengths, start, count, store, position, sequence, index_spacing))]
 #[allow(clippy::too_many_arguments)] // those of the reference
 fn lay_excerpts(
@@ -272,5 +277,6 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(gather_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;
     module.add_class::<AtomicWords>()
 }

@@ -285,15 +285,23 @@ fn padded(length: usize) -> usize {
 
 /// Upper bound of the bytes that a run takes.
 pub fn laid_size(lengths: Longs, start: i64, count: i64) -> Result<i128, Fault> {
+    let (total, _) = measure_lengths(lengths, start, count)?;
+    Ok(total + i128::from(count) * (WORD_BYTES as i128 + 1 + 3) + TAIL.len() as i128)
+}
+
+/// Sum and greatest of some lengths; the greatest is 0 where there are none.
+pub fn measure_lengths(lengths: Longs, start: i64, count: i64) -> Result<(i128, i64), Fault> {
     let start = fault::offset(start, fault::PART_OUTSIDE)?;
     let count = fault::offset(count, fault::PART_OUTSIDE)?;
     let stop = start.checked_add(count).ok_or(fault::PART_OUTSIDE)?;
     if stop > lengths.len() {
         return Err(fault::PART_OUTSIDE);
     }
-    let mut size = (count as i128) * (WORD_BYTES as i128 + 1 + 3) + TAIL.len() as i128;
+    let (mut total, mut longest) = (0, None);
     for nth in start..stop {
-        size += i128::from(lengths.get(nth).ok_or(fault::PART_OUTSIDE)?);
+        let length = lengths.get(nth).ok_or(fault::PART_OUTSIDE)?;
+        total += i128::from(length);
+        longest = longest.max(Some(length));
     }
-    Ok(size)
+    Ok((total, longest.unwrap_or(0)))
 }

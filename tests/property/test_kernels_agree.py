@@ -30,6 +30,7 @@ FUNCTIONS = (
     "scan_frames",
     "gather_payloads",
     "laid_size",
+    "measure_lengths",
     "lay_excerpts",
 )
 small = st.integers(-3, 80)
@@ -156,6 +157,7 @@ def test_gather(native: ModuleType, data: bytes, places: list[tuple[int, int]]) 
 def test_laid_size(native: ModuleType, lengths: list[int], start: int, count: int) -> None:
     for part in ((start, count), (0, len(lengths))):
         assert_agree(native, "laid_size", array("q", lengths), *part)
+        assert_agree(native, "measure_lengths", array("q", lengths), *part)
 
 
 @THOROUGH
@@ -228,6 +230,9 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 # ---------------------------------------------------------------- the native module itself
 
 
+QUICK = ("laid_size", "measure_lengths")  # never long enough to let others run
+
+
 def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:
     """A call of each function that handles many excerpts."""
     data, offsets, lengths = batch([b"x" * 60] * COUNT)
@@ -257,7 +262,9 @@ def no_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_switching")
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "laid_size"])
+@pytest.mark.parametrize(
+    "name", [name for name in FUNCTIONS if name not in ("laid_size", "measure_lengths")]
+)
 def test_other_threads_run_while_a_large_batch_is_handled(native: ModuleType, name: str) -> None:
     call = large_calls(native)[name]
     gate, ran = Lock(), Event()
