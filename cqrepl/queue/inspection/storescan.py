@@ -264,7 +264,8 @@ class _StoreScan:
         at = self._header.write_position
         if recorded == last:
             return self._check_word(last, sequence, word, at + 8)
-        agrees = word is not None and last != 0 and self._names(word, recorded)
+        # a word of 0 says nothing: it is that of an empty file
+        agrees = word is not None and word != 0 and self._names(word, recorded)
         if recorded > last and (agrees or word is None):
             self._is_astray = True
             self._add(at, f"the last excerpt is recorded at {recorded}, the documents end before")

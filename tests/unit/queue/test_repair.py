@@ -51,6 +51,28 @@ def test_hints_are_made_again_as_they_were(tmp_path: Path, name: str) -> None:
     assert plan_repair(path).repairs == ()
 
 
+def test_a_lost_way_before_the_first_excerpt_hides_nothing_for_good(tmp_path: Path) -> None:
+    """The first index page claims to be longer and ends within an excerpt: no end mark goes there.
+
+    Found by random damage: the marks agreed that excerpts are there, and were all wiped.
+    """
+    path = tmp_path / "q"
+    fill(path, "TEST2_DAILY", {0: 40, 1: 2})
+    file = noon_path(path, "TEST2_DAILY")
+    raw = file.read_bytes()
+    page = 0
+    for _ in range(2):  # over the header and index2index
+        page = (page + 4 + (int.from_bytes(raw[page : page + 4], "little") & 0x3FFFFFFF) + 3) & ~3
+    word = int.from_bytes(raw[page : page + 4], "little")
+    damage(file, page, (word | 0x400).to_bytes(4, "little"))
+    damaged = file.read_bytes()
+    plan = plan_repair(path)
+    assert not [repair for repair in plan.repairs if repair.path == file]
+    assert FindingKind.DAMAGE in {finding.kind for finding in plan.remaining}
+    apply(plan)
+    assert file.read_bytes() == damaged
+
+
 @pytest.mark.parametrize("name", CLOSED_BY_NOBODY)
 def test_missing_end_marks_are_written(tmp_path: Path, name: str) -> None:
     path, expected = unpack(name, tmp_path), manifest(name)
