@@ -13,6 +13,7 @@ from cqrepl.queue.inspection.repair import apply, plan_repair
 from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,
+    NOON_MS,
     check_marks,
     digests,
     fill,
@@ -57,7 +58,9 @@ def test_a_lost_way_before_the_first_excerpt_hides_nothing_for_good(tmp_path: Pa
     Found by random damage: the marks agreed that excerpts are there, and were all wiped.
     """
     path = tmp_path / "q"
-    fill(path, "TEST2_DAILY", {0: 40, 1: 2})
+    with Queue.open(path, create="TEST2_DAILY") as queue:
+        queue.append_many([b"\xde" * 24] * 40, now_ms=NOON_MS)
+        queue.append(b"in the next cycle", now_ms=NOON_MS + 86_400_000)
     file = noon_path(path, "TEST2_DAILY")
     raw = file.read_bytes()
     page = 0
