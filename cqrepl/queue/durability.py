@@ -25,6 +25,10 @@ The promise holds for what is appended with `synced`, and for all before it. Wha
 excerpts may be missing, or be there with bytes that read as zeros, and their marks may lie beyond
 the last document; `storewriter` tells what an appender does then.
 
+Between 3 and 5, for the time of a sync, the excerpt can be read and no mark names it yet. Readers
+walk, so that is nothing to them; but while it is the first excerpt of its file, Java's `lastIndex`
+and `toEnd` do not find the end, as for the shorter moment that Java's own writers leave there.
+
 Group commit: a caller that finds a sync running waits; when it ends one of the waiting callers
 appends for all of them, as one batch with two syncs. There is no delay to gather more.
 
