@@ -28,7 +28,7 @@ _INDEX_MAX: Final = (1 << 63) - 1
 
 def record_batch(columns: Columns) -> "pa.RecordBatch":
     """The columns as a record batch that shares their memory."""
-    count = len(columns)
+    count = columns.rows
     payload = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(),
         count,
@@ -57,7 +57,7 @@ def record_batches(
     """
     while True:
         columns = queue.read_columns(index_from, index_to, max_rows, max_bytes)
-        if not len(columns):
+        if not columns.rows:
             return
         yield record_batch(columns)
         index_from = columns.next_index

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -27,20 +28,29 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Columns:
-    """Consecutive excerpts, over any number of cycles. `next_index` is where to read on."""
+    """Consecutive excerpts, over any number of cycles. `next_index` is where to read on.
+
+    indexes, offsets, payload = queue.read_columns(...)
+    """
 
     indexes: array[int]
     offsets: array[int]
     payload: bytes
     next_index: int
 
-    def __len__(self) -> int:
+    @property
+    def rows(self) -> int:
+        """How many excerpts there are."""
         return len(self.indexes)
+
+    def __iter__(self) -> Iterator[array[int] | bytes]:
+        """The three buffers."""
+        return iter((self.indexes, self.offsets, self.payload))
 
     def __repr__(self) -> str:
         size = len(self.payload)
         return (
-            f"Columns({len(self)} rows, {size} bytes, next_index={format_index(self.next_index)})"
+            f"Columns({self.rows} rows, {size} bytes, next_index={format_index(self.next_index)})"
         )
 
 

@@ -37,11 +37,13 @@ def test_one_call_gives_all_cycles(path: Path, expected: Excerpts) -> None:
     with Queue.open(path) as queue:
         columns = queue.read_columns(0, ALL)
     assert rows_of(columns) == expected
-    assert len(columns) == sum(SIZES.values())
+    assert columns.rows == sum(SIZES.values())
     assert columns.next_index == expected[-1][0] + 1
     assert columns.offsets[0] == 0
     assert columns.offsets[-1] == len(columns.payload)
-    assert repr(columns).startswith(f"Columns({len(columns)} rows, ")
+    indexes, offsets, payload = columns
+    assert (indexes, offsets, payload) == (columns.indexes, columns.offsets, columns.payload)
+    assert repr(columns).startswith(f"Columns({columns.rows} rows, ")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -58,9 +60,9 @@ def test_calls_one_after_another_leave_out_nothing(
     index, index_to = wanted[0][0], wanted[-1][0]
     found: Excerpts = []
     with Queue.open(path) as queue:
-        while len(columns := queue.read_columns(index, index_to, max_rows, max_bytes)):
-            assert len(columns) <= max_rows
-            assert len(columns) == 1 or len(columns.payload) <= max_bytes
+        while (columns := queue.read_columns(index, index_to, max_rows, max_bytes)).rows:
+            assert columns.rows <= max_rows
+            assert columns.rows == 1 or len(columns.payload) <= max_bytes
             found += rows_of(columns)
             index = columns.next_index
     assert found == wanted
@@ -76,7 +78,7 @@ def test_what_comes_later_is_read_on(tmp_path: Path) -> None:
     fill(tmp_path / "q", "TEST4_DAILY", {0: 1})
     with Queue.open(tmp_path / "q") as queue:
         columns = queue.read_columns(0, ALL)
-        assert not len(queue.read_columns(columns.next_index, ALL))
+        assert not queue.read_columns(columns.next_index, ALL).rows
         fill(tmp_path / "q", "TEST4_DAILY", {2: 1})
         later = queue.read_columns(columns.next_index, ALL)
     assert list(later.indexes) == [noon_index("TEST4_DAILY", ahead=2)]
