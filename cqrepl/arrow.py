@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cqrepl.queue import NEXT_OF_EMPTY, Queue
 from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, Columns
+from cqrepl.queue.index import INDEX_MAX
 
 SCHEMA: Final = pa.schema(
     [
@@ -23,7 +24,6 @@ SCHEMA: Final = pa.schema(
         pa.field("payload", pa.large_binary(), nullable=False),
     ]
 )
-_INDEX_MAX: Final = (1 << 63) - 1
 
 
 def record_batch(columns: Columns) -> "pa.RecordBatch":
@@ -41,7 +41,7 @@ def record_batch(columns: Columns) -> "pa.RecordBatch":
 def record_batches(
     queue: Queue,
     index_from: int = NEXT_OF_EMPTY,
-    index_to: int = _INDEX_MAX,
+    index_to: int = INDEX_MAX,
     *,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
@@ -64,7 +64,7 @@ def record_batches(
 
 
 def open_reader(
-    path: Path | str, index_from: int = NEXT_OF_EMPTY, index_to: int = _INDEX_MAX
+    path: Path | str, index_from: int = NEXT_OF_EMPTY, index_to: int = INDEX_MAX
 ) -> "pa.RecordBatchReader":
     """A reader over a queue directory; the queue is closed when it has been read to its end.
 

@@ -11,6 +11,7 @@ from cqrepl.units import parse_size, parse_time_ms
 
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
+# that of `queue.index`, which would load all of `queue` for a mere --help
 _INDEX_MAX: Final = (1 << 63) - 1
 
 
@@ -67,16 +68,15 @@ def parse_spot(text: str) -> Spot:
 
 
 def _time_ns(text: str) -> int:
-    from datetime import UTC, datetime
+    from datetime import datetime
+
+    from cqrepl.moments import since_1970_ns
 
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"a time such as 2026-11-21T10:00Z expected, {text!r} came") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return since_1970_ns(moment)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from cqrepl import payload
 from cqrepl.exits import BadArguments
+from cqrepl.moments import since_1970_ns
 from cqrepl.queue import Excerpt, format_index
 from cqrepl.queue.index import cycle_of, sequence_of
 
@@ -45,14 +46,11 @@ class Lines:
         """The payload alone, in the form that was asked for."""
         return self._text(excerpt.data)
 
-    def line(self, excerpt: Excerpt, text: str) -> str:
-        """The whole line, with its end.
-
-        Args:
-            text: of this excerpt, as `text` has given it.
-        """
+    def line(self, excerpt: Excerpt) -> str:
+        """The whole line, with its end."""
         if self._as_json:
-            return self._json(excerpt, text)
+            return self._json(excerpt)
+        text = self.text(excerpt)
         if self._parts is not None:
             return "".join(
                 before + self._place(name, excerpt, text) for before, name in self._parts
@@ -63,13 +61,13 @@ class Lines:
             return f"# {index}{time}\n{text}{end}"
         return f"{index}{time}  {text}{end}"
 
-    def _json(self, excerpt: Excerpt, text: str) -> str:
+    def _json(self, excerpt: Excerpt) -> str:
         fields: dict[str, object] = {"v": 1, "index": format_index(excerpt.index)}
         fields["bytes"] = len(excerpt)
         if self._time_field is not None:
             fields["time"] = self._time(excerpt)
         if self._form in ("text", "yaml", "hex"):
-            fields["data"] = text
+            fields["data"] = self.text(excerpt)
         else:
             content = payload.content_of(excerpt.data)
             fields |= {"as": content.kind, "data": payload.json_value(content)}
@@ -138,10 +136,7 @@ def _nanoseconds(value: object) -> int | None:
             return None
     if not isinstance(value, datetime):
         return None
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+    return since_1970_ns(value)
 
 
 def _parsed(template: str) -> list[tuple[str, str]]:

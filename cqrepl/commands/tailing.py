@@ -11,11 +11,10 @@ from cqrepl import exits, output
 from cqrepl.commands.excerptlines import Lines, time_of
 from cqrepl.options import Spot
 from cqrepl.queue import Excerpt, NamedPosition, Queue, Tailer, counting
-from cqrepl.queue.index import NEXT_OF_EMPTY
+from cqrepl.queue.index import INDEX_MAX, NEXT_OF_EMPTY
 
 _COUNT_DEFAULT: Final = 10
 _STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is really gone
-_INDEX_MAX: Final = (1 << 63) - 1
 
 
 class Options(TypedDict):
@@ -62,12 +61,12 @@ class _Printing:
         self._options = options
         self._left = sys.maxsize if options["count_max"] is None else options["count_max"]
         wanted = options["index_to"]
-        self._index_to = _INDEX_MAX if wanted is None else self._index_of(wanted)
+        self._index_to = INDEX_MAX if wanted is None else self._index_of(wanted)
 
     def down(self) -> int:
         """Prints from the end downwards."""
         start = self._start()
-        tailer = self._queue.backward(None if self._index_to == _INDEX_MAX else self._index_to)
+        tailer = self._queue.backward(None if self._index_to == INDEX_MAX else self._index_to)
         for excerpt in tailer:
             if excerpt.index < start or not self._print(excerpt):
                 break
@@ -115,16 +114,22 @@ class _Printing:
 
     def _print(self, excerpt: Excerpt) -> bool:
         """Prints an excerpt if it is to be shown; false when no more is wanted."""
-        text = self._lines.text(excerpt)
-        if all(one.search(text) for one in self._options["include"]) and not any(
-            one.search(text) for one in self._options["exclude"]
-        ):
+        if self._matches(excerpt):
             if self._options["form"] == "raw":
                 output.write_bytes(excerpt.data)
             else:
-                output.write_text(self._lines.line(excerpt, text))
+                output.write_text(self._lines.line(excerpt))
             self._left -= 1
         return self._left > 0
+
+    def _matches(self, excerpt: Excerpt) -> bool:
+        include, exclude = self._options["include"], self._options["exclude"]
+        if not include and not exclude:
+            return True  # no text is made that nobody looks at
+        text = self._lines.text(excerpt)
+        return all(one.search(text) for one in include) and not any(
+            one.search(text) for one in exclude
+        )
 
     def _start(self) -> int:
         """The index to begin with; for --reverse, to end with."""

@@ -39,9 +39,9 @@ from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
 from cqrepl.queue.locks import WordLock
 from cqrepl.queue.storewriter import StoreWriter
+from wire.header import LENGTH_MASK
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
-_LENGTH_MAX: Final = (1 << 30) - 1  # bits of a header word
 
 
 class Appender:
@@ -78,7 +78,7 @@ class Appender:
         self._append_lock = append_lock
         self._commits = commits
         longest = longest_payload(block_bytes, layout.index_count)
-        self._payload_max = min(longest if payload_max is None else payload_max, _LENGTH_MAX)
+        self._payload_max = min(longest if payload_max is None else payload_max, LENGTH_MASK)
         self._comparer = Comparer(cycles)
         self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False

@@ -14,10 +14,11 @@ a property of the process. We map files whole, and use the size for the limit on
 import resource
 from typing import Final
 
+from wire.header import LENGTH_MASK
+
 BLOCK_BYTES: Final = 64 << 20
 _KIB: Final = 1 << 10
 _OVERLAP_MAX: Final = 1 << 30
-_LENGTH_MAX: Final = (1 << 30) - 1  # bits of a header word
 
 
 def longest_payload(block_bytes: int, index_count: int) -> int:
@@ -33,4 +34,4 @@ def longest_payload(block_bytes: int, index_count: int) -> int:
         overlap = 64 * _KIB
     else:
         overlap = min(block // 4, _OVERLAP_MAX)
-    return min(overlap, _LENGTH_MAX)
+    return min(overlap, LENGTH_MASK)

@@ -59,6 +59,16 @@ class Cycles:
         except FileNotFoundError:
             return None
 
+    def has_ended(self, cycle: int) -> bool:
+        """True when the cycle has a store file, and that is closed."""
+        store = self.open(cycle)
+        if store is None:
+            return False
+        try:
+            return store.has_end_mark()
+        finally:
+            store.close()
+
     def ends_ms(self, cycle: int) -> int:
         """The moment at which the cycle ends by the clock, in milliseconds since 1970."""
         return (cycle + 1) * self.roll_cycle.length_ms + self._epoch

@@ -21,7 +21,6 @@ from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
-from cqrepl.queue.storefile import StoreFile
 from cqrepl.queue.storewriter import StoreWriter, WriterTerms, check_room
 
 
@@ -110,16 +109,7 @@ class QueueEnd:
         writer = self.writer
         if writer is not None and writer.cycle == cycle:
             return writer.has_ended
-        path = self._cycles.path_of(cycle)
-        if not path.exists():
-            return False
-        store = StoreFile.open(path, cycle, writable=False)
-        if store is None:
-            return False
-        try:
-            return store.has_end_mark()
-        finally:
-            store.close()
+        return self._cycles.has_ended(cycle)
 
     def close(self) -> None:
         """Unmaps the file. Nothing is written."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from cqrepl.queue.rollcycle import CYCLE_MAX
 
+INDEX_MAX: Final = (1 << 63) - 1
 NEXT_OF_EMPTY: Final = 0  # what an empty queue names as the next index: the start, whatever it is
 
 
@@ -55,6 +56,6 @@ def parse_index(text: str) -> int:
         ValueError: not a hexadecimal number from 0 to 2**63 - 1.
     """
     index = int(text, 16)
-    if not 0 <= index < 1 << 63:
+    if not 0 <= index <= INDEX_MAX:
         raise ValueError(f"expected an index from 0x0 to 0x7fffffffffffffff, got {text!r}")
     return index

@@ -93,8 +93,7 @@ class WordLock:
 
     def holder(self) -> int | None:
         """The process id in the lock, of a living or of a dead process; None when unlocked."""
-        value = self._value.load()
-        return None if value == UNLOCKED else value & _PID_MASK
+        return holder_of(self._value.load())
 
     def acquire(self, timeout_s: float = 0.0) -> None:
         """Takes the lock, at once from a dead holder.
@@ -221,6 +220,11 @@ def _pack(pid: int, start: int | None) -> int:
     return (pid << _START_BITS) | start
 
 
+def holder_of(word: int) -> int | None:
+    """The process id in a lock word, of a living or of a dead process; None when unlocked."""
+    return None if word == UNLOCKED else word & _PID_MASK
+
+
 def free_lock(path: Path, key: str, holder: int) -> bool:
     """Unlocks a lock that is held by this process id, whoever that is; false if it is not any more.
 
@@ -237,7 +241,7 @@ def free_lock(path: Path, key: str, holder: int) -> bool:
     try:
         value = table.find(key)
         word = UNLOCKED if value is None else value.load()
-        if value is None or word == UNLOCKED or word & _PID_MASK != holder:
+        if value is None or holder_of(word) != holder:
             return False
         return value.exchange(word, UNLOCKED)
     finally:

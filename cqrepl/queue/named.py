@@ -26,7 +26,7 @@ from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.errors import NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.excerpt import Excerpt
 from cqrepl.queue.index import NEXT_OF_EMPTY
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WordLock
+from cqrepl.queue.locks import APPEND_LOCK_KEY, WordLock, holder_of
 from cqrepl.queue.pauser import Pauser
 from cqrepl.queue.stalling import Repair, Stall
 from cqrepl.queue.tablestore import TableStore, TableValue
@@ -41,7 +41,6 @@ _VERSION: Final = ".version"
 _VERSION_NONE: Final = -1
 _LOCK_TIMEOUT_S: Final = 15.0  # Java's own patience for this lock
 _NAME_MAX: Final = 256  # a table store has 64 KiB for all keys
-_PID_MASK: Final = 0xFFFFFFFF
 
 
 def named_tailers(table: TableStore) -> dict[str, int]:
@@ -152,13 +151,13 @@ class NamedPosition:
 
     def _refuse_on_replica(self) -> None:
         value = self._find(APPEND_LOCK_KEY)
-        holder = UNLOCKED if value is None else value.load()
-        if holder != UNLOCKED:
+        holder = None if value is None else holder_of(value.load())
+        if holder is not None:
             self.close()
             raise QueueLocked(
                 f"expected {self.name} on a queue that is no replica, process"
-                f" {holder & _PID_MASK} keeps its append lock",
-                holder=holder & _PID_MASK,
+                f" {holder} keeps its append lock",
+                holder=holder,
                 path=self._path,
             )
 

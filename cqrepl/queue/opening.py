@@ -54,9 +54,12 @@ def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStor
     return table
 
 
-def guess_layout(path: Path) -> QueueLayout:
-    """The layout that the names of store files tell, where there is no table store."""
-    names = store_names(path)
+def guess_layout(path: Path, names: list[str]) -> QueueLayout:
+    """The layout that the names of store files tell, where there is no table store.
+
+    Args:
+        names: as `store_names` has listed the directory.
+    """
     if not names:
         raise NotAQueue(f"expected a queue, found no {FILE_NAME} and no store file", path=path)
     try:

@@ -14,7 +14,6 @@ process is released, as every writer does.
 """
 
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +24,7 @@ from cqrepl.queue.appender import Appender
 from cqrepl.queue.backward import BackwardTailer
 from cqrepl.queue.block import BLOCK_BYTES
 from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
-from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.cycles import Cycles, store_names
 from cqrepl.queue.durability import Durability, GroupCommit
 from cqrepl.queue.errors import LayoutMismatch, QueueError
 from cqrepl.queue.index import NEXT_OF_EMPTY
@@ -103,7 +102,7 @@ class Queue:
             queue = cls.open_for_append(path, create=create)
         else:
             table = open_table(path, writable=False)
-            layout = guess_layout(path) if table is None else table.layout
+            layout = guess_layout(path, store_names(path)) if table is None else table.layout
             if table is not None:
                 table.close()
             queue = cls(path, with_indexing(path, layout))
@@ -319,7 +318,7 @@ class Queue:
         appender: Appender | None = getattr(self._own, "appender", None)
         if appender is None:
             self._own.appender = appender = self.appender()
-        return appender.append(payloads, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
+        return appender.append(payloads, now_ms)
 
     def appender(self, *, payload_max: int | None = None) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.

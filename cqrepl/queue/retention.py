@@ -84,7 +84,7 @@ def plan(cycles: Cycles, policy: Policy) -> list[Verdict]:
     for nth, cycle in enumerate(listed):
         reasons = list(_kept_by_policy(cycles, policy, cycle, len(listed) - nth, last))
         reasons += _not_passed(cycles, positions, cycle)
-        if not _is_closed(cycles, cycle):
+        if not cycles.has_ended(cycle):
             reasons.append("it has no end-of-file mark")
         if not reasons and verdicts and not verdicts[-1].is_removable:
             reasons.append("a lower cycle stays")
@@ -169,13 +169,3 @@ def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: int) ->
         yield f"{who} is at {where}"
     if len(holding) > _NAMES_SHOWN:
         yield f"{len(holding) - _NAMES_SHOWN} more have not passed it"
-
-
-def _is_closed(cycles: Cycles, cycle: int) -> bool:
-    store = cycles.open(cycle)
-    if store is None:
-        return False
-    try:
-        return store.has_end_mark()
-    finally:
-        store.close()

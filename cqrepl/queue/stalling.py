@@ -27,7 +27,7 @@ from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.errors import IndexGap, QueueDamaged, QueueLocked
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.listing import Listing
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, WordLock, is_alive
+from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock, holder_of, is_alive
 from cqrepl.queue.storefile import StoreFile
 from cqrepl.queue.storewriter import StoreWriter, WriterTerms
 from cqrepl.queue.tablestore import TableStore
@@ -36,7 +36,6 @@ _LOOK_PAUSE_S: Final = 0.25
 _LOOK_PAUSE_SUSPECTED_S: Final = 0.1
 _CONFIRM_S: Final = 0.3
 _LOCK_TIMEOUT_S: Final = 0.1  # a repair blocks the reader: others take the lock only for moments
-_PID_MASK: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,10 +187,9 @@ def _is_locked(table_path: Path, key: str) -> bool:
         return False
     try:
         value = table.find(key)
-        holder = UNLOCKED if value is None else value.load()
+        holder = None if value is None else holder_of(value.load())
     finally:
         table.close()
     # our own id: of a lock that a thread here holds, which a repair then waits for, or of an
     # earlier process of that id
-    pid = holder & _PID_MASK
-    return holder != UNLOCKED and pid != getpid() and is_alive(pid)
+    return holder is not None and holder != getpid() and is_alive(holder)

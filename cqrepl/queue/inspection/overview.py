@@ -9,11 +9,10 @@ writers recorded; a deep one reads every byte of every excerpt. Both may run whi
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue import rollcycle
 from cqrepl.queue.cycles import store_names
 from cqrepl.queue.errors import NotAQueue, QueueError
 from cqrepl.queue.filebytes import FileBytes
@@ -22,11 +21,19 @@ from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
 from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
-from cqrepl.queue.inspection.tablescan import TableReport, scan_table
+from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, is_alive, start_of
+from cqrepl.queue.locks import (
+    APPEND_LOCK_KEY,
+    UNLOCKED,
+    WRITE_LOCK_KEY,
+    holder_of,
+    is_alive,
+    start_of,
+)
 from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.opening import guess_layout
 from cqrepl.queue.storefile import END_MARK, SUFFIX
 from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4
 from wire.header import END_OF_FILE, is_ready
@@ -36,7 +43,6 @@ _READER_PREFIX: Final = "cqrepl.reader."
 _VERSION_SUFFIX: Final = ".version"
 _LOCK_SUFFIX: Final = ".lock"
 _START_SUFFIX: Final = ".lock.start"  # when the process started that holds the lock; ours
-_PID_MASK: Final = 0xFFFFFFFF
 _LOWEST_KEY: Final = "listing.lowestCycle"
 _HIGHEST_KEY: Final = "listing.highestCycle"
 _CHANGES_KEY: Final = "listing.modCount"
@@ -187,20 +193,13 @@ def _layout(path: Path, names: list[str], table: TableReport | None) -> QueueLay
             assert table.error is not None
             raise table.error
         return table.layout
-    if not names:
-        raise NotAQueue(f"expected a queue, found no {FILE_NAME} and no store file", path=path)
-    try:
-        return QueueLayout.of(rollcycle.by_file_name(names[0].removesuffix(SUFFIX)), 0)
-    except ValueError as error:
-        raise NotAQueue(str(error), path=path) from error
+    return guess_layout(path, names)
 
 
 def _with_numbers(layout: QueueLayout, file: StoreReport) -> QueueLayout:
     assert file.index_count is not None
     assert file.index_spacing is not None
-    return QueueLayout(
-        layout.roll_cycle, layout.epoch, file.index_count, file.index_spacing, layout.source_id
-    )
+    return replace(layout, index_count=file.index_count, index_spacing=file.index_spacing)
 
 
 def _cycles(
@@ -287,16 +286,7 @@ def listing_findings(table: TableReport, cycles: list[int]) -> list[Finding]:
         if key is None or key.value == expected:
             continue
         text = f"{name} is {key.value}, the directory has {expected}"
-        repair = Repair(
-            path=table.path, position=key.position, found=long_bytes(key.value),
-            written=long_bytes(expected), reason=text,
-        )  # fmt: skip
-        findings.append(
-            Finding(
-                kind=FindingKind.LISTING, path=table.path, position=key.position,
-                index=None, text=text, repair=repair,
-            )
-        )  # fmt: skip
+        findings.append(_key_finding(FindingKind.LISTING, table, key, text, expected))
     return findings
 
 
@@ -308,19 +298,24 @@ def _lock_findings(table: TableReport) -> list[Finding]:
             continue
         key = table.keys[state.name.lower()]
         text = f"{state.name} is held by process {state.holder}, which is dead"
-        repair = None
-        if state.name == WRITE_LOCK_KEY:
-            repair = Repair(
-                path=table.path, position=key.position, found=long_bytes(key.value),
-                written=long_bytes(UNLOCKED), reason=text,
-            )  # fmt: skip
-        findings.append(
-            Finding(
-                kind=FindingKind.LOCK, path=table.path, position=key.position,
-                index=None, text=text, repair=repair,
-            )
-        )  # fmt: skip
+        value = UNLOCKED if state.name == WRITE_LOCK_KEY else None
+        findings.append(_key_finding(FindingKind.LOCK, table, key, text, value))
     return findings
+
+
+def _key_finding(
+    kind: FindingKind, table: TableReport, key: TableKey, text: str, value: int | None
+) -> Finding:
+    """A finding about a key, and the repair that stores this value there; None: no repair."""
+    repair = None
+    if value is not None:
+        repair = Repair(
+            path=table.path, position=key.position, found=long_bytes(key.value),
+            written=long_bytes(value), reason=text,
+        )  # fmt: skip
+    return Finding(
+        kind=kind, path=table.path, position=key.position, index=None, text=text, repair=repair
+    )
 
 
 def _listing(table: TableReport | None) -> ListingState:
@@ -343,9 +338,9 @@ def _locks(table: TableReport | None) -> tuple[LockState, ...]:
 
 
 def _lock(name: str, value: int) -> LockState:
-    if value == UNLOCKED:
+    holder = holder_of(value)
+    if holder is None:
         return LockState(name=name, holder=None, is_alive=False, held_s_max=None)
-    holder = value & _PID_MASK
     return LockState(name=name, holder=holder, is_alive=is_alive(holder), held_s_max=_age_s(holder))
 
 
