@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -63,60 +64,58 @@ async def watched(source: Command, peaks: list[int]) -> None:
         await trio.sleep(0.02)
 
 
-async def test_sink_that_stops_reading(long_queue: Path, tmp_path: Path) -> None:
+@asynccontextmanager
+async def flat_source(queue: Path) -> AsyncIterator[int]:
+    """The port of a source whose memory must stay as it is for the length of a block."""
     async with commands(60) as start, trio.open_nursery() as nursery:
-        source = await start("source", long_queue, "--listen", "127.0.0.1:0")
+        source = await start("source", queue, "--listen", "127.0.0.1:0")
         port = await source.port()
         before = private_bytes(source.pid)
         peaks: list[int] = []
         nursery.start_soon(watched, source, peaks)
-        async with scripted(port, 2, 1) as sink:
-            _, cid = await sink.answer(0)
-            await sink.send(peer.end_of_stream(cid))
-            await sink.hear("re", 1)  # the stream has begun; nothing is read any more
-            sent = await stands_still(long_queue)
-            last = last_of(long_queue)
-            assert last is not None
-            behind = (last - sent) * EXCERPT
-            assert behind > 900 * MIB
-            assert unsent_bytes(port) > 0, "the socket is not full"
-            with Queue.open_for_append(long_queue) as queue:  # the lag grows, the mark does not
-                for _ in range(10):
-                    last = queue.appender().append([bytes(EXCERPT)] * BATCH, NOON_MS)
-            assert await stands_still(long_queue) == sent
-            assert (last - sent) * EXCERPT > behind
-            # another sink is served all the while
-            small = noon_index(sequence=last - noon_index() - 3)
-            async with scripted(port, 3, 1) as other:
-                _, cid = await other.answer(small)
-                await other.send(peer.end_of_stream(cid))
-                assert len(await other.hear("re", 4)) == 4
-            assert await stands_still(long_queue) >= sent
+        yield port
         assert max(peaks) - before < GROWTH_MAX, f"{max(peaks) - before:,} bytes"
         nursery.cancel_scope.cancel()
+
+
+async def test_sink_that_stops_reading(long_queue: Path, tmp_path: Path) -> None:
+    async with flat_source(long_queue) as port, scripted(port, 2, 1) as sink:
+        _, cid = await sink.answer(0)
+        await sink.send(peer.end_of_stream(cid))
+        await sink.hear("re", 1)  # the stream has begun; nothing is read any more
+        sent = await stands_still(long_queue)
+        last = last_of(long_queue)
+        assert last is not None
+        behind = (last - sent) * EXCERPT
+        assert behind > 900 * MIB
+        assert unsent_bytes(port) > 0, "the socket is not full"
+        with Queue.open_for_append(long_queue) as queue:  # the lag grows, the mark does not
+            for _ in range(10):
+                last = queue.appender().append([bytes(EXCERPT)] * BATCH, NOON_MS)
+        assert await stands_still(long_queue) == sent
+        assert (last - sent) * EXCERPT > behind
+        # another sink is served all the while
+        small = noon_index(sequence=last - noon_index() - 3)
+        async with scripted(port, 3, 1) as other:
+            _, cid = await other.answer(small)
+            await other.send(peer.end_of_stream(cid))
+            assert len(await other.hear("re", 4)) == 4
+        assert await stands_still(long_queue) >= sent
 
 
 async def test_sink_that_never_acknowledges(long_queue: Path) -> None:
     """It reads everything: the window ends the stream, and bounds what is kept for it."""
-    async with commands(60) as start, trio.open_nursery() as nursery:
-        source = await start("source", long_queue, "--listen", "127.0.0.1:0")
-        port = await source.port()
-        before = private_bytes(source.pid)
-        peaks: list[int] = []
-        nursery.start_soon(watched, source, peaks)
-        async with scripted(port, 2, 1) as sink:
-            _, cid = await sink.answer(0)
-            await sink.send(peer.end_of_stream(cid))
-            taken = 0
-            with trio.move_on_after(STILL_SECONDS) as idle:
-                while data := await sink.stream.receive_some(MIB):
-                    taken += len(data)
-                    idle.deadline = trio.current_time() + STILL_SECONDS
-            assert idle.cancelled_caught
-            assert 60 * MIB < taken < 70 * MIB
-            assert unsent_bytes(port) == 0
-        assert max(peaks) - before < GROWTH_MAX, f"{max(peaks) - before:,} bytes"
-        nursery.cancel_scope.cancel()
+    async with flat_source(long_queue) as port, scripted(port, 2, 1) as sink:
+        _, cid = await sink.answer(0)
+        await sink.send(peer.end_of_stream(cid))
+        taken = 0
+        with trio.move_on_after(STILL_SECONDS) as idle:
+            while data := await sink.stream.receive_some(MIB):
+                taken += len(data)
+                idle.deadline = trio.current_time() + STILL_SECONDS
+        assert idle.cancelled_caught
+        assert 60 * MIB < taken < 70 * MIB
+        assert unsent_bytes(port) == 0
 
 
 @pytest.mark.long

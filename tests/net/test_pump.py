@@ -90,7 +90,7 @@ async def test_peer_resets_while_we_send(kind: str) -> None:
         async with running(pump, session):
             await far.send_all(greeting())
             await said(far, 2) if kind == "memory" else await far.receive_some(1)
-            await trio.aclose_forcefully(far)  # type: ignore[arg-type]
+            await trio.aclose_forcefully(far)  # type: ignore[arg-type]  # has `aclose`: enough
         assert not pump.ended_orderly
         assert pump.ended_why
         assert session.is_closed == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
+from tests.requirements import require
 from tests.unit.queue import processes
 from tests.unit.queue.samples import (
     NOON_MS,
@@ -89,14 +90,20 @@ def test_a_mark_without_space_is_not_kept(tmp_path: Path) -> None:
         assert not queue.raise_sent(5)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="root mounts a disk")
-def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """On a file system of 12 MiB, in a process of its own that a fault would kill."""
-    disk = tmp_path / "disk"
+def mounted(disk: Path) -> Path:
+    """A new file system of 12 MiB there."""
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        require("root", "root mounts a disk")
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here")
+        require("root", "mounting is not allowed here")
+    return disk
+
+
+def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    """On a file system of 12 MiB, in a process of its own that a fault would kill."""
+    disk = mounted(tmp_path / "disk")
     try:
         path = disk / "queue"
 
@@ -110,14 +117,9 @@ def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="root mounts a disk")
 def test_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
     """Its pages are holes: storing into one would kill the process."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here")
+    disk = mounted(tmp_path / "disk")
     try:
         path = disk / "queue"
         unpack("fast_daily_basic", disk).rename(path)

@@ -241,7 +241,7 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
         appender.append([b"x"] * (384 - 300), NOON_MS)
         writer = appender._end.writer
         assert writer is not None
-        writer._indexing._array = lambda page: None  # type: ignore[method-assign]
+        writer._indexing._array = lambda page: None  # type: ignore[method-assign]  # a death
         writer._indexing._pages_array = 1
         end = writer.place
         writer.store.mapping.data[end.position + 4 : end.position + 8] = b"last"
