@@ -231,7 +231,7 @@ class _Link:
     async def _pass_rest(self, splitter: Splitter, receiver: str) -> None:
         data, at = splitter.gathered()
         splitter.skip_to(len(data))
-        await self._send(receiver, data[at:])
+        await self._send(receiver, bytes(data[at:]))
 
     async def _fault(self, action: Action) -> None:
         """Does not return."""

@@ -144,7 +144,7 @@ def frame_excerpts(
 
 
 def scan_frames(
-    data: bytes, start: int, cid_document: bytes, payload_max: int
+    data: bytes | memoryview, start: int, cid_document: bytes, payload_max: int
 ) -> tuple[int, int, int, array[int], array[int]] | None:
     if start < 0:
         raise ValueError(_POSITION_OUTSIDE)
@@ -158,7 +158,7 @@ def scan_frames(
     while True:
         head = end + cid_bytes
         payload = head + _HEAD.size
-        if payload + _WORD_BYTES > size or not data.startswith(cid_document, end):
+        if payload + _WORD_BYTES > size or data[end:head] != cid_document:
             break
         word, name, block, inner, code_index, index, code = unpack(data, head)
         if (

@@ -1,11 +1,14 @@
 """Cuts a byte stream into documents, however the bytes arrive.
 
-Theory of operation: what was fed and not yet taken is kept as one `bytes` object with a position in
-it, plus a list of chunks behind it. The chunks are joined only when a whole document is there, so a
-large document that comes in small pieces costs one copy, and memory grows with what was received,
-never with what a header claims. Pieces of a few bytes would cost more for each piece than for its
-content, so a long run of them is joined early, at the price of a second copy. Bodies are views of
-the joined bytes and stay valid for as long as they are kept.
+Theory of operation: what was fed lies in one buffer, from the next document's header up to where
+the next bytes go. A socket receives straight into the room behind. When that is too little, the
+rest of a document that is not whole moves to the front, usually less than one frame; where it is
+long, the buffer grows by half. So memory follows what was received, never what a header claims,
+and a byte is copied about three times at most.
+
+Bodies are views of the buffer and stay valid for as long as they are kept: nothing is moved while
+there are any, a new buffer is taken instead. Whoever drops them before the next bytes come gets by
+with one buffer.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +16,7 @@ from typing import Final, NamedTuple
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE, body_length
 
-_LOOSE_CHUNKS_MAX: Final = 1024
+_SPARE: Final = 4  # a buffer that is so many times as long as needed is given up
 
 
 class Document(NamedTuple):
@@ -37,12 +40,10 @@ class Splitter:
 
     def __init__(self, length_max: int) -> None:
         self.length_max = length_max
-        self._data = b""
-        self._at = 0
-        self._chunks: list[bytes] = []
-        self._runs: list[bytes] = []  # what stands before the chunks: chunks that were joined
-        self._chunk_bytes = 0
-        self._taken = 0  # stream position of self._data[0]
+        self._buffer = bytearray()
+        self._at = 0  # of the next header
+        self._end = 0  # of what was fed
+        self._taken = 0  # stream position of the buffer's first byte
 
     @property
     def position(self) -> int:
@@ -52,16 +53,25 @@ class Splitter:
     @property
     def pending_bytes(self) -> int:
         """Bytes that were fed and not yet taken."""
-        return len(self._data) - self._at + self._chunk_bytes
+        return self._end - self._at
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Adds received bytes."""
-        if data:
-            self._chunks.append(data)
-            self._chunk_bytes += len(data)
-            if len(self._chunks) >= _LOOSE_CHUNKS_MAX:
-                self._runs.append(b"".join(self._chunks))
-                self._chunks = []
+        count = len(data)
+        if count:
+            self._make_room(count)
+            self._buffer[self._end : self._end + count] = data
+            self._end += count
+
+    def room(self, count: int) -> memoryview:
+        """At least `count` bytes to receive into; `fed` then says how many came."""
+        self._make_room(count)
+        return memoryview(self._buffer)[self._end :]
+
+    def fed(self, count: int) -> None:
+        """Takes the first `count` bytes of what `room` gave as received."""
+        assert 0 <= count <= len(self._buffer) - self._end
+        self._end += count
 
     def next_document(self) -> Document | None:
         """The next whole document; None while more bytes are needed.
@@ -74,10 +84,10 @@ class Splitter:
         if length is None:
             return None
         start = self._at + HEADER_BYTES
-        word = int.from_bytes(self._data[self._at : start], "little")
+        word = int.from_bytes(self._buffer[self._at : start], "little")
         position = self.position
         self._at = start + length
-        return Document(word, memoryview(self._data)[start : self._at], position)
+        return Document(word, memoryview(self._buffer)[start : self._at].toreadonly(), position)
 
     @property
     def next_is_whole(self) -> bool:
@@ -88,57 +98,76 @@ class Splitter:
         """
         return self._next_length() is not None
 
-    def gathered(self) -> tuple[bytes, int]:
-        """All pending bytes as one object, and where in it the next header stands.
+    def gathered(self) -> tuple[memoryview, int]:
+        """All pending bytes, and where in them the next header stands.
 
         For the batch kernel, which takes many documents at a time and then calls `skip_to`.
         """
-        self._gather()
-        return self._data, self._at
+        return memoryview(self._buffer)[: self._end].toreadonly(), self._at
 
     def skip_to(self, at: int) -> None:
         """Declares what `gathered` gave as taken up to offset `at`."""
-        assert self._at <= at <= len(self._data)
+        assert self._at <= at <= self._end
         self._at = at
 
+    def is_cut_behind(self, count: int) -> bool:
+        """True when a document starts `count` bytes behind the next header and is not whole."""
+        rest = self.pending_bytes - count
+        if rest < HEADER_BYTES:
+            return rest > 0
+        at = self._at + count
+        word = int.from_bytes(self._buffer[at : at + HEADER_BYTES], "little")
+        return rest < HEADER_BYTES + body_length(word) and not self._is_wrong(word)
+
     def _next_length(self) -> int | None:
-        """Length of the next document's body, once all of it is gathered."""
-        if self.pending_bytes < HEADER_BYTES:
+        """Length of the next document's body, once all of it is there."""
+        pending = self._end - self._at
+        if pending < HEADER_BYTES:
             return None
-        if len(self._data) - self._at < HEADER_BYTES:
-            self._gather()
-        word = int.from_bytes(self._data[self._at : self._at + HEADER_BYTES], "little")
-        self._check(word)
+        word = int.from_bytes(self._buffer[self._at : self._at + HEADER_BYTES], "little")
+        if self._is_wrong(word):
+            raise self._refused(word)
         length = body_length(word)
-        if self.pending_bytes < HEADER_BYTES + length:
-            return None
-        if len(self._data) - self._at < HEADER_BYTES + length:
-            self._gather()
-        return length
+        return length if pending >= HEADER_BYTES + length else None
 
-    def _check(self, word: int) -> None:
+    def _is_wrong(self, word: int) -> bool:
+        return word == 0 or word & NOT_COMPLETE != 0 or body_length(word) > self.length_max
+
+    def _refused(self, word: int) -> WireError:
         if word == 0:
-            raise WireError("a document header was expected, a zero word came", self.position)
-        if word & NOT_COMPLETE:
-            raise WireError(
-                f"a complete document was expected, header 0x{word:08x} says not complete",
-                self.position,
-            )
-        if body_length(word) > self.length_max:
-            raise WireError(
+            what = "a document header was expected, a zero word came"
+        elif word & NOT_COMPLETE:
+            what = f"a complete document was expected, header 0x{word:08x} says not complete"
+        else:
+            what = (
                 f"a document of at most {self.length_max} bytes was expected, "
-                f"header 0x{word:08x} announces {body_length(word)}",
-                self.position,
+                f"header 0x{word:08x} announces {body_length(word)}"
             )
+        return WireError(what, self.position)
 
-    def _gather(self) -> None:
-        if self._chunk_bytes:
-            rest = memoryview(self._data)[self._at :]
-            self._taken += self._at
-            # a single chunk with nothing left over is used as it is: the usual case, and no copy
-            chunks = [*self._runs, *self._chunks]
-            self._data = b"".join([rest, *chunks]) if rest or len(chunks) > 1 else chunks[0]
-            self._at = 0
-            self._runs = []
-            self._chunks = []
-            self._chunk_bytes = 0
+    def _make_room(self, count: int) -> None:
+        """Sees to it that so many bytes have room behind what was fed."""
+        pending, length = self._end - self._at, len(self._buffer)
+        is_spare = length > _SPARE * (pending + count)
+        has_room = length - self._end >= count
+        if has_room and self._at < length // 2 and not is_spare:
+            return
+        if pending + count <= length and not is_spare and self._is_unseen():
+            self._buffer[:pending] = self._buffer[self._at : self._end]
+        elif is_spare or not has_room:
+            grown = bytearray(pending + max(pending // 2, count))
+            grown[:pending] = memoryview(self._buffer)[self._at : self._end]
+            self._buffer = grown
+        else:
+            return
+        self._taken += self._at
+        self._at, self._end = 0, pending
+
+    def _is_unseen(self) -> bool:
+        """True when nobody holds a view of the buffer: only then does it let itself be resized."""
+        try:
+            self._buffer.append(0)
+        except BufferError:
+            return False
+        self._buffer.pop()
+        return True

@@ -189,7 +189,7 @@ def frame_excerpts(
 
 
 def scan_frames(
-    data: bytes, start: int, cid_document: bytes, *, payload_max: int = NO_LIMIT
+    data: bytes | memoryview, start: int, cid_document: bytes, *, payload_max: int = NO_LIMIT
 ) -> Scanned | None:
     """Finds the run of `re` frames behind `start`; None when no whole one of the usual shape is
     there.

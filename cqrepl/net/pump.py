@@ -19,7 +19,6 @@ from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
 from cqrepl.protocol.states import ConnectionState
 
-RECEIVE_BYTES: Final = 256 * 1024
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
@@ -102,14 +101,14 @@ class Pump:
     async def _read(self, session: Session) -> None:
         while self.connection.state is not ConnectionState.CLOSED:
             try:
-                data = await self.stream.receive_some(RECEIVE_BYTES)
-            except trio.BrokenResourceError as error:
-                self._end(f"connection broken: {error.__cause__ or error}")
+                count = await self.stream.socket.recv_into(self.connection.receive_room())
+            except OSError as error:
+                self._end(f"connection broken: {error}")
                 return
             now = trio.current_time()
-            if data:
+            if count:
                 self.heard = True
-                self.connection.receive_data(bytes(data), now)
+                self.connection.received(count, now)
             else:
                 self.connection.receive_end(now)
             if not await self._act_on_events(session):

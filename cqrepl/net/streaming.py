@@ -218,26 +218,30 @@ class SourceSession:
         self._shared.changed.set()
 
     def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
-        if not self._connection.source(each.cid).has_room:
-            return filled
-        if each.batch is None:
-            if len(out) - filled < OUT_BYTES // 4 and filled:
-                return filled  # what is left is too little to be worth a look
-            each.batch = self._guarded(each, lambda: self._next_batch(tailer))
-            each.start = 0
+        """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
+        source = self._connection.source(each.cid)
+        while source.has_room:
             if each.batch is None:
-                return filled
-        batch, start = each.batch, each.start
-        count, end = self._connection.frame_excerpts(
-            each.cid, batch, start, time.monotonic_ns(), out, filled
-        )
-        if not count:
-            size = self._connection.frame_size(each.cid, batch.lengths[start])
-            if size > OUT_BYTES and self._large is None:  # it gets a buffer of its own, and first
-                self._large, self.out_bytes = each, size
-            return filled
-        self._sent(each, batch, start, count)
-        return end
+                if len(out) - filled < OUT_BYTES // 4 and filled:
+                    break  # what is left is too little to be worth a look
+                each.batch = self._guarded(each, lambda: self._next_batch(tailer))
+                each.start = 0
+                if each.batch is None:
+                    break
+            batch, start = each.batch, each.start
+            count, end = self._connection.frame_excerpts(
+                each.cid, batch, start, time.monotonic_ns(), out, filled
+            )
+            if not count:
+                size = self._connection.frame_size(each.cid, batch.lengths[start])
+                if (
+                    size > OUT_BYTES and self._large is None
+                ):  # it gets a buffer of its own, and first
+                    self._large, self.out_bytes = each, size
+                break
+            self._sent(each, batch, start, count)
+            filled = end
+        return filled
 
     def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
         payload_max = self._connection.config.payload_max

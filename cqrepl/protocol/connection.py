@@ -6,9 +6,8 @@ document is looked at only when the shell asks for the next event, so whatever t
 one event is in place before the next message is read. Time is an argument; `next_deadline` says
 when `tick` is due.
 
-There are two lanes. A run of `re` frames of the usual shape is found by the batch kernel and
-becomes one event without a Python object per excerpt. Every other document goes through the wire
-reader. A frame that the first lane does not know falls to the second, with the same result.
+A run of `re` frames becomes one event without a Python object per excerpt; every other document
+goes through the wire reader (`inflow`).
 
 The dialler greets at once with its UberHandler and heartbeat numbers; the acceptor answers both.
 Ids are written from the receiver's point of view: `remote_id` on the wire is the sender's own.
@@ -21,6 +20,7 @@ from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, StopReason
 from cqrepl.protocol.greeting import ConnectionConfig, read_uber, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
+from cqrepl.protocol.inflow import FRAME_SECONDS, Inflow
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
     SINK_HANDLER,
@@ -43,12 +43,12 @@ from cqrepl.protocol.states import (
 )
 from cqrepl.protocol.uber import Router, RouterConfig
 from cqrepl.queue.batch import ExcerptBatch
-from wire import Document, Splitter, WireError, kernel
+from wire import Document, WireError
 
 FRAME_OVERHEAD_MAX: Final = 4096
 GREETING_BYTES_MAX: Final = 64 * 1024
+RECEIVE_BYTES: Final = 256 * 1024  # taken from a socket at a time
 GREETING_SECONDS: Final = 5.0
-FRAME_SECONDS: Final = 30.0
 
 
 class Connection:
@@ -59,15 +59,13 @@ class Connection:
         self.state = ConnectionState.WAITING
         self.remote_id: int | None = None
         self._outbox = Outbox(config.shape)
-        self._splitter = Splitter(GREETING_BYTES_MAX)
+        self._inflow = Inflow(GREETING_BYTES_MAX)
         router = RouterConfig(
             role=config.role, is_dialler=config.is_dialler, queue_names=config.queue_names
         )
         self._router = Router(router, self._outbox)
         self._cid_next = config.cid_first
         self._greeting_deadline = now + GREETING_SECONDS
-        self._frame_deadline = math.inf
-        self._frame_position = 0
         self._heard = now
         self._now = now
         self._is_busy = False  # the shell acts on an event, and reads nothing meanwhile
@@ -76,19 +74,31 @@ class Connection:
 
     # bytes and time
 
-    def receive_data(self, data: bytes, now: float) -> None:
+    def receive_data(self, data: bytes | memoryview, now: float) -> None:
         """Takes received bytes. Call `next_event` until it has no more."""
         if self.state is ConnectionState.CLOSED:
             return
         self._now = self._heard = now
-        self._splitter.feed(data)
+        self._inflow.feed(data)
+
+    def receive_room(self) -> memoryview:
+        """Where a shell that wants no copy lets the next bytes be stored; `received` then takes
+        them. To be dropped before the next call: what is still held is not used again."""
+        return self._inflow.room(GREETING_BYTES_MAX if self.remote_id is None else RECEIVE_BYTES)
+
+    def received(self, count: int, now: float) -> None:
+        """Takes the first `count` bytes of the room, as `receive_data` does."""
+        if self.state is ConnectionState.CLOSED:
+            return
+        self._now = self._heard = now
+        self._inflow.received(count)
 
     def receive_end(self, now: float) -> None:
         """The stream ended. A peer that cannot announce its end may close between two documents."""
         self._now = now
         if self.state is ConnectionState.CLOSED:
             return
-        mid = self._splitter.pending_bytes
+        mid = self._inflow.splitter.pending_bytes
         quiet = self.state is ConnectionState.OPEN and not mid
         if self.state is ConnectionState.ENDING or (quiet and self._may_end_unannounced):
             self._outbox.tell(OrderlyEnd())
@@ -111,7 +121,7 @@ class Connection:
         except RemoteProtocolError:
             self._move(ConnectionMove.END)
             raise
-        self._watch_frame()
+        self._inflow.watch(self._now)
         self._is_busy = bool(events)
         return events.popleft() if events else None
 
@@ -134,7 +144,7 @@ class Connection:
             return math.inf
         times = [handler.deadline for handler in self._router.handlers.values()]
         return min(
-            *times, self._greeting_deadline, self._frame_deadline, self._silence_deadline, math.inf
+            *times, self._greeting_deadline, self._inflow.deadline, self._silence_deadline, math.inf
         )
 
     def tick(self, now: float) -> None:
@@ -270,7 +280,7 @@ class Connection:
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
             return f"no UberHandler within {GREETING_SECONDS:g} s"
-        if now >= self._frame_deadline:
+        if now >= self._inflow.deadline:
             return f"a document that started was not complete after {FRAME_SECONDS:g} s"
         if now >= self._silence_deadline:
             return f"nothing received for {now - self._heard:.1f} s"
@@ -307,29 +317,24 @@ class Connection:
         self._router.add(cid, self._router.heartbeat)
 
     def _take_next(self) -> bool:
+        """Takes what comes next; false when more bytes are needed."""
         try:
             return self._take_run() or self._take_document()
-        except WireError as error:  # from the splitter: there is no next document to be found
+        except WireError as error:  # there is no next document to be found
             raise RemoteProtocolError(str(error)) from error
 
     def _take_run(self) -> bool:
-        """The fast lane: one event for a run of replication events."""
         handler = self._router.selected
-        if not isinstance(handler, SinkHandler | SourceHandler) or not self._splitter.next_is_whole:
+        if not isinstance(handler, SinkHandler | SourceHandler):
             return False
-        data, at = self._splitter.gathered()
-        run = kernel.scan_frames(
-            data, at, handler.cid_document, payload_max=self.config.payload_max
-        )
+        run = self._inflow.next_run(handler.cid_document, self.config.payload_max)
         if run is None:
             return False
-        self._splitter.skip_to(run.end)
-        batch = ExcerptBatch(run.index_first, memoryview(data), run.offsets, run.lengths)
-        handler.receive_batch(batch, run.ns_last, self._now)
+        handler.receive_batch(run.batch, run.ns, self._now)
         return True
 
     def _take_document(self) -> bool:
-        document = self._splitter.next_document()
+        document = self._inflow.next_document()
         if document is None:
             return False
         if self.state is ConnectionState.WAITING:
@@ -346,26 +351,11 @@ class Connection:
         self.remote_id = handler.remote_id
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
-        self._splitter.length_max = self.config.payload_max + FRAME_OVERHEAD_MAX
+        self._inflow.splitter.length_max = self.config.payload_max + FRAME_OVERHEAD_MAX
         if not self.config.is_dialler:
             answer = uber_of(self.config, handler.remote_id, handler.wire_type)
             self._outbox.send(write_uber(answer, self.config.shape))
         self._outbox.tell(Connected(remote_id=handler.remote_id))
-
-    def _watch_frame(self) -> None:
-        """Starts the clock of a document that has begun and is not whole; whole ones may wait."""
-        if not self._is_mid_document:
-            self._frame_deadline = math.inf
-        elif self._frame_deadline == math.inf or self._frame_position != self._splitter.position:
-            self._frame_deadline = self._now + FRAME_SECONDS
-            self._frame_position = self._splitter.position
-
-    @property
-    def _is_mid_document(self) -> bool:
-        try:
-            return self._splitter.pending_bytes > 0 and not self._splitter.next_is_whole
-        except WireError:
-            return False  # an error that `next_event` raises in its turn
 
     def _new_cid(self) -> int:
         while self._cid_next in self._router.handlers:

@@ -178,7 +178,7 @@ impl<'a> Framing<'a> {
 
 /// Finds the frames of one handler with consecutive indexes; can be interrupted.
 pub struct Scan<'a> {
-    data: &'a [u8],
+    data: Source<'a>,
     cid_document: &'a [u8],
     payload_max: i64,
     /// Offset behind the last frame.
@@ -204,7 +204,7 @@ struct Frame {
 impl<'a> Scan<'a> {
     /// A scan of frames that begin at `start`.
     pub fn new(
-        data: &'a [u8],
+        data: Source<'a>,
         start: i64,
         cid_document: &'a [u8],
         payload_max: i64,
@@ -242,12 +242,15 @@ impl<'a> Scan<'a> {
 
     /// The frame at `end`, if it is whole and of the usual shape.
     fn frame(&self) -> Option<Frame> {
-        let rest = self.data.get(self.end..)?.strip_prefix(self.cid_document)?;
-        // a longer length than one byte may still be missing, but 4 bytes stand there in any frame
-        let (head, rest) = rest.split_first_chunk::<HEAD_BYTES>()?;
-        let long = u32::from_le_bytes(*rest.first_chunk()?);
+        let head = self.end.checked_add(self.cid_document.len())?;
+        let at = head.checked_add(HEAD_BYTES)?;
+        if !self.data.holds(self.end, self.cid_document) {
+            return None;
+        }
         let [w0, w1, w2, w3, n0, n1, n2, block, i0, i1, i2, i3, code_index, index @ .., code] =
-            *head;
+            self.data.read::<HEAD_BYTES>(head)?;
+        // a longer length than one byte may still be missing, but 4 bytes stand there in any frame
+        let long = u32::from_le_bytes(self.data.read(at)?);
         let inner = u64::from(u32::from_le_bytes([i0, i1, i2, i3]));
         let (width, length) = match code.checked_sub(BLOCK8)? {
             0 => (1, long & 0xFF),
@@ -267,17 +270,17 @@ impl<'a> Scan<'a> {
             return None;
         }
         let length = usize::try_from(length).ok()?;
-        let ns_item = rest.get(width..)?.get(length..)?.first_chunk::<NS_ITEM_BYTES>()?;
-        let [INT64, ns @ ..] = *ns_item else {
+        let payload = at.checked_add(width)?;
+        let ns_item = payload.checked_add(length)?;
+        let [INT64, ns @ ..] = self.data.read::<NS_ITEM_BYTES>(ns_item)? else {
             return None;
         };
-        let payload = self.end + self.cid_document.len() + HEAD_BYTES + width;
         Some(Frame {
             index: i64::from_le_bytes(index),
             payload,
             length,
             ns: i64::from_le_bytes(ns),
-            end: payload + length + NS_ITEM_BYTES,
+            end: ns_item + NS_ITEM_BYTES,
         })
     }
 }

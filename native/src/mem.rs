@@ -22,6 +22,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
 
+/// So many bytes are copied at a time to be compared.
+const HELD_BYTES: usize = 32;
+
 /// True when `count` bytes from `offset` on lie within `length`; no sum, so none that overflows.
 fn lies_within(length: usize, offset: usize, count: usize) -> bool {
     offset <= length && count <= length - offset
@@ -73,6 +76,37 @@ impl Source<'_> {
         };
         fence(Ordering::Acquire);
         Some(u32::from_le(word))
+    }
+
+    /// A copy of the bytes there.
+    #[inline]
+    pub fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if !lies_within(self.length, offset, N) {
+            return None;
+        }
+        let mut bytes = [0; N];
+        // SAFETY: compared above; the copy is ours alone
+        unsafe { ptr::copy_nonoverlapping(self.start.add(offset), bytes.as_mut_ptr(), N) };
+        Some(bytes)
+    }
+
+    /// True when exactly these bytes stand there.
+    #[inline]
+    pub fn holds(&self, offset: usize, bytes: &[u8]) -> bool {
+        if !lies_within(self.length, offset, bytes.len()) {
+            return false;
+        }
+        let mut at = offset;
+        for part in bytes.chunks(HELD_BYTES) {
+            let mut copy = [0; HELD_BYTES];
+            // SAFETY: the part lies in what was compared above, and is no longer than the copy
+            unsafe { ptr::copy_nonoverlapping(self.start.add(at), copy.as_mut_ptr(), part.len()) };
+            if !copy.starts_with(part) {
+                return false;
+            }
+            at += part.len();
+        }
+        true
     }
 
     /// True when so many bytes are there; none are anywhere.

@@ -103,13 +103,14 @@ fn frame_excerpts(
 
 #[pyfunction]
 fn scan_frames<'py>(
-    data: &Bound<'py, PyBytes>,
+    data: &Bound<'py, PyAny>,
     start: i64,
     cid_document: &Bound<'py, PyBytes>,
     payload_max: i64,
 ) -> PyResult<Option<Scanned<'py>>> {
     let py = data.py();
-    let mut scan = frames::Scan::new(data.as_bytes(), start, cid_document.as_bytes(), payload_max)?;
+    let view = View::of(data)?;
+    let mut scan = frames::Scan::new(view.source(), start, cid_document.as_bytes(), payload_max)?;
     if scan.step(HELD_EXCERPTS)? {
         py.detach(|| {
             while scan.step(usize::MAX)? {}

@@ -179,7 +179,7 @@ fn scans_stay_within_the_data() {
         }
         data.truncate(data.len() - numbers.below(9) as usize);
         let start = if numbers.below(2) == 0 { 0 } else { numbers.number() };
-        if let Ok(mut scan) = Scan::new(&data, start, b"cid", numbers.number()) {
+        if let Ok(mut scan) = Scan::new(data.as_slice().into(), start, b"cid", numbers.number()) {
             while scan.step(2).expect("there is memory") {}
             found += scan.offsets.len();
             for (&offset, &length) in scan.offsets.iter().zip(&scan.lengths) {

@@ -22,10 +22,21 @@ CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OUR
 
 
 class NoSocket:
-    """Takes options and forgets them."""
+    """Takes options and forgets them; receives from a stream."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
 
     def setsockopt(self, *option: object) -> None:
         pass
+
+    async def recv_into(self, room: memoryview) -> int:
+        try:
+            data = await self._stream.receive_some(len(room))
+        except trio.BrokenResourceError as error:
+            raise ConnectionResetError(*error.args) from error
+        room[: len(data)] = data
+        return len(data)
 
 
 class InMemory:
@@ -33,7 +44,7 @@ class InMemory:
 
     def __init__(self, half: trio.abc.HalfCloseableStream) -> None:
         self._half = half
-        self.socket = NoSocket()
+        self.socket = NoSocket(half)
         self.is_closed = False
 
     async def send_all(self, data: bytes | memoryview) -> None:

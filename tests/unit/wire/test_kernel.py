@@ -252,7 +252,7 @@ def test_scan_of_what_the_splitter_gathered() -> None:
     splitter.feed(data[:50])
     splitter.feed(data[50:])
     gathered, at = splitter.gathered()
-    scanned = scan(gathered, at)
+    scanned = scan(bytes(gathered), at)
     assert scanned is not None
     splitter.skip_to(scanned.end)
     assert splitter.pending_bytes == 0

@@ -1,0 +1,93 @@
+"""What came from the peer and is not yet taken: as runs of frames, or document by document.
+
+There are two lanes. A run of `re` frames of the usual shape is found by the batch kernel and taken
+as one batch, without a Python object per excerpt. Every other document is taken by itself, and so
+is a frame that the first lane does not know, with the same result.
+
+Bytes come cut anywhere. A frame is two documents, and where the cut lies in the second, both wait:
+taken apart, each cut would cost a batch of one excerpt.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+from cqrepl.queue.batch import ExcerptBatch
+from wire import Document, Splitter, WireError, kernel
+
+FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
+
+
+class Run(NamedTuple):
+    """A batch of excerpts, and the nano time of the last one."""
+
+    batch: ExcerptBatch
+    ns: int
+
+
+class Inflow:
+    """Received bytes. `deadline` is when a document that has begun must be whole."""
+
+    def __init__(self, length_max: int) -> None:
+        self.deadline = math.inf
+        self.splitter = Splitter(length_max)
+        self._is_cut = False  # a frame whose first document is whole, and whose second is not
+        self._watched = 0  # position of the document that the deadline is for
+
+    def room(self, count: int) -> memoryview:
+        """At least `count` bytes to receive into; `received` then says how many came."""
+        return self.splitter.room(count)
+
+    def received(self, count: int) -> None:
+        """Takes the first `count` bytes of the room."""
+        self.splitter.fed(count)
+        self._is_cut = False
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Takes bytes that were received elsewhere."""
+        self.splitter.feed(data)
+        self._is_cut = False
+
+    def next_run(self, cid_document: bytes, payload_max: int) -> Run | None:
+        """The frames of one handler that come next, as far as they are whole and of usual shape.
+
+        Raises:
+            WireError: there is no next document to be found.
+        """
+        if not self.splitter.next_is_whole:
+            return None
+        data, at = self.splitter.gathered()
+        found = kernel.scan_frames(data, at, cid_document, payload_max=payload_max)
+        if found is None:
+            cid_end = at + len(cid_document)
+            self._is_cut = data[at:cid_end] == cid_document and self.splitter.is_cut_behind(
+                len(cid_document)
+            )
+            return None
+        self.splitter.skip_to(found.end)
+        batch = ExcerptBatch(found.index_first, data, found.offsets, found.lengths)
+        return Run(batch, found.ns_last)
+
+    def next_document(self) -> Document | None:
+        """The next document; None while more bytes are needed.
+
+        Raises:
+            WireError: there is no next document to be found.
+        """
+        return None if self._is_cut else self.splitter.next_document()
+
+    def watch(self, now: float) -> None:
+        """Starts the clock of a document that has begun and is not whole; whole ones may wait."""
+        if not self._is_mid_document:
+            self.deadline = math.inf
+        elif self.deadline == math.inf or self._watched != self.splitter.position:
+            self.deadline = now + FRAME_SECONDS
+            self._watched = self.splitter.position
+
+    @property
+    def _is_mid_document(self) -> bool:
+        try:
+            return self._is_cut or (
+                self.splitter.pending_bytes > 0 and not self.splitter.next_is_whole
+            )
+        except WireError:
+            return False  # an error that is raised when the document is asked for
