@@ -21,7 +21,8 @@ from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
-from cqrepl.queue.storewriter import StoreWriter, WriterTerms, check_room
+from cqrepl.queue.storewriter import StoreWriter
+from cqrepl.queue.terms import WriterTerms, check_room
 
 
 class QueueEnd:

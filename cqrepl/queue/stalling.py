@@ -29,8 +29,9 @@ from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.listing import Listing
 from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock, holder_of, is_alive
 from cqrepl.queue.storefile import StoreFile
-from cqrepl.queue.storewriter import StoreWriter, WriterTerms
+from cqrepl.queue.storewriter import StoreWriter
 from cqrepl.queue.tablestore import TableStore
+from cqrepl.queue.terms import WriterTerms
 
 _LOOK_PAUSE_S: Final = 0.25
 _LOOK_PAUSE_SUSPECTED_S: Final = 0.1

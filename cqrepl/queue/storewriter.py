@@ -33,54 +33,25 @@ Space is allocated ahead of the end, before anything is stored, in steps that do
 import os
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.durability import GroupCommit
-from cqrepl.queue.errors import QueueDamaged, QueueError
+from cqrepl.queue.errors import QueueDamaged
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.mapping import Mapping
 from cqrepl.queue.remains import check_unfinished
 from cqrepl.queue.storefile import START, SUFFIX, Place, StoreFile, Walked
 from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
+from cqrepl.queue.terms import WriterTerms, check_room
 from wire.header import HEADER_BYTES, NOT_COMPLETE, is_ready
 from wire.kernel import Stop, laid_size, lay_excerpts
 
 _STEP_MIN: Final = 1 << 20
 _STEP_MAX: Final = 64 << 20
 _END_MARK_BYTES: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriterTerms:
-    """What all store files of a queue are written by.
-
-    Args:
-        sequence_end: the first sequence that no index can name any more.
-        commits: makes durable what is written; None leaves that to the kernel.
-        is_restarted: marks may be set back that lie ahead of the documents.
-        synced: the last excerpt that was recorded as durable.
-    """
-
-    sequence_end: int
-    commits: GroupCommit | None
-    is_restarted: bool
-    synced: int
-
-    def capacity(self, index_count: int, index_spacing: int) -> int:
-        """The greatest number of excerpts in a store file with these indexing numbers."""
-        return min(self.sequence_end, index_count * index_count * index_spacing)
-
-    def may_have_lost(self, cycle: int) -> bool:
-        """True when a power cut may have taken anything of this cycle, its header too."""
-        return self.is_restarted and self.synced // self.sequence_end < cycle
-
-    def sequence_synced(self, cycle: int) -> int:
-        """The last sequence of a cycle that was recorded as durable; -1 for none."""
-        return self.synced % self.sequence_end if self.synced // self.sequence_end == cycle else -1
 
 
 class StoreWriter:
@@ -346,20 +317,6 @@ class StoreWriter:
             mapping.reserve(self._reserved, end)
             self._reserved = end
         mapping.cover(end)
-
-
-def check_room(sequence: int, count: int, sequence_end: int, path: Path) -> None:
-    """Does nothing when `count` more excerpts fit behind the `sequence` that are there.
-
-    Raises:
-        QueueError: they do not.
-    """
-    if sequence + count > sequence_end:
-        raise QueueError(
-            f"expected at most {sequence_end} excerpts in a cycle, there are {sequence} and"
-            f" {count} more",
-            path=path,
-        )
 
 
 def _discarded(path: Path) -> Path:
