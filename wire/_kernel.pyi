@@ -1,4 +1,6 @@
 # the functions are those of the reference, so these are their types too
+from array import array
+from collections.abc import Sequence
 from typing import Final, final
 
 from wire._kernel_py import find_excerpts as find_excerpts
@@ -8,11 +10,13 @@ from wire._kernel_py import laid_size as laid_size
 from wire._kernel_py import lay_excerpts as lay_excerpts
 from wire._kernel_py import measure_lengths as measure_lengths
 from wire._kernel_py import scan_frames as scan_frames
+from wire.kernel import PenTerms
 
 __all__ = [
     "INTERFACE",
     "NAME",
     "AtomicWords",
+    "Pen",
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",
@@ -37,3 +41,32 @@ class AtomicWords:
     def store_8(self, position: int, value: int) -> None: ...
     def exchange_4(self, position: int, expected: int, value: int) -> bool: ...
     def exchange_8(self, position: int, expected: int, value: int) -> bool: ...
+
+@final
+class Pen:
+    def __new__(
+        cls,
+        store: memoryview,
+        table: memoryview,
+        turn: memoryview,
+        terms: PenTerms,
+        sequence: int,
+        position: int,
+    ) -> Pen: ...
+    @property
+    def next_index(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int: ...
+    def append_many(
+        self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None
+    ) -> int: ...
+    def append_at(
+        self,
+        data: bytes | memoryview,
+        offsets: array[int],
+        lengths: array[int],
+        index_first: int,
+    ) -> int: ...

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from wire import _kernel
 
 NAME: Final = "python"
-INTERFACE: Final = 2  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 3  # raised with every change of a function's meaning, in all kernels
 AtomicWords: type[_kernel.AtomicWords] | None = None  # Python has no compare-and-set
+Pen: type[_kernel.Pen] | None = None  # which needs that
 
 NOT_READY: Final = 0
 END_OF_FILE: Final = 1

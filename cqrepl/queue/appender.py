@@ -11,14 +11,19 @@ What can refuse an append does so before anything is stored: the locks, a cycle 
 excerpt that is longer than readers take (`block`), a full disk.
 
 The append lock keeps plain writers out of a replica. It must be free or this process's own.
+
+Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
+What it refuses goes the long way, as everything does without it; what can be read afterwards, by
+anybody, is the same. The long way is gone by one thread at a time.
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.block import BLOCK_BYTES, longest_payload
@@ -38,14 +43,18 @@ from cqrepl.queue.index import cycle_of, index_of, is_next, sequence_of
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
 from cqrepl.queue.locks import WordLock
+from cqrepl.queue.pens import PenCase
 from cqrepl.queue.storewriter import StoreWriter
 from wire.header import LENGTH_MASK
+
+if TYPE_CHECKING:
+    from wire.kernel import Pen
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
 
 
 class Appender:
-    """A writer of a queue. Use one from one thread at a time."""
+    """A writer of a queue. Any thread may append; all else is for one thread at a time."""
 
     def __init__(
         self,
@@ -83,12 +92,24 @@ class Appender:
         self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False
         self.is_closed = False
+        self._pen: Pen | None = None
+        self._pens = PenCase(
+            cycles,
+            listing,
+            write_lock=write_lock,
+            append_lock=append_lock,
+            payload_max=self._payload_max,
+        )
+        self._enter_process()
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
             self._end = QueueEnd(cycles, layout, listing, commits)
 
     @property
     def next_index(self) -> int:
         """One past the last excerpt, as of the last call; 0 for an empty queue."""
+        pen = self._pen
+        if pen is not None:
+            return pen.next_index
         return max(self._end.next_index, self._appended_next)
 
     @property
@@ -108,6 +129,12 @@ class Appender:
             DurabilityLost: a sync failed, now or before. The batch may be there or not.
             OSError: no space. What was appended before it is whole.
         """
+        pen = self._pen
+        if pen is not None:
+            last = pen.append_at(batch.data, batch.offsets, batch.lengths, batch.index_first)
+            if last >= 0:
+                return
+            self._pens.check(last, pen, self._end)
         with self._writing():
             self._check_next(batch)
             self._append(batch)
@@ -123,6 +150,25 @@ class Appender:
         """
         if not payloads:
             raise ValueError("at least one excerpt expected, none came")
+        pen = self._pen
+        if pen is not None:
+            last = pen.append_many(payloads, now_ms)
+            if last >= 0:
+                return last
+            self._pens.check(last, pen, self._end)
+        return self._append_slowly(payloads, now_ms)
+
+    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int:
+        """Appends one excerpt at the end, as `append`; its index."""
+        pen = self._pen
+        if pen is not None:
+            last = pen.append_one(payload, now_ms)
+            if last >= 0:
+                return last
+            self._pens.check(last, pen, self._end)
+        return self._append_slowly((payload,), now_ms)
+
+    def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
         if now_ms is None:
             now_ms = time.time_ns() // 1_000_000
         if self._commits is None or self._is_exclusive:
@@ -131,10 +177,6 @@ class Appender:
         last = self._commits.append(Pending(payloads, now_ms), self._append_for_all)
         self._appended_next = last + 1
         return last
-
-    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int:
-        """Appends one excerpt at the end, as `append`; its index."""
-        return self.append((payload,), now_ms)
 
     @contextmanager
     def writing(self, now_ms: int | None = None) -> Iterator[Draft]:
@@ -164,6 +206,7 @@ class Appender:
 
     def space_needed(self, batch: ExcerptBatch) -> bool:
         """True when appending the batch will make files or allocate space: `reserve` first."""
+        self._put_pen_down()
         writer = self._end.writer
         if writer is None or writer.cycle != cycle_of(batch.index_first, self._cycles.shift):
             return True
@@ -189,6 +232,7 @@ class Appender:
         with _kept(self._append_lock, timeout_s), self._write_lock.held(timeout_s):
             self._is_exclusive = True
             try:
+                self._put_pen_down()
                 self._end.refresh()
                 yield
             finally:
@@ -197,6 +241,7 @@ class Appender:
     def close(self) -> None:
         """Unmaps the files. Nothing is written."""
         self.is_closed = True
+        self._pen = None
         self._end.close()
         self._comparer.close()
 
@@ -215,9 +260,23 @@ class Appender:
                 holder=holder,
                 path=self._cycles.path,
             )
-        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+        if self._process != os.getpid():
+            self._enter_process()
+        with self._guard, self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+            self._put_pen_down()
             self._end.refresh()
             yield
+
+    def _enter_process(self) -> None:
+        """A forked child has none of the threads that may go the long way in its parent."""
+        self._guard = threading.Lock()
+        self._process = os.getpid()
+
+    def _put_pen_down(self) -> None:
+        """The long way begins: what a pen has appended becomes known to it."""
+        pen, self._pen = self._pen, None
+        if pen is not None:
+            self._pens.put(pen, self._end)
 
     def _check_next(self, batch: ExcerptBatch) -> None:
         index, shift, path = batch.index_first, self._cycles.shift, self._cycles.path
@@ -274,7 +333,9 @@ class Appender:
             batch.index_first, self._cycles.shift
         )
         self._stand_on(batch).append(batch)
-        if self._commits is not None:
+        if self._commits is None:
+            self._pen = self._pens.take(self._end)
+        else:
             self._listing.synced_to(batch.index_last)
 
     def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:

@@ -43,7 +43,7 @@ class QueueEnd:
         self._commits = commits
         self.writer: StoreWriter | None = None
         self.cycle_last = 0  # the highest that is known to have a file
-        self._changes_seen = -1
+        self.changes_seen = -1  # the listing's, when the directory was last looked at
         self._checked_below = listing.checked_below(cycles.listing())
         self._synced_below = 0  # all files of lower cycles are on the disk, if that is promised
         self._terms = WriterTerms(
@@ -73,14 +73,14 @@ class QueueEnd:
         writer = self.writer
         if writer is not None:
             writer.refresh()
-            if changes == self._changes_seen and not writer.has_ended:
+            if changes == self.changes_seen and not writer.has_ended:
                 return
         cycles = self._cycles.listing()
         self.cycle_last = max(cycles, default=0)
         later = self._last_with_excerpts(cycles, -1 if writer is None else writer.cycle)
         if later is not None:
             self._stand(later)
-        self._changes_seen = changes
+        self.changes_seen = changes
 
     def at(self, cycle: int, count: int) -> StoreWriter:
         """The writer of a cycle at or above the end's, rolled to if need be.

@@ -103,13 +103,21 @@ class Indexing:
         """Number of the page that a sequence belongs into."""
         return sequence // self._spacing // self._count
 
+    def page_start(self, page: int) -> int:
+        """The first sequence of a page."""
+        return page * self._count * self._spacing
+
     def page_end(self, page: int) -> int:
         """The first sequence behind those of a page."""
-        return (page + 1) * self._count * self._spacing
+        return self.page_start(page + 1)
 
     def has_page(self, page: int) -> bool:
         """True when this page exists."""
         return self._array(page) is not None
+
+    def array_of(self, page: int) -> int | None:
+        """Where the array of a page starts; None when there is no such page."""
+        return self._array(page)
 
     def set_page(self, page: int, position: int) -> None:
         """Records the position of a new page's header."""

@@ -50,6 +50,11 @@ class Listing:
         """A number that is another one after every change of the directory."""
         return self._changes.load()
 
+    @property
+    def changes_position(self) -> int:
+        """Where that number is in the table store."""
+        return self._changes.position
+
     def renew(self, cycles: list[int]) -> None:
         """Records what the directory was found to hold."""
         self._lowest.store(cycles[0] if cycles else CYCLE_NONE_LOWEST)

@@ -22,9 +22,14 @@ table lock is held from looking to taking over, so nobody can begin to use it in
 of this cannot be read, the holder counts as alive. The two stores to the start key are plain ones:
 they tell who held the lock, and never whether it is held.
 
-Two threads of one process look alike in the word, so a mutex for each lock of each file stands in
-front of it; that mutex is also what tells whether this process holds the lock. A forked child holds
-none of its parent's locks, and finds the mutexes free.
+Two threads of one process look alike in the word, so a turn for each lock of each file stands in
+front of it; that turn is also what tells whether this process holds the lock. It is a mutex, to
+wait at, and a word beside it, for pens (`pens`), which wait for nothing and know no Python:
+
+    0  nobody has the turn        1  a pen has it        2  whoever holds the mutex has it
+
+A forked child holds none of its parent's locks, and finds the mutexes free. Pens that it has from
+its parent would store the parent's process id, so they find their turn taken for ever.
 
 A process id must mean the same to all writers: they run in one process id name space.
 """
@@ -35,9 +40,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from cqrepl.queue.atomics import INT64_MIN
+from cqrepl.queue.atomics import INT64_MIN, Words
 from cqrepl.queue.errors import QueueError, QueueLocked
 from cqrepl.queue.tablestore import TableStore
 
@@ -51,24 +56,60 @@ _PAUSE_S: Final = 0.000_05
 _PROC: Final = Path("/proc")
 
 
-class _Mutexes:
-    """One mutex for each lock of each table store. A forked child has them all anew."""
+class _Turn:
+    """What the threads of this process go through one by one; `word` is its 4 bytes."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.word = memoryview(bytearray(8))
+        self._words = Words(self.word)
+
+    def take(self) -> bool:
+        """False while a pen has it. The mutex is held, so 2 is what an interrupted call left."""
+        return self._words.exchange_4(0, 0, 2) or self._words.load_4(0) == 2
+
+    def give(self) -> None:
+        """Gives it back if the holder of the mutex has it."""
+        self._words.exchange_4(0, 2, 0)
+
+    def keep(self) -> None:
+        """Leaves it to nobody any more."""
+        self._words.store_4(0, 1)
+
+
+class _Turns:
+    """One turn for each lock of each table store. A forked child has them all anew."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._mutexes: dict[tuple[int, int, str], threading.Lock] = {}
+        self._turns: dict[tuple[int, int, str], _Turn] = {}
         os.register_at_fork(after_in_child=self._renew)
 
-    def of(self, key: tuple[int, int, str]) -> threading.Lock:
+    def of(self, key: tuple[int, int, str]) -> _Turn:
         with self._guard:
-            return self._mutexes.setdefault(key, threading.Lock())
+            if key not in self._turns:
+                self._turns[key] = _Turn()
+            return self._turns[key]
 
     def _renew(self) -> None:
         self._guard = threading.Lock()
-        self._mutexes = {}
+        turns, self._turns = self._turns, {}
+        for turn in turns.values():
+            turn.keep()
 
 
-_mutexes: Final = _Mutexes()
+_turns: Final = _Turns()
+
+
+class LockWords(NamedTuple):
+    """What it takes to lock and unlock as a `WordLock` does; positions are in the table store."""
+
+    table: memoryview
+    turn: memoryview
+    word: int
+    start: int
+    process: int
+    process_start: int
 
 
 class WordLock:
@@ -84,7 +125,7 @@ class WordLock:
         self._mine = 0  # the process that this object was last used in,
         self._packed = _START_NONE  # what it stores beside the lock,
         self._held_by: int | None = None  # and whether it holds it
-        self._mutex: threading.Lock
+        self._turn: _Turn
 
     @property
     def is_held(self) -> bool:
@@ -104,7 +145,7 @@ class WordLock:
         if self._mine != os.getpid():
             self._enter_process()
         deadline = time.monotonic() + timeout_s
-        if not self._mutex.acquire(timeout=timeout_s):
+        if not self._turn.mutex.acquire(timeout=timeout_s):
             raise self._locked(self._mine)
         try:
             while not self._exchange_in():
@@ -113,7 +154,8 @@ class WordLock:
                     raise self._locked(holder)
                 time.sleep(_PAUSE_S)
         except BaseException:
-            self._mutex.release()
+            self._turn.give()
+            self._turn.mutex.release()
             raise
         self._start.put(self._packed)
         self._held_by = self._mine
@@ -138,13 +180,30 @@ class WordLock:
         if not taken_away:
             self._start.put(_START_NONE)
             taken_away = not self._value.exchange(self._mine, UNLOCKED)
-        self._mutex.release()
+        self._turn.give()
+        self._turn.mutex.release()
         if taken_away:
-            raise QueueError(
-                f"expected {self._key} to be held by process {self._mine},"
-                f" found {self._value.load()}",
-                path=self._path,
-            )
+            raise self.taken_away()
+
+    def taken_away(self) -> QueueError:
+        """What is wrong when the word names another process while this one holds the lock."""
+        return QueueError(
+            f"expected {self._key} to be held by process {self._mine}, found {self._value.load()}",
+            path=self._path,
+        )
+
+    def words(self) -> LockWords:
+        """What a pen of this process needs to hold this lock."""
+        if self._mine != os.getpid():
+            self._enter_process()
+        return LockWords(
+            table=self._table.view(),
+            turn=self._turn.word,
+            word=self._value.position,
+            start=self._start.position,
+            process=self._mine,
+            process_start=self._packed,
+        )
 
     @contextmanager
     def held(self, timeout_s: float) -> Iterator[None]:
@@ -169,11 +228,19 @@ class WordLock:
         """Takes note of the process that uses this object now: at first, or after a fork."""
         mine = os.getpid()
         self._packed = _pack(mine, start_of(mine))
-        self._mutex = _mutexes.of(self._identity)
+        self._turn = _turns.of(self._identity)
         self._mine = mine  # last: another thread may be about to use the rest
 
     def _exchange_in(self) -> bool:
         """Our process id into the word, if it is free or its holder is dead. The mutex is held."""
+        if not self._turn.take():
+            return False
+        if self._exchange_word():
+            return True
+        self._turn.give()
+        return False
+
+    def _exchange_word(self) -> bool:
         value = self._value.load()
         holder = value & _PID_MASK
         if value == UNLOCKED or holder == self._mine or not is_alive(holder):

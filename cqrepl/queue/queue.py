@@ -71,7 +71,7 @@ class Queue:
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
-        self._own = threading.local()  # the appender that `append` uses in each thread
+        self._appender: Appender | None = None  # what `append` uses, in every thread
         self._is_closed = False
 
     @classmethod
@@ -303,7 +303,8 @@ class Queue:
         Raises:
             QueueLocked, QueueError, OSError: as `append_many`.
         """
-        return self.append_many((payload,), now_ms=now_ms)
+        appender = self._appender or self._shared_appender()
+        return appender.append_one(payload, now_ms)
 
     def append_many(
         self, payloads: Sequence[bytes | memoryview], *, now_ms: int | None = None
@@ -315,9 +316,7 @@ class Queue:
             QueueError: the cycle has no room for them, or one is too long. Nothing was changed.
             OSError: no space. What was appended before it is whole.
         """
-        appender: Appender | None = getattr(self._own, "appender", None)
-        if appender is None:
-            self._own.appender = appender = self.appender()
+        appender = self._appender or self._shared_appender()
         return appender.append(payloads, now_ms)
 
     def appender(self, *, payload_max: int | None = None) -> Appender:
@@ -371,6 +370,14 @@ class Queue:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _shared_appender(self) -> Appender:
+        appender = self.appender()
+        with self._guard:
+            self._appender = shared = self._appender or appender
+        if shared is not appender:
+            appender.close()  # another thread was faster
+        return shared
 
     def _keep(self, opened: _Opened) -> None:
         """Remembers what `close` must close, and forgets what is closed."""

@@ -87,7 +87,7 @@ class StoreFile:
         self.cycle = cycle
         self.mapping = mapping
         self.header = self._parse_header()
-        self._shift = sequence_bits(self.header.index_count, self.header.index_spacing)
+        self.sequence_bits = sequence_bits(self.header.index_count, self.header.index_spacing)
 
     @classmethod
     def open(cls, path: Path, cycle: int, *, writable: bool) -> "StoreFile | None":
@@ -222,9 +222,9 @@ class StoreFile:
         word = self.mapping.words.load_8(self.header.sequence) % (1 << 64)
         expected = self._sequence_word(last.position, last.sequence)
         # other upper bits: it belongs to another excerpt, its writer died or is just storing it
-        if word != expected and word >> self._shift == expected >> self._shift:
+        if word != expected and word >> self.sequence_bits == expected >> self.sequence_bits:
             raise QueueDamaged(
-                f"expected sequence {word & (1 << self._shift) - 1} as recorded, walked to"
+                f"expected sequence {word & (1 << self.sequence_bits) - 1} as recorded, walked to"
                 f" {last.sequence}",
                 path=self.path,
                 position=last.position,
@@ -232,8 +232,8 @@ class StoreFile:
 
     def _sequence_word(self, position: int, sequence: int) -> int:
         """The position's lower bits above the sequence, as an unsigned long."""
-        mask = (1 << self._shift) - 1
-        return ((position << self._shift) + (sequence & mask)) % (1 << 64)
+        mask = (1 << self.sequence_bits) - 1
+        return ((position << self.sequence_bits) + (sequence & mask)) % (1 << 64)
 
     def publish(self, position: int, word: int) -> None:
         """Makes what was laid behind the header at `position` visible.
@@ -242,11 +242,15 @@ class StoreFile:
             QueueDamaged: a header stands there, though the write lock is ours.
         """
         if not self.mapping.words.exchange_4(position, 0, word):
-            raise QueueDamaged(
-                f"expected an empty header word, found {self.word_at(position):#010x}",
-                path=self.path,
-                position=position,
-            )
+            raise self.clash(position)
+
+    def clash(self, position: int) -> QueueDamaged:
+        """What is wrong when a header stands where one is to be published."""
+        return QueueDamaged(
+            f"expected an empty header word, found {self.word_at(position):#010x}",
+            path=self.path,
+            position=position,
+        )
 
     def record_last(self, position: int, sequence: int) -> None:
         """Records the last excerpt published, for whoever opens the file next."""

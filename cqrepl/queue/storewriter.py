@@ -55,7 +55,10 @@ _END_MARK_BYTES: Final = 8
 
 
 class StoreWriter:
-    """A store file open for writing. `place` is the next sequence, and where its header goes."""
+    """A store file open for writing. `place` is the next sequence, and where its header goes.
+
+    All before `reserved` is allocated; no sequence from `sequence_end` on has an index.
+    """
 
     def __init__(self, store: StoreFile, terms: WriterTerms) -> None:
         """Takes over a store file and brings its marks up to date.
@@ -67,12 +70,12 @@ class StoreWriter:
         self.store = store
         self._commits = terms.commits
         self._synced = 0  # all before this position is on the disk, if there is a group commit
-        self._indexing = Indexing(store)
+        self.indexing = Indexing(store)
         count, spacing = store.header.index_count, store.header.index_spacing
-        self._sequence_end = terms.capacity(count, spacing)
-        self._page_size = page_size(count)
+        self.sequence_end = terms.capacity(count, spacing)
+        self.page_size = page_size(count)
         self._step = _STEP_MIN
-        self._reserved = 0
+        self.reserved = 0
         self.place = START
         self.has_ended = False
         self._recover(terms)
@@ -140,7 +143,7 @@ class StoreWriter:
 
     def space_needed(self, batch: ExcerptBatch) -> bool:
         """True when the file must be allocated further before it can take the batch."""
-        return self._end_of(batch) > self._reserved
+        return self._end_of(batch) > self.reserved
 
     def reserve(self, batch: ExcerptBatch) -> None:
         """Allocates space for the batch, and some ahead.
@@ -149,7 +152,7 @@ class StoreWriter:
             OSError: no space. The file may have grown; its content is as before.
         """
         end = self._end_of(batch)
-        if end > self._reserved:
+        if end > self.reserved:
             self._reserve(end + self._step)
             self._step = min(2 * self._step, _STEP_MAX)
 
@@ -159,7 +162,7 @@ class StoreWriter:
         Raises:
             QueueError: the cycle is full.
         """
-        check_room(self.place.sequence, count, self._sequence_end, self.path)
+        check_room(self.place.sequence, count, self.sequence_end, self.path)
 
     def append(self, batch: ExcerptBatch) -> None:
         """Appends the excerpts of a batch. Its indexes have been checked by the caller."""
@@ -208,39 +211,39 @@ class StoreWriter:
 
     def _run_length(self, sequence: int) -> int:
         """Greatest number of excerpts before an index page may be due."""
-        page = self._indexing.page_of(sequence)
-        if not self._indexing.has_page(page):
+        page = self.indexing.page_of(sequence)
+        if not self.indexing.has_page(page):
             return 1
-        return self._indexing.page_end(page) - sequence + 1
+        return self.indexing.page_end(page) - sequence + 1
 
     def _index(self, marks: list[tuple[int, int]]) -> None:
         """Puts excerpts into the index; adds the pages that are not there yet."""
-        for page in sorted({self._indexing.page_of(sequence) for sequence, _ in marks}):
-            if not self._indexing.has_page(page):
+        for page in sorted({self.indexing.page_of(sequence) for sequence, _ in marks}):
+            if not self.indexing.has_page(page):
                 if self.has_ended:
-                    marks = [mark for mark in marks if self._indexing.page_of(mark[0]) < page]
+                    marks = [mark for mark in marks if self.indexing.page_of(mark[0]) < page]
                     break  # nothing can be added to a closed file: it is walked instead
                 self._add_page(page)
-        self._indexing.set_places(marks)
+        self.indexing.set_places(marks)
 
     def _add_page(self, page: int) -> None:
         position = self.place.position
-        if position + self._page_size > self._reserved:
-            self._reserve(position + self._page_size)
+        if position + self.page_size > self.reserved:
+            self._reserve(position + self.page_size)
         image, _ = page_image("index", position, self.store.header.index_count)
         end = position + len(image)
         self.store.mapping.write(position + HEADER_BYTES, image[HEADER_BYTES:] + TAIL_ZEROS)
         self._sync(end)
         self.store.publish(position, int.from_bytes(image[:HEADER_BYTES], "little"))
         self._sync_published(position, end)
-        self._indexing.set_page(page, position)
+        self.indexing.set_page(page, position)
         self.place = Place(self.place.sequence, end)
 
     def _recover(self, terms: WriterTerms) -> None:
         if terms.is_restarted:
             walked = self._give_up_lost(terms.sequence_synced(self.cycle))
         else:
-            walked = self.store.walk(self._indexing.place_before())
+            walked = self.store.walk(self.indexing.place_before())
             if self.store.write_position() > walked.position_last:
                 raise self._damaged(walked.place)
         self._take(walked)
@@ -248,7 +251,7 @@ class StoreWriter:
     def _give_up_lost(self, synced: int) -> Walked:
         """Sets the marks back to what a power cut has left behind the last synced sequence."""
         # pages are lost anywhere behind it, not only at the end
-        walked = self.store.walk(self._indexing.place_before(max(synced, 0)), past_end=True)
+        walked = self.store.walk(self.indexing.place_before(max(synced, 0)), past_end=True)
         if synced >= walked.place.sequence:
             raise self._damaged(walked.place)
         is_torn = walked.stop is Stop.PAST_END
@@ -257,7 +260,7 @@ class StoreWriter:
             self.store.set_back_last(walked.position_last, walked.place.sequence - 1)
         if is_torn:
             self.store.mapping.words.store_4(walked.place.position, 0)
-        self._indexing.forget_from(walked.place)
+        self.indexing.forget_from(walked.place)
         return walked
 
     def _damaged(self, end: Place) -> QueueDamaged:
@@ -305,17 +308,17 @@ class StoreWriter:
     def _end_of(self, batch: ExcerptBatch) -> int:
         """The least position behind the batch, with its index pages and an end-of-file mark."""
         sequence, position = self.place
-        page_first = self._indexing.page_of(sequence)
-        pages = self._indexing.page_of(sequence + len(batch)) - page_first + 1
+        page_first = self.indexing.page_of(sequence)
+        pages = self.indexing.page_of(sequence + len(batch)) - page_first + 1
         excerpts = laid_size(batch.lengths, 0, len(batch))
-        return position + excerpts + pages * self._page_size + _END_MARK_BYTES
+        return position + excerpts + pages * self.page_size + _END_MARK_BYTES
 
     def _reserve(self, end: int) -> None:
         """Allocates all up to `end`."""
         mapping = self.store.mapping
-        if end > self._reserved:
-            mapping.reserve(self._reserved, end)
-            self._reserved = end
+        if end > self.reserved:
+            mapping.reserve(self.reserved, end)
+            self.reserved = end
         mapping.cover(end)
 
 

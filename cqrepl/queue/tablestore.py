@@ -52,6 +52,11 @@ class TableValue:
         self._mapping = mapping
         self._position = position
 
+    @property
+    def position(self) -> int:
+        """Where it is in the table store."""
+        return self._position
+
     def load(self) -> int:
         """The value now."""
         return self._mapping.words.load_8(self._position)
@@ -176,6 +181,10 @@ class TableStore:
             QueueError: another process holds it.
         """
         return _table_lock(self._mapping)
+
+    def view(self) -> memoryview:
+        """All bytes of the table store, mapped as long as this is held."""
+        return self._mapping.data[:]
 
     def may_be_mapped_by(self, pid: int) -> bool:
         """False only when this process certainly does not use this table store."""

@@ -8,7 +8,9 @@
 //! store    documents of a store file: walk and lay
 //! frames   `re` frames: write and scan
 //! columns  payloads side by side
-//! python   the module `wire._kernel`: arguments in, results out, the GIL released in between
+//! pen      appends to one open store file in one call
+//! python   the module `wire._kernel`: arguments in, results out, the GIL released in between;
+//!          pen_class is its `Pen`
 //! ```
 //!
 //! Nothing read from a file, a socket or an argument is believed: every access through `mem` is
@@ -19,6 +21,9 @@ pub mod columns;
 pub mod fault;
 pub mod frames;
 pub mod mem;
+pub mod pen;
+#[cfg(feature = "python")]
+mod pen_class;
 #[cfg(feature = "python")]
 mod python;
 pub mod store;

@@ -13,14 +13,21 @@
 //! A payload that changes while it is copied, which only a writer that breaks the format does,
 //! gives a mix of old and new bytes, and nothing worse: no decision hangs on it.
 //!
+//! Words that processes agree through are references to atomics, for as long as the view lives.
+//!
 //! Every access is compared with the view's length first and gives `None` outside. A file that
 //! another process cuts short can still raise SIGBUS, as for every program that maps it.
 
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
+
+use crate::fault::Fault;
 
 /// So many bytes are copied at a time to be compared.
 const HELD_BYTES: usize = 32;
@@ -107,6 +114,18 @@ impl Source<'_> {
             at += part.len();
         }
         true
+    }
+
+    /// Puts a copy of all bytes behind those of a vector.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Fault> {
+        bytes.try_reserve(self.length)?;
+        // SAFETY: `length` bytes are there; as many behind the vector's own have just been reserved,
+        // which nobody else has, and they are its own only after they have been stored
+        unsafe {
+            ptr::copy_nonoverlapping(self.start, bytes.as_mut_ptr().add(bytes.len()), self.length);
+            bytes.set_len(bytes.len() + self.length);
+        }
+        Ok(())
     }
 
     /// True when so many bytes are there; none are anywhere.
@@ -214,6 +233,7 @@ impl Target<'_> {
 }
 
 /// Aligned words that processes agree through.
+#[derive(Clone, Copy)]
 pub struct Cells<'a> {
     start: *mut u8,
     length: usize,
@@ -221,7 +241,26 @@ pub struct Cells<'a> {
     life: PhantomData<&'a AtomicI64>,
 }
 
-impl Cells<'_> {
+// SAFETY: as for Source; the words are reached as atomics only
+unsafe impl Send for Cells<'_> {}
+
+impl<'a> Cells<'a> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The same bytes, to lay what nobody looks at yet; `None` if they may not be written.
+    pub fn target(&self) -> Option<Target<'a>> {
+        let target = Target { start: self.start, length: self.length, life: PhantomData };
+        self.is_writable.then_some(target)
+    }
+
     fn at(&self, offset: usize, width: usize) -> Option<*mut u8> {
         if !lies_within(self.length, offset, width) {
             return None;
@@ -250,14 +289,14 @@ impl Cells<'_> {
     }
 
     /// The 32-bit word there, to be changed; `None` if it may not be.
-    pub fn cell_4(&self, offset: usize) -> Option<&AtomicU32> {
+    pub fn cell_4(&self, offset: usize) -> Option<&'a AtomicU32> {
         let at = self.at(offset, 4).filter(|_| self.is_writable)?;
         // SAFETY: 4 aligned bytes in the view, which outlives the reference, and may be written
         Some(unsafe { AtomicU32::from_ptr(at.cast()) })
     }
 
     /// The same with 64 bits.
-    pub fn cell_8(&self, offset: usize) -> Option<&AtomicI64> {
+    pub fn cell_8(&self, offset: usize) -> Option<&'a AtomicI64> {
         let at = self.at(offset, 8).filter(|_| self.is_writable)?;
         // SAFETY: 8 aligned bytes in the view, which outlives the reference, and may be written
         Some(unsafe { AtomicI64::from_ptr(at.cast()) })
@@ -275,8 +314,19 @@ impl<'a> From<&'a mut [u8]> for Cells<'a> {
     }
 }
 
+/// The size that an open file has now; `None` if that cannot be told.
+pub fn file_size(descriptor: RawFd) -> Option<u64> {
+    if descriptor < 0 {
+        return None;
+    }
+    // SAFETY: it is not closed here; one that its owner has closed meanwhile is only asked for a
+    // size, which changes nothing whatever it names now
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+    file.metadata().ok().map(|status| status.len())
+}
+
 #[cfg(feature = "python")]
-pub use of_python::{new_bytes, number_bytes, View, ViewOfLongs};
+pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
 
 #[cfg(feature = "python")]
 mod of_python {
@@ -300,10 +350,41 @@ mod of_python {
         }
     }
 
+    /// A payload as callers give it.
+    pub enum Payload<'a, 'py> {
+        /// The usual one, which nobody can change.
+        Bytes(&'a Bound<'py, PyBytes>),
+        /// The buffer of another object.
+        View(View),
+    }
+
+    impl<'a, 'py> Payload<'a, 'py> {
+        /// The bytes of an object; `None` if it is not a row of bytes.
+        pub fn of(object: &'a Bound<'py, PyAny>) -> Option<Self> {
+            if let Ok(bytes) = object.cast::<PyBytes>() {
+                return Some(Payload::Bytes(bytes));
+            }
+            View::of(object).ok().filter(View::is_plain).map(Payload::View)
+        }
+
+        /// Its bytes, to read.
+        pub fn source(&self) -> Source<'_> {
+            match self {
+                Payload::Bytes(bytes) => Source::from(bytes.as_bytes()),
+                Payload::View(view) => view.source(),
+            }
+        }
+    }
+
     impl View {
         /// The buffer of any object that has one.
         pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
             contiguous(object).map(View)
+        }
+
+        /// True for a buffer of bytes in one row, whose length Python takes for that of the bytes.
+        pub fn is_plain(&self) -> bool {
+            self.0.item_size() == 1 && self.0.dimensions() == 1
         }
 
         /// Its bytes, to read.

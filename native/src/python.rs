@@ -13,14 +13,15 @@ use pyo3::types::{PyBytes, PyType};
 
 use crate::fault::Fault;
 use crate::mem::{self, View, ViewOfLongs};
+use crate::pen_class::Pen;
 use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
 /// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
-const HELD_BYTES: usize = 32 << 10;
+pub const HELD_BYTES: usize = 32 << 10;
 
 type Array<'py> = Bound<'py, PyAny>;
 type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
@@ -279,5 +280,6 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;
-    module.add_class::<AtomicWords>()
+    module.add_class::<AtomicWords>()?;
+    module.add_class::<Pen>()
 }

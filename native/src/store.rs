@@ -10,6 +10,8 @@ const NOT_COMPLETE: u32 = 0x8000_0000;
 const END_OF_FILE: u32 = 0xC000_0000;
 const EMPTY_STORED: [u8; 1] = [0x8F];
 const TAIL: [u8; 8] = [0; 8];
+/// A header, at least one byte of body, up to 3 bytes of gap.
+const LAID_BYTES_MAX: usize = WORD_BYTES + EMPTY_STORED.len() + 3;
 /// The longest body that a header can tell of.
 pub const BODY_MAX: usize = LENGTH_MASK as usize;
 
@@ -141,6 +143,10 @@ pub struct Run<'a> {
     stop: usize,
     /// Bytes from the first header to behind the tail.
     pub size: usize,
+    /// Sum of the lengths of the payloads.
+    pub bytes: usize,
+    /// Greatest of the lengths of the payloads.
+    pub longest: usize,
 }
 
 impl<'a> Run<'a> {
@@ -158,13 +164,27 @@ impl<'a> Run<'a> {
         if count == 0 || stop > offsets.len() || offsets.len() != lengths.len() {
             return Err(fault::PART_OUTSIDE);
         }
-        let mut run = Run { data, offsets, lengths, start, stop, size: TAIL.len() };
+        let (size, bytes, longest) = (TAIL.len(), 0, 0);
+        let mut run = Run { data, offsets, lengths, start, stop, size, bytes, longest };
         for nth in start..stop {
             let (_, length) = run.excerpt(nth)?;
             let laid = WORD_BYTES + padded(length.max(EMPTY_STORED.len()));
             run.size = run.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
+            run.bytes += length; // less than what was just added without an overflow
+            run.longest = run.longest.max(length);
         }
         Ok(run)
+    }
+
+    /// How many excerpts there are.
+    pub fn count(&self) -> usize {
+        self.stop - self.start
+    }
+
+    /// Upper bound of `size`, which takes every gap for 3 bytes: what `laid_size` says.
+    pub fn size_bound(&self) -> usize {
+        let laid = self.count().saturating_mul(LAID_BYTES_MAX);
+        self.bytes.saturating_add(laid).saturating_add(TAIL.len())
     }
 
     /// Where in the data an excerpt lies. Compared each time, as the arrays may change.
@@ -286,7 +306,7 @@ fn padded(length: usize) -> usize {
 /// Upper bound of the bytes that a run takes.
 pub fn laid_size(lengths: Longs, start: i64, count: i64) -> Result<i128, Fault> {
     let (total, _) = measure_lengths(lengths, start, count)?;
-    Ok(total + i128::from(count) * (WORD_BYTES as i128 + 1 + 3) + TAIL.len() as i128)
+    Ok(total + i128::from(count) * LAID_BYTES_MAX as i128 + TAIL.len() as i128)
 }
 
 /// Sum and greatest of some lengths; the greatest is 0 where there are none.

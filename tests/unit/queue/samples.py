@@ -143,7 +143,7 @@ def _check_store(store: StoreFile, holes: bool) -> None:
     assert store.write_position() == walked.position_last
     if count and header.sequence is not None:
         word = words.load_8(header.sequence) % (1 << 64)
-        assert word == ((walked.position_last << store._shift) + count - 1) % (1 << 64)
+        assert word == ((walked.position_last << store.sequence_bits) + count - 1) % (1 << 64)
     indexing = Indexing(store)
     marks = dict(walked.marks)
     if not holes:

@@ -241,8 +241,8 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
         appender.append([b"x"] * (384 - 300), NOON_MS)
         writer = appender._end.writer
         assert writer is not None
-        writer._indexing._array = lambda page: None  # type: ignore[method-assign]  # a death
-        writer._indexing._pages_array = 1
+        writer.indexing._array = lambda page: None  # type: ignore[method-assign]  # a death
+        writer.indexing._pages_array = 1
         end = writer.place
         writer.store.mapping.data[end.position + 4 : end.position + 8] = b"last"
         writer.store.publish(end.position, 4)
@@ -256,7 +256,7 @@ def test_a_missing_page_of_a_closed_file_is_left_missing(store_path: Path) -> No
     with Queue.open_for_append(path) as queue:
         writer = queue.appender()._end.writer
         assert writer is not None
-        pages = writer._indexing._pages()
+        pages = writer.indexing._pages()
         assert pages is not None
         words = writer.store.mapping.words
         words.store_8(pages + 16 + 2 * 8, 0)

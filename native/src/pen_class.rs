@@ -1,0 +1,135 @@
+//! `wire._kernel.Pen`: what `pen` does, for Python.
+
+use std::sync::atomic::Ordering;
+
+use pyo3::prelude::*;
+
+use crate::fault::{push, Fault};
+use crate::mem::{Payload, Source, View, ViewOfLongs};
+use crate::pen::{self, Place, Refusal, Terms};
+use crate::python::HELD_BYTES;
+use crate::store::Run;
+
+/// A writer of one open store file, for the usual case. Any thread may use it.
+///
+/// The views are held as long as it lives, so the files stay mapped; its numbers never change, and
+/// what changes is in memory that others share: whoever uses it borrows nothing.
+#[pyclass(frozen, module = "wire._kernel")]
+pub struct Pen {
+    store: View,
+    table: View,
+    turn: View,
+    terms: Terms,
+    place: Place,
+}
+
+impl Pen {
+    /// The pen itself, which can be sent to a thread without the GIL.
+    pub fn pen(&self) -> Result<pen::Pen<'_>, Fault> {
+        let (store, table, turn) = (self.store.cells(), self.table.cells(), self.turn.cells());
+        pen::Pen::new(store, table, turn, &self.terms, &self.place)
+    }
+}
+
+/// The last index, or the reason why nothing was appended, below 0.
+fn answer((last, refusal): (i64, Option<Refusal>)) -> i64 {
+    refusal.map_or(last, |refusal| -(refusal as i64))
+}
+
+#[pymethods]
+impl Pen {
+    #[new]
+    fn new(
+        store: &Bound<'_, PyAny>,
+        table: &Bound<'_, PyAny>,
+        turn: &Bound<'_, PyAny>,
+        terms: Terms,
+        sequence: i64,
+        position: i64,
+    ) -> PyResult<Self> {
+        let place = Place { sequence: sequence.into(), position: position.into() };
+        let (store, table, turn) = (View::of(store)?, View::of(table)?, View::of(turn)?);
+        let made = Pen { store, table, turn, terms, place };
+        made.pen()?; // what is wrong with the numbers is told now
+        Ok(made)
+    }
+
+    /// Of the next excerpt, as of the last append.
+    #[getter]
+    fn next_index(&self) -> i64 {
+        self.terms.index_first.wrapping_add(self.sequence())
+    }
+
+    /// In the cycle.
+    #[getter]
+    fn sequence(&self) -> i64 {
+        self.place.sequence.load(Ordering::Relaxed)
+    }
+
+    /// Of its header.
+    #[getter]
+    fn position(&self) -> i64 {
+        self.place.position.load(Ordering::Relaxed)
+    }
+
+    #[pyo3(signature = (payload, now_ms=None))]
+    fn append_one(&self, payload: &Bound<'_, PyAny>, now_ms: Option<i64>) -> PyResult<i64> {
+        let Some(payload) = Payload::of(payload) else {
+            return Ok(-(Refusal::Unfit as i64));
+        };
+        let source = payload.source();
+        let (offsets, lengths) = ([0], [source.len() as i64]);
+        self.append_last(source, &offsets, &lengths, now_ms)
+    }
+
+    #[pyo3(signature = (payloads, now_ms=None))]
+    fn append_many(&self, payloads: &Bound<'_, PyAny>, now_ms: Option<i64>) -> PyResult<i64> {
+        let (mut data, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+        for payload in payloads.try_iter()? {
+            let payload = payload?;
+            let Some(payload) = Payload::of(&payload) else {
+                return Ok(-(Refusal::Unfit as i64));
+            };
+            let source = payload.source();
+            push(&mut offsets, data.len() as i64)?;
+            push(&mut lengths, source.len() as i64)?;
+            source.append_to(&mut data)?;
+        }
+        self.append_last(Source::from(&*data), &offsets, &lengths, now_ms)
+    }
+
+    fn append_at(
+        &self,
+        data: &Bound<'_, PyAny>,
+        offsets: &Bound<'_, PyAny>,
+        lengths: &Bound<'_, PyAny>,
+        index_first: i64,
+    ) -> PyResult<i64> {
+        let py = data.py();
+        let data = View::of(data)?;
+        let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+        let (source, offsets, lengths) = (data.source(), offsets.longs(), lengths.longs());
+        let run = Run::new(source, offsets, lengths, 0, lengths.len() as i64)?;
+        let pen = self.pen()?;
+        let append = move || pen.append_run(&run, Some(index_first));
+        let done = if source.len() > HELD_BYTES { py.detach(append) } else { append() };
+        Ok(answer(done?))
+    }
+}
+
+impl Pen {
+    fn append_last(
+        &self,
+        data: Source,
+        offsets: &[i64],
+        lengths: &[i64],
+        now_ms: Option<i64>,
+    ) -> PyResult<i64> {
+        let pen = self.pen()?;
+        if pen.has_rolled(now_ms) {
+            return Ok(-(Refusal::Roll as i64));
+        }
+        let run = Run::new(data, offsets.into(), lengths.into(), 0, lengths.len() as i64)?;
+        Ok(answer(pen.append_run(&run, None)?))
+    }
+}
