@@ -42,9 +42,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cqrepl.queue.atomics import INT64_MIN, Words
+from cqrepl.queue.atomics import INT64_MIN
 from cqrepl.queue.errors import QueueError, QueueLocked
 from cqrepl.queue.tablestore import TableStore
+from wire.kernel import atomic_words
 
 UNLOCKED: Final = INT64_MIN
 WRITE_LOCK_KEY: Final = "chronicle.write.lock"
@@ -61,20 +62,24 @@ class _Turn:
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self.word = memoryview(bytearray(8))
-        self._words = Words(self.word)
+        self.word = memoryview(bytearray(4))
+        native = atomic_words()
+        self._words = None if native is None else native(self.word)  # no kernel, no pens
 
     def take(self) -> bool:
         """False while a pen has it. The mutex is held, so 2 is what an interrupted call left."""
-        return self._words.exchange_4(0, 0, 2) or self._words.load_4(0) == 2
+        words = self._words
+        return words is None or words.exchange_4(0, 0, 2) or words.load_4(0) == 2
 
     def give(self) -> None:
         """Gives it back if the holder of the mutex has it."""
-        self._words.exchange_4(0, 2, 0)
+        if self._words is not None:
+            self._words.exchange_4(0, 2, 0)
 
     def keep(self) -> None:
         """Leaves it to nobody any more."""
-        self._words.store_4(0, 1)
+        if self._words is not None:
+            self._words.store_4(0, 1)
 
 
 class _Turns:
