@@ -130,11 +130,20 @@ def _shared(default_id: int, default_remote: int) -> Callable[[Command], Command
     help="Log each acknowledgement into a queue in this directory (with several queues: one each, "
     "below it).",
 )
+@click.option(
+    "--pauser",
+    type=click.Choice(["busy", "balanced", "sleepy"]),
+    default="balanced",
+    show_default=True,
+    help="How to wait for the next excerpt: busy never sleeps and keeps a core for each sink, "
+    "sleepy sleeps milliseconds.",
+)
 def source(
     queues: tuple[str, ...],
     no_ack: bool,
     until_caught_up: bool,
     ack_log: Path | None,
+    pauser: str,
     **shared: Any,
 ) -> None:
     """Stream queues to sinks.
@@ -156,6 +165,7 @@ def source(
                 acknowledge=not no_ack,
                 ack_log=ack_log,
                 gives_up=until_caught_up,
+                pauser=pauser,
             ),
             Source.wait_caught_up if until_caught_up else None,
             shared["listen"],

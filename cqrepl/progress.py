@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from cqrepl.net import Sink, Source
-from cqrepl.net.streaming import SourceQueue
+from cqrepl.net.sourcequeue import SourceQueue
 from cqrepl.queue import QueueError
 from cqrepl.queue.index import cycle_of
 from cqrepl.units import format_bytes

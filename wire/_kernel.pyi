@@ -1,4 +1,4 @@
-# the functions are those of the reference, so these are their types too
+# the functions of batches are those of the reference, so these are their types too
 from array import array
 from collections.abc import Sequence
 from typing import Final, final
@@ -16,14 +16,19 @@ __all__ = [
     "INTERFACE",
     "NAME",
     "AtomicWords",
+    "LiveControl",
     "Pen",
+    "SinkLane",
+    "SourceLane",
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",
     "laid_size",
     "lay_excerpts",
     "measure_lengths",
+    "receive_live",
     "scan_frames",
+    "stream_live",
 ]
 
 INTERFACE: Final[int]
@@ -70,3 +75,45 @@ class Pen:
         lengths: array[int],
         index_first: int,
     ) -> int: ...
+
+@final
+class LiveControl:
+    def __new__(cls) -> LiveControl: ...
+    def interrupt(self) -> None: ...
+    def reset(self) -> None: ...
+    def send(self, data: bytes) -> None: ...
+
+@final
+class SourceLane:
+    def __new__(
+        cls,
+        store: memoryview,
+        place: tuple[int, int, int],
+        cid_document: bytes,
+        payload_max: int,
+        write_position: int,
+        slots: tuple[int, int, int, int] | None,
+        room: tuple[int, int],
+    ) -> SourceLane: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def position_last(self) -> int: ...
+    @property
+    def has_room(self) -> bool: ...
+    def take_lengths(self) -> array[int]: ...
+
+def stream_live(
+    socket: int, control: LiveControl, lanes: Sequence[SourceLane], pausing: int, slice_ms: int
+) -> tuple[int, bytes]: ...
+
+@final
+class SinkLane:
+    def __new__(
+        cls, pen: Pen, cid_document: bytes, payload_max: int, is_acknowledged: bool
+    ) -> SinkLane: ...
+    def take_stored(self) -> tuple[int, int]: ...
+
+def receive_live(
+    socket: int, control: LiveControl, lanes: Sequence[SinkLane], received: bytes, slice_ms: int
+) -> tuple[int, bytes, bytes, bool]: ...

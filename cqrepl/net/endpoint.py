@@ -1,6 +1,7 @@
 """What a source and a sink have in common: connections, from the first dial to the orderly end."""
 
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -18,9 +19,11 @@ from cqrepl.net.session import Session
 from cqrepl.protocol import PAYLOAD_MAX, Connection, ConnectionConfig, Role, WireShape
 from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.heartbeat import numbers_problem
+from wire.live import Pausing
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
 EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits
+CORES_BUSY: Final = 2  # one that spins, and one for everybody else
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +35,7 @@ class Settings:
     Args:
         remote_ids: accepted host ids; empty for any but our own. A dialler names exactly one.
         gives_up: a dialler stops after 30 s without success.
+        pausing: how a source waits for the next excerpt.
     """
 
     role: Role
@@ -44,6 +48,7 @@ class Settings:
     payload_max: int = PAYLOAD_MAX
     shape: WireShape = WireShape.NETWORK
     gives_up: bool = False
+    pausing: Pausing = Pausing.BALANCED
 
     @classmethod
     def checked(
@@ -60,6 +65,7 @@ class Settings:
         payload_max: int,
         shape: WireShape,
         gives_up: bool,
+        pauser: str = "balanced",
     ) -> "Settings":
         """Settings as a user gives them.
 
@@ -99,7 +105,18 @@ class Settings:
             payload_max=payload_max,
             shape=shape,
             gives_up=gives_up,
+            pausing=_pausing(pauser),
         )
+
+
+def _pausing(pauser: str) -> Pausing:
+    words = [each.name.lower() for each in Pausing]
+    if pauser not in words:
+        raise ValueError(f"a pauser out of {', '.join(words)} expected, {pauser!r} came")
+    pausing = Pausing[pauser.upper()]
+    if pausing is Pausing.BUSY and len(os.sched_getaffinity(0)) < CORES_BUSY:
+        raise ValueError("the pauser 'busy' keeps one core: at least two expected, there is one")
+    return pausing
 
 
 MakeSession = Callable[[Connection, Pump], Session]
@@ -171,7 +188,7 @@ class Endpoint:
             await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
-        pump = Pump(stream, connection, label, self._roster.enter)
+        pump = Pump(stream, connection, label, self._roster.enter, self.settings.pausing)
         session = self._make_session(connection, pump)
         started = trio.current_time()
         self._live[pump] = session

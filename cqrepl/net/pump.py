@@ -4,6 +4,9 @@ Three tasks in one nursery: the reader feeds the core and acts on its events one
 is the only one that sends, control documents before frames; the clock calls `tick` when the core
 says so. A full socket makes the writer wait in `send_all`, and while it waits no queue is read:
 that is the push-back.
+
+Once nothing is left to catch up with, the writer of a source and the reader of a sink let a native
+pump do their work (`live`), and take over again from where it stopped.
 """
 
 import logging
@@ -13,12 +16,17 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.live import pump_for
 from cqrepl.net.pauser import Pauser
 from cqrepl.net.session import Session
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
 from cqrepl.protocol.states import ConnectionState
+from wire.live import Ended, Pausing
 
+# a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
+FRUITLESS_MAX: Final = 2
+FRUITLESS_PAUSE: Final = 64
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
@@ -33,10 +41,16 @@ class Pump:
     Args:
         label: how log lines name the peer.
         admit: told when the peer has named itself; answers with what is wrong, or None.
+        pausing: how a source waits for the next excerpt.
     """
 
     def __init__(
-        self, stream: trio.SocketStream, connection: Connection, label: str, admit: Admit
+        self,
+        stream: trio.SocketStream,
+        connection: Connection,
+        label: str,
+        admit: Admit,
+        pausing: Pausing = Pausing.BALANCED,
     ) -> None:
         self.stream = stream
         self.connection = connection
@@ -51,6 +65,12 @@ class Pump:
         self._scope = trio.CancelScope()
         self._clock = trio.CancelScope()
         self._admit = admit
+        self._pausing = pausing
+        self._live = pump_for(stream)
+        self._unsent = b""  # left over by a live pump: goes before anything else
+        self._is_sending = False
+        self._is_streaming = False  # the live pump is the writer
+        self._fruitless = 0  # times that the live pump of a sink came back with nothing done
 
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
@@ -60,6 +80,8 @@ class Pump:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write, session)
                     nursery.start_soon(self._tick)
+                    if self._live is not None:
+                        nursery.start_soon(self._live.guard)
                     await self._read(session)
                     nursery.cancel_scope.cancel()
         finally:
@@ -82,10 +104,11 @@ class Pump:
         """Ends in order: drains, announces it, and lets the peer close first. Bounded by the
         caller."""
         session.drain()
+        self.call_back()
         if self.connection.state is not ConnectionState.OPEN:
             self._end("ended")
             return
-        while not session.is_settled and not self.ended.is_set():
+        while not (session.is_settled and self._is_idle) and not self.ended.is_set():
             await trio.sleep(0.005)
         if self.connection.state is ConnectionState.OPEN:
             self.connection.end()
@@ -97,24 +120,59 @@ class Pump:
     def wake(self) -> None:
         """Something may be there to send."""
         self._wake.set()
+        if self._is_streaming and self.connection.has_data_to_send:
+            self.call_back()
+
+    def call_back(self) -> None:
+        """A live pump stops as soon as it can: its work is no longer what it was."""
+        if self._live is not None:
+            self._live.interrupt()
 
     async def _read(self, session: Session) -> None:
         while self.connection.state is not ConnectionState.CLOSED:
             try:
-                count = await self.stream.socket.recv_into(self.connection.receive_room())
+                is_live = await self._receive_live(session)
+                if not is_live:
+                    await self._receive()
             except OSError as error:
                 self._end(f"connection broken: {error}")
                 return
-            now = trio.current_time()
-            if count:
-                self.heard = True
-                self.connection.received(count, now)
-            else:
-                self.connection.receive_end(now)
+            session.catch_up()
             if not await self._act_on_events(session):
                 return
             self._clock.deadline = self.connection.next_deadline()
             self.wake()
+
+    async def _receive(self) -> None:
+        count = await self.stream.socket.recv_into(self.connection.receive_room())
+        now = trio.current_time()
+        if count:
+            self.heard = True
+            self.connection.received(count, now)
+        else:
+            self.connection.receive_end(now)
+
+    async def _receive_live(self, session: Session) -> bool:
+        """Lets the live pump receive for a slice of time; false when that is not for it."""
+        if self._live is None or self._is_sending or self._unsent:
+            return False
+        if self._fruitless >= FRUITLESS_MAX:  # it does not know what comes here
+            self._fruitless = 0 if self._fruitless >= FRUITLESS_PAUSE else self._fruitless + 1
+            return False
+        lanes = session.lanes_in()
+        if not lanes:
+            return False
+        came = await self._live.receive(lanes)
+        has_stored = session.leave_lanes()
+        self._unsent = came.unsent
+        now = trio.current_time()
+        if came.has_heard or came.data:
+            self.connection.receive_data(came.data, now)
+        if came.ended is Ended.END_OF_STREAM:
+            self.connection.receive_end(now)
+        is_fruitless = came.ended is Ended.UNUSUAL and not has_stored
+        self._fruitless = self._fruitless + 1 if is_fruitless else 0
+        return True
 
     async def _act_on_events(self, session: Session) -> bool:
         """Acts on all events there are; false when the connection is over."""
@@ -145,15 +203,13 @@ class Pump:
 
     async def _write(self, session: Session) -> None:
         out = bytearray()
-        pauser = Pauser()
+        pauser = Pauser(self._pausing)
         try:
             while True:
                 self._wake = trio.Event()
-                data = self.connection.data_to_send()
-                if data:
+                if await self._send_said():
                     # looked at again before any frame: a registration goes before its queue's
                     # frames
-                    await self.stream.send_all(data)
                     continue
                 if self.connection.state is ConnectionState.ENDING:
                     await self.stream.send_eof()
@@ -167,16 +223,66 @@ class Pump:
                     filled = session.frame(out)
                 if filled:
                     pauser.reset()
-                    await self.stream.send_all(memoryview(out)[:filled])
+                    await self._send(memoryview(out)[:filled])
                 elif self.connection.has_data_to_send:
                     continue
                 elif session.polls:
-                    await pauser.pause(self._wake)
+                    if not await self._stream_live(session, pauser):
+                        await pauser.pause(self._wake)
                 else:
                     await self._wake.wait()
         except trio.BrokenResourceError as error:
             # the reader still takes what the peer said before it went, and ends the pump
             _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
+
+    async def _stream_live(self, session: Session, pauser: Pauser) -> bool:
+        """Lets the live pump send for a slice of time; false when there is nothing for it."""
+        if self._live is None or pauser.is_waiting:
+            return False
+        lanes = session.lanes_out()
+        if not lanes or self._wake.is_set():
+            return False
+        self._is_streaming = True
+        try:
+            came = await self._live.stream(lanes, self._pausing, session.slice_ms)
+        except OSError as error:
+            raise trio.BrokenResourceError from error
+        finally:
+            self._is_streaming = False
+            has_sent = session.leave_lanes()
+        self._unsent = came.unsent
+        # what it does not know is looked at from here, until something has come of it
+        return came.ended is not Ended.UNUSUAL or has_sent
+
+    @property
+    def _is_receiving_live(self) -> bool:
+        return self._live is not None and self._live.is_running and not self._is_streaming
+
+    @property
+    def _is_idle(self) -> bool:
+        """True when no live pump runs, and none has left anything."""
+        return not self._unsent and not (self._live is not None and self._live.is_running)
+
+    async def _send_said(self) -> bool:
+        """Sends what the core has to say; false when it has nothing."""
+        if self._is_receiving_live:
+            data = self.connection.data_to_send()
+            if data:
+                assert self._live is not None
+                self._live.send(data)
+            return bool(data)
+        unsent, self._unsent = self._unsent, b""
+        data = unsent + self.connection.data_to_send()
+        if data:
+            await self._send(data)
+        return bool(data)
+
+    async def _send(self, data: bytes | memoryview) -> None:
+        self._is_sending = True
+        try:
+            await self.stream.send_all(data)
+        finally:
+            self._is_sending = False
 
     async def _tick(self) -> None:
         while True:

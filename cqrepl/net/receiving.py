@@ -6,10 +6,11 @@ A queue takes from one connection at a time.
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from cqrepl.net.live import SLICE_MS
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
 from cqrepl.net.sinkqueue import SinkQueue
@@ -17,8 +18,13 @@ from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.batch import ExcerptBatch
+from wire import live
+
+if TYPE_CHECKING:
+    from wire.live import SinkLane, SourceLane
 
 _logger = logging.getLogger(__name__)
 
@@ -39,6 +45,7 @@ class SinkSession:
         self.out_bytes = OUT_BYTES
         self.is_settled = True  # whatever was received has been acted on when anybody asks
         self.polls = False
+        self.slice_ms = SLICE_MS
         self.has_progressed = False
         self._queues = queues
         self._changed = changed
@@ -48,6 +55,8 @@ class SinkSession:
         self._batch: ExcerptBatch | None = None
         self._start = 0
         self._is_draining = False
+        self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
+        self._has_stored = False
 
     def drain(self) -> None:
         self._is_draining = True
@@ -70,6 +79,38 @@ class SinkSession:
             if filled or self._batch is not None:
                 return filled
         return 0
+
+    def lanes_out(self) -> "list[SourceLane]":
+        return []
+
+    def lanes_in(self) -> "list[SinkLane]":
+        if self._back_copies or self._is_draining:
+            return []
+        self._lanes = []
+        payload_max = self._connection.config.payload_max
+        for handler in self._connection.receiving():
+            queue = self._queues[handler.name]
+            pen = None if queue.stop is not None else queue.appender.pen
+            if pen is not None:
+                is_acknowledged = handler.offer.acknowledgement
+                lane = live.SinkLane(pen, handler.cid_document, payload_max, is_acknowledged)
+                self._lanes.append((handler, queue, lane))
+        return [lane for _, _, lane in self._lanes]
+
+    def catch_up(self) -> None:
+        for handler, queue, lane in self._lanes:
+            excerpts, payload_bytes = lane.take_stored()
+            if excerpts:
+                handler.took(queue.appender.next_index)
+                queue.received_excerpts += excerpts
+                queue.received_bytes += payload_bytes
+                self.has_progressed = self._has_stored = True
+
+    def leave_lanes(self) -> bool:
+        self._has_stored = False
+        self.catch_up()
+        self._lanes = []
+        return self._has_stored
 
     async def close(self) -> None:
         for copy in self._back_copies.values():
@@ -143,9 +184,10 @@ class SinkSession:
             if isinstance(event, ev.CompareExcerpts):
                 queue.appender.compare(batch)
             else:
-                if queue.appender.space_needed(batch):
-                    await trio.to_thread.run_sync(queue.appender.reserve, batch)
-                queue.appender.append_at(batch)
+                if not queue.appender.append_now(batch):
+                    if queue.appender.space_needed(batch):
+                        await trio.to_thread.run_sync(queue.appender.reserve, batch)
+                    queue.appender.append_at(batch)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
             return

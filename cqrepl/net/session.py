@@ -1,8 +1,11 @@
 """What a role does with one connection: the part between the pump and the queues."""
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cqrepl.protocol.events import Event
+
+if TYPE_CHECKING:
+    from wire.live import SinkLane, SourceLane
 
 OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
 
@@ -31,6 +34,22 @@ class Session(Protocol):
     @property
     def has_progressed(self) -> bool:
         """True when this connection has brought excerpts to where they are to be."""
+
+    def lanes_out(self) -> "list[SourceLane]":
+        """What a live pump can send from now on; empty when it is not for a live pump."""
+
+    def lanes_in(self) -> "list[SinkLane]":
+        """What a live pump can receive from now on; empty when it is not for a live pump."""
+
+    @property
+    def slice_ms(self) -> int:
+        """How long the live pump may be away."""
+
+    def catch_up(self) -> None:
+        """Tells the core what a live pump has done since the last call; it may still run."""
+
+    def leave_lanes(self) -> bool:
+        """The live pump has come back: goes on from where it is. True when it has done anything."""
 
     def drain(self) -> None:
         """Takes nothing new to send; what is on its way goes on."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from cqrepl.net.endpoint import Endpoint, Settings
 from cqrepl.net.names import named
 from cqrepl.net.pump import Pump
+from cqrepl.net.sourcequeue import SourceQueue, SourceShared
 from cqrepl.net.stops import Stop
-from cqrepl.net.streaming import SourceQueue, SourceSession, SourceShared
+from cqrepl.net.streaming import SourceSession
 from cqrepl.net.waiting import until
 from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
 
@@ -86,6 +87,7 @@ async def serve_source(
     wire_shape: WireShape = WireShape.NETWORK,
     ack_log: Path | str | None = None,
     gives_up: bool = False,
+    pauser: str = "balanced",
 ) -> AsyncIterator[Source]:
     """Streams queues to sinks for the length of an `async with` block, then ends in order.
 
@@ -99,6 +101,8 @@ async def serve_source(
         payload_max: a queue that holds a longer excerpt (bytes) stops there.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
         gives_up: one that dials stops after 30 s without success.
+        pauser: how to wait for the next excerpt. `busy` never sleeps and keeps a core for each
+            sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
 
     Raises:
         QueueError: a directory holds no queue that can be read.
@@ -117,6 +121,7 @@ async def serve_source(
         payload_max=payload_max,
         shape=wire_shape,
         gives_up=gives_up,
+        pauser=pauser,
     )
     paths = named(queues)
     with ExitStack() as stack:

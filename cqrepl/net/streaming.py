@@ -5,93 +5,31 @@ Each connection has its own tailers and its own window, so a slow sink holds nob
 
 import logging
 import time
+from array import array
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from cqrepl.net.acklog import AckLog
 from cqrepl.net.backcopy import BackCopyTarget
+from cqrepl.net.live import SLICE_MIXED_MS, SLICE_MS
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
-from cqrepl.net.shapes import shape_of
+from cqrepl.net.sourcequeue import SourceQueue, SourceShared
 from cqrepl.net.stops import Stop
-from cqrepl.net.waiting import Signal
-from cqrepl.protocol import Connection, QueueShape, StopReason
+from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
-from cqrepl.queue import Queue, QueueError, Tailer
-from cqrepl.queue.backcopylock import release_dead_back_copy
+from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.index import format_index
+from wire import live
 from wire.kernel import measure_lengths
+
+if TYPE_CHECKING:
+    from wire.live import SinkLane, SourceLane
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
-
-
-class SourceQueue:
-    """One queue of a source, over all connections."""
-
-    def __init__(self, name: str, path: Path, ack_log: Path | None) -> None:
-        self.name = name
-        self.path = path
-        self.queue = Queue.open(path)
-        self._release_dead_back_copy()
-        self.target = self.queue.last_index()  # what was there at the start
-        self.acknowledged = -1
-        self.sent_excerpts = self.sent_bytes = 0
-        self.ack_log = None if ack_log is None else AckLog(ack_log)
-
-    @property
-    def shape(self) -> QueueShape:
-        return shape_of(self.queue.layout)
-
-    def _release_dead_back_copy(self) -> None:
-        try:
-            if release_dead_back_copy(self.path):
-                _logger.info(
-                    "queue %r: gave back the locks of a source that died in a back copy", self.name
-                )
-        except (QueueError, OSError) as error:
-            _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
-
-    def note_acknowledged(self, index: int) -> None:
-        """Some sink has everything up to `index`."""
-        self.acknowledged = max(self.acknowledged, index)
-        self.queue.raise_acknowledged(index)
-
-    def log(self, event: ev.Acknowledged) -> None:
-        """Notes an acknowledgement where that is wanted. Replication does not end over its log."""
-        if self.ack_log is None:
-            return
-        try:
-            self.ack_log.note(event)
-        except (QueueError, OSError) as error:
-            _logger.error("queue %r: acknowledgements are logged no more: %s", self.name, error)
-            self.ack_log.close()
-            self.ack_log = None
-
-    def close(self) -> None:
-        self.queue.close()
-        if self.ack_log is not None:
-            self.ack_log.close()
-
-
-class SourceShared:
-    """What the connections of one source have in common, apart from the queues."""
-
-    def __init__(self, *, asks_ack: bool) -> None:
-        self.asks_ack = asks_ack
-        self.changed = Signal()
-        self.stops: list[Stop] = []
-
-    def note_stop(self, stop: Stop) -> None:
-        """A queue goes no further on some connection."""
-        if stop not in self.stops:  # the same one comes again with every new connection
-            self.stops.append(stop)
-            _logger.error("%s", stop)
-        self.changed.set()
 
 
 class Outgoing:
@@ -103,12 +41,14 @@ class Outgoing:
         self.tailer: Tailer | None = None
         self.batch: ExcerptBatch | None = None
         self.start = 0
+        self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
+        self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
         self.back_copy: BackCopyTarget | None = None
         self.has_stopped = False
 
     def close(self) -> None:
-        self.batch = None
+        self.batch = self.lane = None
         if self.tailer is not None:
             self.tailer.close()
             self.tailer = None
@@ -193,10 +133,60 @@ class SourceSession:
         at = live.index(large) if large is not None else self._turn % max(len(live), 1)
         return live[at:] + live[:at]
 
+    def lanes_out(self) -> "list[SourceLane]":
+        if self._is_draining or any(each.batch is not None for each in self.outgoing.values()):
+            return []
+        for each in self.outgoing.values():
+            if each.tailer is not None:
+                each.lane, each.lane_count = self._lane(each, each.tailer), 0
+        return [each.lane for each in self.outgoing.values() if each.lane is not None]
+
+    def lanes_in(self) -> "list[SinkLane]":
+        return []
+
+    @property
+    def slice_ms(self) -> int:
+        has_all = all(each.lane is not None for each in self.outgoing.values())
+        return SLICE_MS if has_all else SLICE_MIXED_MS
+
+    def catch_up(self) -> None:
+        for each in self.outgoing.values():
+            lengths = None if each.lane is None else each.lane.take_lengths()
+            if lengths and each.tailer is not None:
+                index_first = each.tailer.next_index + each.lane_count
+                self._connection.source(each.cid).framed(index_first, lengths)
+                each.lane_count += len(lengths)
+                self._count_sent(each, index_first, lengths)
+
+    def leave_lanes(self) -> bool:
+        self.catch_up()
+        has_sent = False
+        for each in self.outgoing.values():
+            lane, each.lane = each.lane, None
+            if lane is not None and each.lane_count and each.tailer is not None:
+                each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
+                has_sent = True
+        return has_sent
+
     async def close(self) -> None:
         for each in self.outgoing.values():
             each.close()
         self._shared.changed.set()
+
+    def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
+        stand = self._guarded(each, tailer.stand)
+        if stand is None:
+            return None
+        source = self._connection.source(each.cid)
+        return live.SourceLane(
+            stand.data,
+            (stand.position, stand.index, stand.sequence),
+            source.cid_document,
+            self._connection.config.payload_max,
+            stand.write_position,
+            stand.slots,
+            source.room,
+        )
 
     def _offer(self) -> None:
         for each in self._queues.values():
@@ -248,13 +238,16 @@ class SourceSession:
         return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
 
     def _sent(self, each: Outgoing, batch: ExcerptBatch, start: int, count: int) -> None:
-        each.queue.sent_excerpts += count
-        each.queue.sent_bytes += measure_lengths(batch.lengths, start, count)[0]
-        each.queue.queue.raise_sent(batch.index_first + start + count - 1)
-        self.has_progressed = self.has_progressed or not self._shared.asks_ack
+        self._count_sent(each, batch.index_first + start, batch.lengths[start : start + count])
         each.start = start + count
         if each.start == len(batch):
             each.batch = None
+
+    def _count_sent(self, each: Outgoing, index_first: int, lengths: "array[int]") -> None:
+        each.queue.sent_excerpts += len(lengths)
+        each.queue.sent_bytes += measure_lengths(lengths, 0, len(lengths))[0]
+        each.queue.queue.raise_sent(index_first + len(lengths) - 1)
+        self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
         """The sink has more than this queue: keeps everybody else out while it copies back."""
@@ -302,12 +295,15 @@ class SourceSession:
         each.queue.note_acknowledged(event.index)
         each.queue.log(event)
         self._pump.wake()  # the window may have been full
+        if each.lane is not None and not each.lane.has_room:
+            self._pump.call_back()
         self._shared.changed.set()
 
     def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:
         if each.has_stopped:  # by us, and now the core tells of it
             return
         each.close()
+        self._pump.call_back()
         each.has_stopped = True
         self._shared.note_stop(Stop(name=each.queue.name, reason=reason, message=message))
 

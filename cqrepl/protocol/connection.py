@@ -225,6 +225,17 @@ class Connection:
         """Everything up to `index_last` is in the sink queue."""
         self._sink(cid).stored(index_last, ns)
 
+    def receiving(self) -> list[SinkHandler]:
+        """The queues whose stream is on; none while bytes wait that were received before."""
+        if self._inflow.splitter.pending_bytes or self.state is not ConnectionState.OPEN:
+            return []
+        handlers = self._router.handlers.values()
+        return [
+            handler
+            for handler in handlers
+            if isinstance(handler, SinkHandler) and handler.state is SinkState.RECEIVING
+        ]
+
     # both sides
 
     def frame_excerpts(

@@ -98,6 +98,13 @@ class SinkHandler:
         if problem is not None:
             self.stop(StopReason.GAP, problem)
 
+    def took(self, next_index: int) -> None:
+        """Somebody else has received, stored and acknowledged everything before this index."""
+        self._move(SinkMove.EXCERPTS_RECEIVED, LocalProtocolError)
+        assert self._intake is not None
+        assert next_index >= self._intake.next_index
+        self._intake.next_index = next_index
+
     def stored(self, index_last: int, ns: int) -> None:
         """Everything up to `index_last` is in the queue: acknowledge it when the source asked for
         that."""

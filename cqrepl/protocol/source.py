@@ -10,6 +10,7 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 """
 
 import math
+from array import array
 
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
@@ -35,6 +36,7 @@ from cqrepl.protocol.window import Window
 from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.index import format_index
 from wire import Reader
+from wire.kernel import NO_LIMIT
 
 
 class SourceHandler:
@@ -89,6 +91,11 @@ class SourceHandler:
     def has_room(self) -> bool:
         """False while the sink owes so many acknowledgements that nothing more is sent."""
         return not self._window.is_full
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many excerpts and payload bytes may be sent before the sink acknowledges some."""
+        return self._window.room if self.offer.acknowledgement else (NO_LIMIT, NO_LIMIT)
 
     @property
     def _awaits_sink(self) -> bool:
@@ -159,10 +166,18 @@ class SourceHandler:
         self._move(SourceMove.FRAMED, LocalProtocolError)
         count, filled = self.framing.frame(batch, start, ns, out, filled)
         if count:
-            self.index_sent = max(self.index_sent, batch.index_first + start + count - 1)
-            if self.offer.acknowledgement:
-                self._window.add(batch.index_first + start, batch.lengths[start : start + count])
+            self._sent(batch.index_first + start, batch.lengths[start : start + count])
         return count, filled
+
+    def framed(self, index_first: int, lengths: "array[int]") -> None:
+        """Somebody else has framed excerpts of the stream, in order; these are their lengths."""
+        self._move(SourceMove.FRAMED, LocalProtocolError)
+        self._sent(index_first, lengths)
+
+    def _sent(self, index_first: int, lengths: "array[int]") -> None:
+        self.index_sent = max(self.index_sent, index_first + len(lengths) - 1)
+        if self.offer.acknowledgement:
+            self._window.add(index_first, lengths)
 
     def stop(self, reason: StopReason, message: str) -> None:
         """Sends nothing more and drops what comes."""

@@ -36,6 +36,11 @@ class Window:
         return self._bytes >= BYTES_MAX or self._excerpts >= EXCERPTS_MAX
 
     @property
+    def room(self) -> tuple[int, int]:
+        """How many excerpts and payload bytes fit in; the last one may be longer."""
+        return max(EXCERPTS_MAX - self._excerpts, 0), max(BYTES_MAX - self._bytes, 0)
+
+    @property
     def is_empty(self) -> bool:
         return not self._runs
 

@@ -113,6 +113,14 @@ class Appender:
         return max(self._end.next_index, self._appended_next)
 
     @property
+    def pen(self) -> "Pen | None":
+        """What appends in one native call, for a pump that does so; None while there is none.
+
+        It is this appender's: nobody else appends meanwhile.
+        """
+        return self._pen
+
+    @property
     def payload_max(self) -> int:
         """The longest excerpt in bytes that is taken."""
         return self._payload_max
@@ -129,15 +137,24 @@ class Appender:
             DurabilityLost: a sync failed, now or before. The batch may be there or not.
             OSError: no space. What was appended before it is whole.
         """
+        if not self.append_now(batch):
+            with self._writing():
+                self._check_next(batch)
+                self._append(batch)
+
+    def append_now(self, batch: ExcerptBatch) -> bool:
+        """Appends as `append_at` when that takes no time; false when nothing was changed.
+
+        Raises:
+            QueueError: the append went wrong half-way, as for `append_at`.
+        """
         pen = self._pen
-        if pen is not None:
-            last = pen.append_at(batch.data, batch.offsets, batch.lengths, batch.index_first)
-            if last >= 0:
-                return
+        if pen is None:
+            return False
+        last = pen.append_at(batch.data, batch.offsets, batch.lengths, batch.index_first)
+        if last < 0:
             self._pens.check(last, pen, self._end)
-        with self._writing():
-            self._check_next(batch)
-            self._append(batch)
+        return last >= 0
 
     def append(self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None) -> int:
         """Appends at the end, in the clock's cycle or a later one that exists; the last index.

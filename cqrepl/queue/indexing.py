@@ -99,6 +99,16 @@ class Indexing:
                 count -= self._spacing
         return 0
 
+    def slots_for(self, sequence: int) -> tuple[int, int, int, int] | None:
+        """The index page that a sequence belongs into: position of its first slot, sequence of that
+        one, how many there are, and the spacing; None while there is no such page."""
+        page = self.page_of(sequence)
+        array = self._array(page)
+        if array is None:
+            return None
+        first = page * self._count * self._spacing
+        return array + ARRAY_HEAD_BYTES, first, self._count, self._spacing
+
     def page_of(self, sequence: int) -> int:
         """Number of the page that a sequence belongs into."""
         return sequence // self._spacing // self._count

@@ -23,6 +23,7 @@ Batches and excerpts are views of the mapped file, valid until the next call.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from cqrepl.queue.batch import ExcerptBatch
@@ -35,7 +36,7 @@ from cqrepl.queue.pauser import Pauser
 from cqrepl.queue.remains import check_unfinished
 from cqrepl.queue.stalling import Repair, Stall, StallWatch
 from cqrepl.queue.storefile import START, Place, StoreFile
-from wire.header import HEADER_BYTES, body_length
+from wire.header import END_OF_FILE, HEADER_BYTES, body_length
 from wire.kernel import NO_LIMIT, Found, Stop
 
 BYTES_MAX: Final = 256 * 1024
@@ -43,6 +44,25 @@ PAYLOAD_MAX: Final = 16 * 1024 * 1024
 _AHEAD_COUNT: Final = 1024
 _LISTING_PAUSE_S: Final = 0.1  # between listings of the directory while there is no next cycle
 _BEFORE_ALL: Final = -1  # the cycle before every cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a tailer stands in a store file that may still grow, for a pump that reads on there.
+
+    Args:
+        data: the mapped file, for as long as the tailer is not used otherwise.
+        position: of the next header.
+        write_position: position of the word that names the last excerpt's header.
+        slots: see `Indexing.slots_for`.
+    """
+
+    data: memoryview
+    position: int
+    index: int
+    sequence: int
+    write_position: int
+    slots: tuple[int, int, int, int] | None
 
 
 class Tailer:
@@ -162,6 +182,34 @@ class Tailer:
         """The excerpts that are there, then those to come, for ever; blocks in between."""
         while self.wait():
             yield from self
+
+    def stand(self) -> Stand | None:
+        """Where somebody else can read on; None where the file ends, or none is open."""
+        self._step_back()
+        store = self._store
+        if store is None or store.word_at(self._position) == END_OF_FILE:
+            return None
+        assert self._indexing is not None
+        sequence = sequence_of(self._index, self._cycles.shift)
+        try:
+            slots = self._indexing.slots_for(sequence)
+        except QueueDamaged:
+            return None  # the next batch tells
+        write_position, data = store.header.write_position, store.mapping.data.toreadonly()
+        return Stand(data, self._position, self._index, sequence, write_position, slots)
+
+    def pass_by(self, count: int, position: int, position_last: int) -> None:
+        """Goes on behind excerpts that somebody else has read from where this tailer stood.
+
+        Args:
+            position: of the header behind them.
+            position_last: of the header of the last one.
+        """
+        assert count > 0
+        self._index += count
+        self._position = position
+        self._last = Place(sequence_of(self._index, self._cycles.shift) - 1, position_last)
+        self._watch.goes_on()
 
     def close(self) -> None:
         """Closes the file. Batches given out keep their memory as long as they are held."""

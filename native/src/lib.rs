@@ -9,8 +9,12 @@
 //! frames   `re` frames: write and scan
 //! columns  payloads side by side
 //! pen      appends to one open store file in one call
-//! python   the module `wire._kernel`: arguments in, results out, the GIL released in between;
-//!          pen_class is its `Pen`
+//!
+//! streaming, receiving   live pumps of a source and a sink, each in a thread of its own
+//! control, pausing       how they are called back, and how they wait
+//!
+//! python                 the module `wire._kernel`: arguments in, results out, the GIL released in
+//! pen_class, live_class  between; its pen; its pumps
 //! ```
 //!
 //! Nothing read from a file, a socket or an argument is believed: every access through `mem` is
@@ -18,12 +22,18 @@
 //! read a second time, as another process may have changed it.
 
 pub mod columns;
+pub mod control;
 pub mod fault;
 pub mod frames;
+#[cfg(feature = "python")]
+mod live_class;
 pub mod mem;
+pub mod pausing;
 pub mod pen;
 #[cfg(feature = "python")]
 mod pen_class;
 #[cfg(feature = "python")]
 mod python;
+pub mod receiving;
 pub mod store;
+pub mod streaming;

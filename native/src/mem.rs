@@ -23,14 +23,11 @@
 use std::fs::File;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
 
 use crate::fault::Fault;
-
-/// So many bytes are copied at a time to be compared.
-const HELD_BYTES: usize = 32;
 
 /// True when `count` bytes from `offset` on lie within `length`; no sum, so none that overflows.
 fn lies_within(length: usize, offset: usize, count: usize) -> bool {
@@ -104,16 +101,30 @@ impl Source<'_> {
             return false;
         }
         let mut at = offset;
-        for part in bytes.chunks(HELD_BYTES) {
-            let mut copy = [0; HELD_BYTES];
-            // SAFETY: the part lies in what was compared above, and is no longer than the copy
-            unsafe { ptr::copy_nonoverlapping(self.start.add(at), copy.as_mut_ptr(), part.len()) };
-            if !copy.starts_with(part) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            if self.read::<8>(at).as_ref().map(<[u8; 8]>::as_slice) != Some(word) {
                 return false;
             }
-            at += part.len();
+            at += 8;
         }
-        true
+        words.remainder().iter().enumerate().all(|(nth, &byte)| self.read(at + nth) == Some([byte]))
+    }
+
+    /// The aligned 64-bit number there, which writers store as one; later reads stay behind it.
+    pub fn number(&self, offset: usize) -> Option<i64> {
+        if !lies_within(self.length, offset, 8) {
+            return None;
+        }
+        // SAFETY: compared above
+        let at = unsafe { self.start.add(offset) }.cast::<i64>();
+        if !at.is_aligned() {
+            return None;
+        }
+        // SAFETY: 8 aligned bytes in the view; relaxed, as the memory may be for reading only
+        let number = unsafe { AtomicI64::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        Some(i64::from_le(number))
     }
 
     /// Puts a copy of all bytes behind those of a vector.
@@ -133,6 +144,13 @@ impl Source<'_> {
     pub fn has(&self, offset: usize, count: usize) -> bool {
         count == 0 || lies_within(self.length, offset, count)
     }
+}
+
+/// The open file of that number, which its owner keeps open; `None` for no number of a file.
+pub fn open_file(descriptor: RawFd) -> Option<BorrowedFd<'static>> {
+    // SAFETY: not -1; should its owner close it too early, calls fail or reach another file, and
+    // nothing in memory
+    (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
 /// 64-bit numbers to read: offsets and lengths of a batch.

@@ -12,6 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
 use crate::fault::Fault;
+use crate::live_class::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
 use crate::mem::{self, View, ViewOfLongs};
 use crate::pen_class::Pen;
 use crate::store::{Limits, Run, Walk};
@@ -39,7 +40,7 @@ impl From<Fault> for PyErr {
 }
 
 /// An `array('q')` of these numbers.
-fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
+pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let bytes = PyBytes::new(py, mem::number_bytes(numbers));
     ARRAY.import(py, "array", "array")?.call1(("q", bytes))
@@ -281,5 +282,10 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;
     module.add_class::<AtomicWords>()?;
-    module.add_class::<Pen>()
+    module.add_class::<Pen>()?;
+    module.add_class::<LiveControl>()?;
+    module.add_class::<SourceLane>()?;
+    module.add_class::<SinkLane>()?;
+    module.add_function(wrap_pyfunction!(stream_live, module)?)?;
+    module.add_function(wrap_pyfunction!(receive_live, module)?)
 }

@@ -7,7 +7,7 @@ pump could tell the difference, `test_pump.py` runs the same test on loopback as
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
@@ -16,6 +16,9 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol.events import Event
 from tests.unit.protocol import peer
+
+if TYPE_CHECKING:
+    from wire.live import SinkLane, SourceLane
 
 OURS, THEIRS = 1, 2
 CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OURS)
@@ -113,6 +116,7 @@ class Recorder:
     def __init__(self, *, to_send: int = 0, piece: int = 1000) -> None:
         self.acted: list[Event] = []
         self.out_bytes = piece
+        self.slice_ms = 1
         self.polls = False
         self.is_settled = True
         self.has_progressed = False
@@ -135,6 +139,18 @@ class Recorder:
         if size:
             self.sizes.append(size)
         return size
+
+    def lanes_out(self) -> "list[SourceLane]":
+        return []
+
+    def lanes_in(self) -> "list[SinkLane]":
+        return []
+
+    def catch_up(self) -> None:
+        pass
+
+    def leave_lanes(self) -> bool:
+        return False
 
     def drain(self) -> None:
         self.is_draining = True

@@ -5,6 +5,7 @@ from trio.testing import MockClock
 
 from cqrepl.net.pauser import POLLS, SLEEP_SECONDS, Pauser
 from cqrepl.net.waiting import Signal, until
+from wire.live import Pausing
 
 
 async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:
@@ -14,7 +15,7 @@ async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:
     assert trio.current_time() == start
     for nth in range(1, 4):
         await pauser.pause(trio.Event())
-        assert abs(trio.current_time() - start - nth * SLEEP_SECONDS) < 1e-9
+        assert abs(trio.current_time() - start - nth * SLEEP_SECONDS[Pausing.BALANCED]) < 1e-9
     pauser.reset()
     before = trio.current_time()
     await pauser.pause(trio.Event())

@@ -1,0 +1,132 @@
+//! What a live pump and the event loop share: the wish to stop, and bytes to be sent in between.
+//!
+//! A pump runs in a thread of its own for up to a fraction of a second. Whoever wants it back says
+//! so, and a pump that waits in the kernel is woken by an event descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+/// Why a pump has come back; the numbers are those of `wire.live.Ended`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its time is over.
+    Slice = 0,
+    /// It was asked to.
+    Interrupted = 1,
+    /// Something is there that is not its business.
+    Unusual = 2,
+    /// The peer has closed its side.
+    EndOfStream = 3,
+}
+
+/// Asks a pump to come back, and hands it bytes.
+pub struct Control {
+    is_interrupted: AtomicBool,
+    event: OwnedFd,
+    outgoing: Mutex<Vec<u8>>,
+}
+
+/// The value behind a mutex; a thread that panicked with it cannot have left it half-changed.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// Not interrupted, nothing to send.
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Control { is_interrupted: AtomicBool::new(false), event, outgoing: Mutex::default() })
+    }
+
+    /// Asks the pump to come back.
+    pub fn interrupt(&self) {
+        self.is_interrupted.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Takes the wish back; before the pump runs again.
+    pub fn reset(&self) {
+        self.is_interrupted.store(false, Ordering::Release);
+    }
+
+    /// True when the pump should come back.
+    pub fn is_interrupted(&self) -> bool {
+        self.is_interrupted.load(Ordering::Acquire)
+    }
+
+    /// Bytes for the peer, to be sent between two documents.
+    pub fn send(&self, bytes: &[u8]) {
+        locked(&self.outgoing).extend_from_slice(bytes);
+        self.wake();
+    }
+
+    /// Moves what is to be sent behind what a pump has not sent yet.
+    pub fn take_outgoing(&self, unsent: &mut Vec<u8>) {
+        unsent.append(&mut locked(&self.outgoing));
+    }
+
+    /// Waits for the socket, the time, or whoever wakes us.
+    pub fn wait(
+        &self,
+        socket: BorrowedFd,
+        flags: PollFlags,
+        until: Option<Instant>,
+    ) -> io::Result<()> {
+        let mut waited =
+            [PollFd::from_borrowed_fd(socket, flags), PollFd::new(&self.event, PollFlags::IN)];
+        let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
+        match poll(&mut waited, left.as_ref()) {
+            Err(error) if error != Errno::INTR => return Err(error.into()),
+            _ => {}
+        }
+        let [_, event] = waited;
+        if !event.revents().is_empty() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(self.event.as_fd(), &mut count); // empty: somebody was first
+        }
+        Ok(())
+    }
+
+    fn wake(&self) {
+        // full: it is readable then
+        let _ = rustix::io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
+    }
+}
+
+fn timespec(left: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    }
+}
+
+/// Sends as much as the socket takes; how much that was.
+pub fn send_some(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Receives what is there; `None` when nothing is, 0 at the end of the stream.
+pub fn receive_some(socket: BorrowedFd, room: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::net::recv(socket, &mut *room, RecvFlags::DONTWAIT) {
+            Ok((_, count)) => return Ok(Some(count)),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The live pumps for Python: each runs in a thread without the GIL for a slice of time.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::control::{locked, Control};
+use crate::fault::Fault;
+use crate::mem::{self, View};
+use crate::pausing::{Pauser, Pausing};
+use crate::pen_class::Pen;
+use crate::python::array;
+use crate::receiving::{self, Stored};
+use crate::streaming::{self, Place, PumpError, Sent, Slots};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+impl From<PumpError> for PyErr {
+    fn from(error: PumpError) -> Self {
+        match error {
+            PumpError::Io(error) => error.into(),
+            PumpError::Fault(fault) => fault.into(),
+        }
+    }
+}
+
+/// What a live pump and the event loop share. Any thread may use it.
+#[pyclass(frozen, module = "wire._kernel")]
+pub struct LiveControl(Control);
+
+#[pymethods]
+impl LiveControl {
+    #[new]
+    fn new() -> io::Result<Self> {
+        Control::new().map(LiveControl)
+    }
+
+    /// Asks the pump to come back.
+    fn interrupt(&self) {
+        self.0.interrupt();
+    }
+
+    /// Takes that back, before the pump runs again.
+    fn reset(&self) {
+        self.0.reset();
+    }
+
+    /// Bytes for the peer, to be sent by a pump of a sink between two documents.
+    fn send(&self, data: &[u8]) {
+        self.0.send(data);
+    }
+}
+
+/// One queue of a source, for one slice.
+#[pyclass(frozen, module = "wire._kernel")]
+pub struct SourceLane {
+    store: View,
+    cid_document: Vec<u8>,
+    payload_max: i64,
+    write_position: usize,
+    slots: Option<Slots>,
+    sent: Mutex<Sent>,
+}
+
+#[pymethods]
+impl SourceLane {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        store: &Bound<'_, PyAny>,
+        place: (i64, i64, i64),
+        cid_document: Vec<u8>,
+        payload_max: i64,
+        write_position: usize,
+        slots: Option<(usize, i64, i64, i64)>,
+        room: (i64, i64),
+    ) -> PyResult<Self> {
+        let (position, index, sequence) = place;
+        let (room_excerpts, room_bytes) = room;
+        let slots = slots.map(|(position, sequence, count, spacing)| Slots {
+            position,
+            sequence,
+            count,
+            spacing,
+        });
+        if position < 0 || sequence < 0 || slots.is_some_and(|slots| slots.spacing <= 0) {
+            return Err(PyValueError::new_err("expected a place in a store file"));
+        }
+        let place =
+            Place { position, index, sequence, position_last: 0, room_excerpts, room_bytes };
+        let sent = Mutex::new(Sent { place, lengths: Vec::new() });
+        let store = View::of(store)?;
+        Ok(SourceLane { store, cid_document, payload_max, write_position, slots, sent })
+    }
+
+    /// Position of the next header.
+    #[getter]
+    fn position(&self) -> i64 {
+        locked(&self.sent).place.position
+    }
+
+    /// Position of the header of the last excerpt sent; 0 when none was.
+    #[getter]
+    fn position_last(&self) -> i64 {
+        locked(&self.sent).place.position_last
+    }
+
+    /// False when the window has no room for more.
+    #[getter]
+    fn has_room(&self) -> bool {
+        let place = locked(&self.sent).place;
+        place.room_excerpts > 0 && place.room_bytes > 0
+    }
+
+    /// Lengths of the excerpts sent since the last call, an `array('q')`.
+    fn take_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let lengths = std::mem::take(&mut locked(&self.sent).lengths);
+        array(py, &lengths)
+    }
+}
+
+/// Sends what appears in the lanes; (why it came back, what was not sent).
+#[pyfunction]
+pub fn stream_live<'py>(
+    py: Python<'py>,
+    socket: i32,
+    control: &LiveControl,
+    lanes: Vec<Py<SourceLane>>,
+    pausing: u8,
+    slice_ms: u64,
+) -> PyResult<(u8, Bound<'py, PyBytes>)> {
+    let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
+    let pausing =
+        Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 2"))?;
+    let lanes: Vec<&SourceLane> = lanes.iter().map(Py::get).collect();
+    let lanes: Vec<streaming::Lane> = lanes
+        .iter()
+        .map(|lane| streaming::Lane {
+            store: lane.store.source(),
+            cid_document: &lane.cid_document,
+            payload_max: lane.payload_max,
+            write_position: lane.write_position,
+            slots: lane.slots,
+            sent: &lane.sent,
+        })
+        .collect();
+    let slice = Duration::from_millis(slice_ms);
+    let control = &control.0;
+    let (ended, unsent) = py.detach(move || {
+        let mut out = vec![0; BUFFER_BYTES];
+        streaming::stream(socket, control, &lanes, &mut out, Pauser::new(pausing), slice)
+    })?;
+    Ok((ended as u8, PyBytes::new(py, &unsent)))
+}
+
+/// One queue of a sink.
+#[pyclass(frozen, module = "wire._kernel")]
+pub struct SinkLane {
+    pen: Py<Pen>,
+    cid_document: Vec<u8>,
+    payload_max: i64,
+    is_acknowledged: bool,
+    stored: Mutex<Stored>,
+}
+
+#[pymethods]
+impl SinkLane {
+    #[new]
+    fn new(pen: Py<Pen>, cid_document: Vec<u8>, payload_max: i64, is_acknowledged: bool) -> Self {
+        SinkLane { pen, cid_document, payload_max, is_acknowledged, stored: Mutex::default() }
+    }
+
+    /// How many excerpts, and bytes, were stored since the last call.
+    fn take_stored(&self) -> (i64, i64) {
+        let Stored { excerpts, bytes } = std::mem::take(&mut *locked(&self.stored));
+        (excerpts, bytes)
+    }
+}
+
+type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool);
+
+/// Stores what comes for the lanes; (why it came back, what was not taken, what was not sent,
+/// whether the peer was heard).
+#[pyfunction]
+pub fn receive_live<'py>(
+    py: Python<'py>,
+    socket: i32,
+    control: &LiveControl,
+    lanes: Vec<Py<SinkLane>>,
+    received: &[u8],
+    slice_ms: u64,
+) -> PyResult<Received<'py>> {
+    let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
+    let lanes: Vec<&SinkLane> = lanes.iter().map(Py::get).collect();
+    let mut lanes = lanes
+        .iter()
+        .map(|lane| {
+            Ok(receiving::Lane {
+                cid_document: &lane.cid_document,
+                pen: lane.pen.get().pen()?,
+                payload_max: lane.payload_max,
+                is_acknowledged: lane.is_acknowledged,
+                stored: &lane.stored,
+                due: None,
+            })
+        })
+        .collect::<Result<Vec<_>, Fault>>()?;
+    let slice = Duration::from_millis(slice_ms);
+    let control = &control.0;
+    let rest = py.detach(move || {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        receiving::receive(socket, control, &mut lanes, received, &mut buffer, slice)
+    })?;
+    let (left, unsent) = (PyBytes::new(py, &rest.received), PyBytes::new(py, &rest.unsent));
+    Ok((rest.ended as u8, left, unsent, rest.has_heard))
+}

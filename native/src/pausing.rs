@@ -1,0 +1,75 @@
+//! How a source waits for the next excerpt: it spins, yields, then sleeps, longer and longer.
+
+use std::time::{Duration, Instant};
+
+/// How much of a core may be spent on being quick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pausing {
+    /// Never sleeps.
+    Busy,
+    /// Short sleeps while excerpts come, long ones when they do not.
+    Balanced,
+    /// Long sleeps.
+    Sleepy,
+}
+
+impl Pausing {
+    /// The one of that number, as `wire.live` counts them.
+    pub fn of(number: u8) -> Option<Self> {
+        [Pausing::Busy, Pausing::Balanced, Pausing::Sleepy].get(usize::from(number)).copied()
+    }
+}
+
+const SPINS: u32 = 300;
+const SPINS_BUSY: u32 = 2_000;
+const SLEEP_MIN: Duration = Duration::from_micros(10);
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+const SLEEP_SLEEPY: Duration = Duration::from_millis(5);
+/// So long short sleeps go on: about two dozen of them cost less than one excerpt that comes late.
+const AWAKE: Duration = Duration::from_millis(20);
+
+/// Counts the looks that found nothing.
+pub struct Pauser {
+    pausing: Pausing,
+    looks: u32,
+    sleep: Duration,
+    found_at: Instant,
+}
+
+impl Pauser {
+    /// As if something had been found just now.
+    pub fn new(pausing: Pausing) -> Self {
+        Pauser { pausing, looks: 0, sleep: SLEEP_MIN, found_at: Instant::now() }
+    }
+
+    /// Something was found.
+    pub fn reset(&mut self) {
+        self.looks = 0;
+        self.sleep = SLEEP_MIN;
+    }
+
+    /// Waits before the next look; the time now, where it was looked at.
+    pub fn pause(&mut self) -> Option<Instant> {
+        self.looks = self.looks.saturating_add(1);
+        let spins = if self.pausing == Pausing::Busy { SPINS_BUSY } else { SPINS };
+        if self.looks < spins {
+            std::hint::spin_loop();
+            return None;
+        }
+        let now = Instant::now();
+        if self.looks == spins {
+            self.found_at = now;
+        }
+        match self.pausing {
+            Pausing::Busy => rustix::thread::sched_yield(),
+            Pausing::Balanced => {
+                std::thread::sleep(self.sleep);
+                if now.saturating_duration_since(self.found_at) > AWAKE {
+                    self.sleep = (self.sleep * 3 / 2).min(SLEEP_MAX);
+                }
+            }
+            Pausing::Sleepy => std::thread::sleep(SLEEP_SLEEPY),
+        }
+        Some(now)
+    }
+}

@@ -1,0 +1,243 @@
+//! The live pump of a sink: frames from a socket to excerpts at their indexes, and acknowledgements.
+//!
+//! It does the usual case and judges nothing: whole `re` frames of the queues it was given, each at
+//! the next index, into a file with room. Anything else, from a heartbeat to the end of a cycle, is
+//! left in the buffer, and the pump comes back: whoever reads on meets the same bytes.
+//!
+//! An acknowledgement is made after the headers are published, one for each queue and turn. While
+//! the peer takes none, only the last one is kept.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::control::{locked, receive_some, send_some, Control, Ended};
+use crate::frames::Scan;
+use crate::mem::Source;
+use crate::pen::{Pen, Refusal};
+use crate::streaming::PumpError;
+
+const HEADER_BYTES: usize = 4;
+const LENGTH_MASK: u32 = 0x3FFF_FFFF;
+const UNSENT_MAX: usize = 64 << 10;
+/// Up to the index, and from there to the nano time, of the body of an acknowledgement.
+const ACK_HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
+const ACK_NANOS: [u8; 4] = *b"\xC2ns\xA7";
+
+/// What a lane has stored since somebody asked.
+#[derive(Clone, Copy, Default)]
+pub struct Stored {
+    /// Number of excerpts,
+    pub excerpts: i64,
+    /// and of payload bytes.
+    pub bytes: i64,
+}
+
+/// One queue of a connection.
+pub struct Lane<'a> {
+    /// Selects the handler.
+    pub cid_document: &'a [u8],
+    /// Writes the store file.
+    pub pen: Pen<'a>,
+    /// Longest excerpt that is taken.
+    pub payload_max: i64,
+    /// True when the source wants to know what is stored.
+    pub is_acknowledged: bool,
+    /// What others ask for.
+    pub stored: &'a Mutex<Stored>,
+    /// Index and nano time to acknowledge.
+    pub due: Option<(i64, i64)>,
+}
+
+/// What is left when a pump comes back.
+pub struct Rest {
+    /// Why it did.
+    pub ended: Ended,
+    /// Received, not taken.
+    pub received: Vec<u8>,
+    /// To be sent before anything else.
+    pub unsent: Vec<u8>,
+    /// True when the peer was heard.
+    pub has_heard: bool,
+}
+
+enum Next {
+    /// The frames up to here were stored.
+    Taken(usize),
+    /// More bytes are needed.
+    Cut,
+    /// None of ours.
+    Unusual,
+}
+
+impl Lane<'_> {
+    /// Stores the frames at the start of `data`, which begins with our cid document.
+    fn store(&mut self, data: &[u8]) -> Result<Next, PumpError> {
+        let mut scan = Scan::new(data.into(), 0, self.cid_document, self.payload_max)?;
+        while scan.step(usize::MAX)? {}
+        let count = scan.offsets.len();
+        if count == 0 {
+            return Ok(match document_end(data, self.cid_document.len()) {
+                None => Next::Cut,
+                Some(_) => Next::Unusual,
+            });
+        }
+        let source = Source::from(data);
+        let (stored, refusal) =
+            self.pen.append(source, &scan.offsets, &scan.lengths, 0, count, scan.index_first)?;
+        if stored == 0 {
+            return Ok(Next::Unusual);
+        }
+        self.due = Some((scan.index_first + count as i64 - 1, scan.ns_last));
+        let mut noted = locked(self.stored);
+        noted.excerpts += count as i64;
+        noted.bytes += scan.lengths.iter().sum::<i64>();
+        // the lock was taken away by force: the appender is told when it looks next
+        Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
+    }
+
+    /// Puts the acknowledgement that is due behind what is to be sent.
+    fn acknowledge(&mut self, unsent: &mut Vec<u8>) {
+        if let Some((index, ns)) = self.due.take().filter(|_| self.is_acknowledged) {
+            unsent.extend_from_slice(self.cid_document);
+            unsent.extend_from_slice(&ACK_HEAD);
+            unsent.extend_from_slice(&index.to_le_bytes());
+            unsent.extend_from_slice(&ACK_NANOS);
+            unsent.extend_from_slice(&ns.to_le_bytes());
+        }
+    }
+}
+
+/// Where the document that starts at `start` ends; `None` when it is not all there.
+fn document_end(data: &[u8], start: usize) -> Option<usize> {
+    let header = data.get(start..)?.first_chunk::<HEADER_BYTES>()?;
+    let length = usize::try_from(u32::from_le_bytes(*header) & LENGTH_MASK).ok()?;
+    let end = start.checked_add(HEADER_BYTES)?.checked_add(length)?;
+    (end <= data.len()).then_some(end)
+}
+
+/// Stores what comes until time is over or something else comes up.
+///
+/// `received` is what was there before, and its capacity, of at least one frame, the buffer.
+pub fn receive(
+    socket: BorrowedFd,
+    control: &Control,
+    lanes: &mut [Lane],
+    received: &[u8],
+    buffer: &mut [u8],
+    slice: Duration,
+) -> Result<Rest, PumpError> {
+    let until = Instant::now() + slice;
+    let mut pump = Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new() };
+    let mut has_heard = false;
+    let mut ended = if pump.put(received) { None } else { Some(Ended::Unusual) };
+    while ended.is_none() {
+        let is_unusual = !pump.store()?;
+        pump.flush(socket, control)?;
+        if is_unusual {
+            ended = Some(Ended::Unusual);
+        } else if control.is_interrupted() {
+            ended = Some(Ended::Interrupted);
+        } else if Instant::now() >= until {
+            ended = Some(Ended::Slice);
+        } else {
+            match receive_some(socket, pump.room())? {
+                Some(0) => ended = Some(Ended::EndOfStream),
+                Some(count) => {
+                    pump.end += count;
+                    has_heard = true;
+                }
+                None => {
+                    let out =
+                        if pump.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+                    control.wait(socket, PollFlags::IN | out, Some(until))?;
+                }
+            }
+        }
+    }
+    pump.acknowledge_all();
+    control.take_outgoing(&mut pump.unsent);
+    let received = pump.buffer.get(pump.at..pump.end).unwrap_or_default().to_vec();
+    Ok(Rest { ended: ended.unwrap_or(Ended::Slice), received, unsent: pump.unsent, has_heard })
+}
+
+struct Pump<'l, 'a, 'b> {
+    lanes: &'l mut [Lane<'a>],
+    buffer: &'b mut [u8],
+    at: usize,
+    end: usize,
+    turn: usize,
+    unsent: Vec<u8>,
+}
+
+impl Pump<'_, '_, '_> {
+    /// Starts with bytes that were received before; false when there is no room for them.
+    fn put(&mut self, received: &[u8]) -> bool {
+        let Some(room) = self.buffer.get_mut(..received.len()) else {
+            return false;
+        };
+        room.copy_from_slice(received);
+        self.end = received.len();
+        true
+    }
+
+    /// Stores all whole frames there are; false when something else stands there.
+    fn store(&mut self) -> Result<bool, PumpError> {
+        while self.at < self.end {
+            let data = self.buffer.get(self.at..self.end).unwrap_or_default();
+            let Some(nth) = lane_of(self.lanes, self.turn, data) else {
+                // a document that is longer than the buffer is none of ours either
+                let is_cut = document_end(data, 0).is_none() && data.len() < self.buffer.len();
+                return Ok(is_cut);
+            };
+            self.turn = nth;
+            let Some(lane) = self.lanes.get_mut(nth) else {
+                return Ok(false);
+            };
+            match lane.store(data)? {
+                Next::Taken(count) => self.at += count,
+                Next::Cut => return Ok(data.len() < self.buffer.len()),
+                Next::Unusual => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the next bytes go, behind the rest, which moves to the front.
+    fn room(&mut self) -> &mut [u8] {
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
+        self.at = 0;
+        self.buffer.get_mut(self.end..).unwrap_or_default()
+    }
+
+    fn acknowledge_all(&mut self) {
+        for lane in &mut *self.lanes {
+            lane.acknowledge(&mut self.unsent);
+        }
+    }
+
+    /// Sends what there is to say, as far as the peer takes it.
+    fn flush(&mut self, socket: BorrowedFd, control: &Control) -> Result<(), PumpError> {
+        if self.unsent.len() < UNSENT_MAX {
+            self.acknowledge_all();
+        }
+        control.take_outgoing(&mut self.unsent);
+        if !self.unsent.is_empty() {
+            let count = send_some(socket, &self.unsent)?;
+            self.unsent.drain(..count);
+        }
+        Ok(())
+    }
+}
+
+/// The lane whose cid document stands there; that of the last frame is the likeliest.
+fn lane_of(lanes: &[Lane], likely: usize, data: &[u8]) -> Option<usize> {
+    let is_it = |lane: &Lane| data.starts_with(lane.cid_document);
+    if lanes.get(likely).is_some_and(is_it) {
+        return Some(likely);
+    }
+    lanes.iter().position(is_it)
+}
