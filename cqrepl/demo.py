@@ -121,6 +121,7 @@ def make_queue(path: Path, count: int, size: int) -> None:
             payloads = [(number.to_bytes(8, "little") + seed)[:size] for number in numbers]
             appender.append(payloads, now_ms)
             _show(f"{100 * start // count} % of the queue written")
+    _show("")
 
 
 def difference(one: Path, other: Path) -> str | None:

@@ -1,10 +1,12 @@
-"""Times and sizes as people write them: `250ms`, `20s`, `16MiB`, `1000000`."""
+"""Times and sizes as people write them: `500us`, `250ms`, `20s`, `16MiB`, `1000000`."""
 
 import re
 from typing import Final
 
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_SHORT_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s)")
+_SHORT_TIME_NS: Final = {"us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|kB|MB|GB)?")
 _SIZE_BYTES: Final = {
     None: 1,
@@ -30,6 +32,18 @@ def parse_time_ms(text: str) -> int:
     return round(float(match[1]) * _TIME_MS[match[2]])
 
 
+def parse_short_time_ns(text: str) -> int:
+    """Nanoseconds of a short time.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    match = _SHORT_TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a time such as 500us, 2ms or 1s expected, {text!r} came")
+    return round(float(match[1]) * _SHORT_TIME_NS[match[2]])
+
+
 def parse_size(text: str) -> int:
     """Bytes of a size.
 
@@ -49,6 +63,18 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.2f} TB"
+
+
+def format_size(count: int) -> str:
+    """A size as it is chosen: in the greatest binary unit that it is a multiple of.
+
+    >>> format_size(256), format_size(1024), format_size(16 << 20)
+    ('256 B', '1 KiB', '16 MiB')
+    """
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count and count % scale == 0:
+            return f"{count // scale} {unit}"
+    return f"{count} B"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The commands about queues on this host: made, written, read, looked into, repaired.
+"""The commands about queues on this host: made, written, read, looked into, repaired, measured.
 
 Each command has a module for its options and, where there is more to it, one for its work, which is
 imported when the command runs: start-up should be quick.
@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from cqrepl.commands.append import append
+from cqrepl.commands.bench import bench
 from cqrepl.commands.gc import gc
 from cqrepl.commands.info import info
 from cqrepl.commands.init import init
@@ -26,4 +27,5 @@ QUEUE_COMMANDS: Final[tuple[click.Command, ...]] = (
     repair,
     unlock,
     gc,
+    bench,
 )

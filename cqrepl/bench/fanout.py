@@ -1,0 +1,112 @@
+"""Several sinks of one source, and several queues on one connection.
+
+With several sinks the question is what each of them costs the source: its processor time from
+before the first sink connects until all have everything. With several queues it is whether they are
+together as fast as one: the same number of excerpts is divided among them.
+"""
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, role_options, running
+from cqrepl.bench.replication import MODULE, NAME, Work, log_entries, prepared
+from cqrepl.bench.sample import Sample
+from cqrepl.queue import NotAQueue, Queue, QueueError
+
+SINKS_MAX: Final = 100  # host ids end at 127
+_GIB: Final = 1 << 30
+_LOOK_SECONDS: Final = 10 * LOOK_SECONDS
+_FIRST_SINK_ID: Final = 2
+
+
+def sinks_round(folder: Path, work: Work, sinks: int, pauser: str | None = None) -> Sample:
+    """So many sinks catch up with one source at the same time."""
+    ends = role_options(pauser)
+    copies = [folder / f"copy-{number}" for number in range(sinks)]
+    with Queue.open(work.queue) as queue:
+        last = queue.last_index()
+    with ExitStack() as stack:
+        source = stack.enter_context(
+            running(
+                folder, MODULE, "source", f"{NAME}={work.queue}", "--listen", "127.0.0.1:0", *ends
+            )
+        )
+        address = f"127.0.0.1:{source.port()}"
+        before_s = source.cpu_s()
+        began = time.monotonic()
+        processes = [source]
+        for number, copy in enumerate(copies):
+            own = ("--host-id", _FIRST_SINK_ID + number)
+            sink = running(
+                folder, MODULE, "sink", f"{NAME}={copy}", "--connect", address, *own, *ends
+            )
+            processes.append(stack.enter_context(sink))
+        for copy in copies:
+            _wait_for(copy, last, processes)
+        seconds = time.monotonic() - began
+        source_cpu_s = source.cpu_s() - before_s
+    total = work.count * work.size * sinks
+    return Sample(
+        case=f"{sinks} sinks" if sinks > 1 else "1 sink",
+        size=work.size,
+        values={
+            "source_cpu_s": source_cpu_s,
+            "source_cpu_s_per_gib": source_cpu_s / total * _GIB,
+            "seconds": seconds,
+            "mb_per_s": total / seconds / 1e6,
+        },
+    )
+
+
+def queues_round(
+    folder: Path, sources: Path, size: int, count: int, queues: int, pauser: str | None = None
+) -> Sample:
+    """So many queues over one connection, with `count` excerpts in all."""
+    ends = role_options(pauser)
+    works = [prepared(sources / f"q{number}", size, count // queues) for number in range(queues)]
+    given = [f"q{number}={work.queue}" for number, work in enumerate(works)]
+    taken = [f"q{number}={folder / f'copy-{number}'}" for number in range(queues)]
+    log = folder / "acks"
+    with running(
+        folder, MODULE, "sink", *taken, "--listen", "127.0.0.1:0", "--once", *ends
+    ) as sink:
+        address = f"127.0.0.1:{sink.port()}"
+        with running(
+            folder, MODULE, "source", *given, "--connect", address,
+            "--until-caught-up", "--ack-log", log, *ends,
+        ) as source:  # fmt: skip
+            source.wait()
+            sink.wait()
+    logs = [log] if queues == 1 else [log / f"q{number}" for number in range(queues)]
+    entries = [list(log_entries(each)) for each in logs]
+    began_ns = min(each[0].sent_ns for each in entries)
+    ended_ns = max(each[-1].noted_ns for each in entries)
+    total = sum(entry.excerpts for each in entries for entry in each)
+    rate = total / (ended_ns - began_ns) * 1e9
+    return Sample(
+        case=f"{queues} queues" if queues > 1 else "1 queue",
+        size=size,
+        values={"excerpts_per_s": rate, "mb_per_s": rate * size / 1e6},
+    )
+
+
+def _wait_for(copy: Path, last: int | None, needed: list[Running]) -> None:
+    """Returns when a copy reaches to its source's last index."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        for process in needed:
+            process.check()
+        if copy.exists() and _last_index(copy) == last:
+            return
+        time.sleep(_LOOK_SECONDS)
+    raise QueueError(f"the copy was not complete within {WAIT_SECONDS:g} s", path=copy)
+
+
+def _last_index(copy: Path) -> int | None:
+    try:
+        with Queue.open(copy) as queue:
+            return queue.last_index()
+    except NotAQueue:
+        return None  # its sink is just making it

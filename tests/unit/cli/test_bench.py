@@ -1,0 +1,155 @@
+"""`cqrepl bench` from end to end, each of its kinds with as little as it takes."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import children_of
+from tests.requirements import require
+from tests.unit.cli.conftest import Invoke
+
+PERCENTILES = ("p50_us", "p90_us", "p99_us", "p99.9_us", "p99.99_us", "max_us")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the benchmarks put their queues; empty again when they are done."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    return place
+
+
+def found(invoke: Invoke, *arguments: object) -> list[dict[str, Any]]:
+    """The lines of JSON of one run."""
+    result = invoke("bench", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    for line in lines:
+        assert line["v"] == 1
+        assert line["machine"]["cores"] >= 1
+        assert line["machine"]["load_before"] >= 0
+        for each in line["rounds"]:
+            assert each["load"] >= 0
+    return lines
+
+
+def test_append(invoke: Invoke, folder: Path) -> None:
+    (line,) = found(
+        invoke, "append", "--size", "0,64", "--count", 1000, "--batch", 7, "--rounds", 2
+    )
+    cases = [(each["round"], each["size"], each["case"]) for each in line["rounds"]]
+    assert cases == [
+        (number, size, case)
+        for number in (1, 2)
+        for size in (0, 64)
+        for case in ("batches of 7", "single")
+    ]
+    for each in line["medians"]:
+        rate, took = each["medians"]["excerpts_per_s"], each["least"]["ns_per_excerpt"]
+        assert rate <= each["greatest"]["excerpts_per_s"]
+        assert rate <= 1e9 / took + 1
+    assert list(folder.iterdir()) == []
+
+
+def test_tail(invoke: Invoke) -> None:
+    (line,) = found(invoke, "tail", "--count", 3000, "--rounds", 1)
+    cases = [each["case"] for each in line["medians"]]
+    assert cases == ["columns (a copy)", "batches (views)", "single"]
+    assert line["options"] == {"sizes": [64], "count": 3000, "rounds": 1}
+
+
+@pytest.mark.parametrize("options", [(), ("--touched",)])
+def test_replicate(invoke: Invoke, folder: Path, options: tuple[str, ...]) -> None:
+    (line,) = found(invoke, "replicate", "--count", 2000, "--rounds", 1, *options)
+    (case,) = line["medians"]
+    assert case["case"] == ("touched ahead" if options else "fresh")
+    medians = case["medians"]
+    assert medians["excerpts_per_s"] > 0
+    assert medians["source_cpu_ns"] > 0 < medians["sink_cpu_ns"]
+    assert list(folder.iterdir()) == []
+    assert children_of(os.getpid()) == []
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_latency(invoke: Invoke, batch: int) -> None:
+    (line,) = found(
+        invoke, "latency", "--count", 200, "--interval", "1ms", "--batch", batch, "--rounds", 1
+    )
+    medians = line["medians"][0]["medians"]
+    shown = [medians[name] for name in PERCENTILES]
+    assert shown == sorted(shown)
+    assert shown[0] > 0
+    assert medians["sent_p50_us"] <= shown[0]  # it was sent when it was due, or later
+    assert 0 < medians["excerpts_per_s"] <= 1010 * batch
+
+
+def test_fan_out(invoke: Invoke) -> None:
+    options = ("--count", 200, "--rounds", 1, "--sinks", "1,2", "--queues", "1,3")
+    sinks, queues = found(invoke, "fan-out", *options)
+    assert [each["case"] for each in sinks["medians"]] == ["1 sink", "2 sinks"]
+    assert [each["case"] for each in queues["medians"]] == ["1 queue", "3 queues"]
+    assert all(each["medians"]["source_cpu_s"] > 0 for each in sinks["medians"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("replicate", "--size", "64,256", "--count", 500), ["catch-up", "replicate-rate"]),
+        (("latency", "--count", 100, "--interval", "1ms"), ["latency"]),
+    ],
+)
+def test_plots(
+    invoke: Invoke, tmp_path: Path, arguments: tuple[object, ...], names: list[str]
+) -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        require("plot", "matplotlib is not installed")
+    place = tmp_path / "plots"
+    result = invoke("bench", *arguments, "--rounds", 1, "--plot", place)
+    assert result.exit_code == 0, result.output
+    suffixes = (".csv", ".png", ".svg")
+    assert sorted(each.name for each in place.iterdir()) == sorted(
+        name + suffix for name in names for suffix in suffixes
+    )
+    for name in names:
+        assert (place / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        rows = list(csv.reader((place / f"{name}.csv").read_text().splitlines()))
+        assert rows[0][:2] == ["case", "size"]
+        assert len(rows) > 1
+
+
+def test_a_table_for_people(invoke: Invoke) -> None:
+    result = invoke("bench", "append", "--count", 100, "--rounds", 2)
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("append, medians of 2 rounds, load ")
+    assert lines[3].split("  ")[0:2] == ["size", "case"]
+    assert [line.split("  ")[0] for line in lines[4:]] == ["64 B", "64 B"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_interrupted_leaves_nothing(folder: Path, number: int) -> None:
+    command = [sys.executable, "-P", "-m", "cqrepl", "bench", "latency", "--count", "1000000"]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        while not any(folder.rglob("*.cq4")):
+            assert process.poll() is None
+        os.killpg(process.pid, number)
+        assert process.wait() == 130
+    assert list(folder.iterdir()) == []
+
+
+def test_a_failing_side_is_one_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cqrepl.bench.replication.NAME", "not a name")
+    result = invoke("bench", "replicate", "--count", 10, "--rounds", 1)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cqrepl bench: the cqrepl sink ended with exit code 2: ")
