@@ -99,12 +99,16 @@ class SourceLane:
     def position(self) -> int: ...
     @property
     def position_last(self) -> int: ...
-    @property
-    def has_room(self) -> bool: ...
+    def add_room(self, excerpts: int, payload_bytes: int) -> None: ...
     def take_lengths(self) -> array[int]: ...
 
 def stream_live(
-    socket: int, control: LiveControl, lanes: Sequence[SourceLane], pausing: int, slice_ms: int
+    socket: int,
+    control: LiveControl,
+    lanes: Sequence[SourceLane],
+    pausing: int,
+    is_idle: bool,
+    slice_ms: int,
 ) -> tuple[int, bytes]: ...
 
 @final

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, role_options, running
+from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, running, source_options
 from cqrepl.bench.replication import MODULE, NAME, Work, log_entries, prepared
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import NotAQueue, Queue, QueueError
@@ -23,7 +23,7 @@ _FIRST_SINK_ID: Final = 2
 
 def sinks_round(folder: Path, work: Work, sinks: int, pauser: str | None = None) -> Sample:
     """So many sinks catch up with one source at the same time."""
-    ends = role_options(pauser)
+    ends = source_options(pauser)
     copies = [folder / f"copy-{number}" for number in range(sinks)]
     with Queue.open(work.queue) as queue:
         last = queue.last_index()
@@ -39,9 +39,7 @@ def sinks_round(folder: Path, work: Work, sinks: int, pauser: str | None = None)
         processes = [source]
         for number, copy in enumerate(copies):
             own = ("--host-id", _FIRST_SINK_ID + number)
-            sink = running(
-                folder, MODULE, "sink", f"{NAME}={copy}", "--connect", address, *own, *ends
-            )
+            sink = running(folder, MODULE, "sink", f"{NAME}={copy}", "--connect", address, *own)
             processes.append(stack.enter_context(sink))
         for copy in copies:
             _wait_for(copy, last, processes)
@@ -64,14 +62,12 @@ def queues_round(
     folder: Path, sources: Path, size: int, count: int, queues: int, pauser: str | None = None
 ) -> Sample:
     """So many queues over one connection, with `count` excerpts in all."""
-    ends = role_options(pauser)
+    ends = source_options(pauser)
     works = [prepared(sources / f"q{number}", size, count // queues) for number in range(queues)]
     given = [f"q{number}={work.queue}" for number, work in enumerate(works)]
     taken = [f"q{number}={folder / f'copy-{number}'}" for number in range(queues)]
     log = folder / "acks"
-    with running(
-        folder, MODULE, "sink", *taken, "--listen", "127.0.0.1:0", "--once", *ends
-    ) as sink:
+    with running(folder, MODULE, "sink", *taken, "--listen", "127.0.0.1:0", "--once") as sink:
         address = f"127.0.0.1:{sink.port()}"
         with running(
             folder, MODULE, "source", *given, "--connect", address,

@@ -15,7 +15,7 @@ from typing import Final
 from cqrepl.bench.pacing import MODULE as WRITER
 from cqrepl.bench.pacing import STAMPS, Pace
 from cqrepl.bench.percentiles import SHOWN, percentile, percentile_name
-from cqrepl.bench.processes import LOOK_SECONDS, Running, role_options, running
+from cqrepl.bench.processes import LOOK_SECONDS, Running, running, source_options
 from cqrepl.bench.replication import MODULE, NAME
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import Queue, QueueError
@@ -58,9 +58,9 @@ def latency_round(
         first = queue.append(bytes(size), now_ms=pace.now_ms)
         cycle = cycle_of(first, queue.cycles.shift)
         store_name = queue.cycles.path_of(cycle).name
-    ends = role_options(pauser)
+    ends = source_options(pauser)
     with (
-        running(folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0", *ends) as sink,
+        running(folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0") as sink,
         running(
             folder, MODULE, "source", f"{NAME}={path}", "--connect", f"127.0.0.1:{sink.port()}",
             *ends,

@@ -147,6 +147,6 @@ def running(folder: Path, module: str, *arguments: object) -> Iterator[Running]:
         said.unlink(missing_ok=True)
 
 
-def role_options(pauser: str | None) -> Sequence[str]:
-    """The options of a source or a sink for how it waits; none unless that was chosen."""
+def source_options(pauser: str | None) -> Sequence[str]:
+    """The options of a source for how it waits; none unless that was chosen."""
     return () if pauser is None else ("--pauser", pauser)

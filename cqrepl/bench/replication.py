@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cqrepl.bench.processes import WAIT_SECONDS, Running, role_options, running
+from cqrepl.bench.processes import WAIT_SECONDS, Running, running, source_options
 from cqrepl.bench.sample import Point, Sample
 from cqrepl.demo import make_queue
 from cqrepl.protocol import PAYLOAD_MAX
@@ -65,15 +65,15 @@ def catch_up_round(
     copy, log = folder / "copy", folder / "acks"
     if touched:
         touch_ahead(work.queue, copy)
-    ends = (*role_options(pauser), "--max-excerpt", max(work.size, PAYLOAD_MAX))
+    longest = ("--max-excerpt", max(work.size, PAYLOAD_MAX))
     with running(
-        folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0", "--once", *ends
+        folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0", "--once", *longest
     ) as sink:  # fmt: skip
         address = f"127.0.0.1:{sink.port()}"
         before_s = sink.cpu_s()
         with running(
             folder, MODULE, "source", f"{NAME}={work.queue}", "--connect", address,
-            "--until-caught-up", "--ack-log", log, *ends,
+            "--until-caught-up", "--ack-log", log, *longest, *source_options(pauser),
         ) as source:  # fmt: skip
             memory = _watched(source, sink)
             source_cpu_s = source.wait()

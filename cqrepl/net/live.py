@@ -53,26 +53,32 @@ class LivePump:
         self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of others
 
     async def stream(
-        self, lanes: "Sequence[SourceLane]", pausing: Pausing, slice_ms: int
+        self, lanes: "Sequence[SourceLane]", pausing: Pausing, *, is_idle: bool, slice_ms: int
     ) -> Streamed:
         """Sends what appears in these queues.
+
+        Args:
+            is_idle: nothing has appeared for some time.
 
         Raises:
             OSError: the connection is broken.
         """
         ended, unsent = await self._run(
-            lambda: live.stream_live(self._socket, self._control, lanes, pausing, slice_ms)
+            lambda: live.stream_live(self._socket, self._control, lanes, pausing, is_idle, slice_ms)
         )
         return Streamed(Ended(ended), unsent)
 
-    async def receive(self, lanes: "Sequence[SinkLane]") -> Received:
+    async def receive(self, lanes: "Sequence[SinkLane]", data: bytes) -> Received:
         """Stores what comes for these queues.
+
+        Args:
+            data: received before, and not taken.
 
         Raises:
             OSError: the connection is broken.
         """
         ended, data, unsent, has_heard = await self._run(
-            lambda: live.receive_live(self._socket, self._control, lanes, b"", SLICE_MS)
+            lambda: live.receive_live(self._socket, self._control, lanes, data, SLICE_MS)
         )
         return Received(Ended(ended), data, unsent, has_heard)
 

@@ -70,6 +70,7 @@ class Pump:
         self._unsent = b""  # left over by a live pump: goes before anything else
         self._is_sending = False
         self._is_streaming = False  # the live pump is the writer
+        self._is_quiet = False  # it had nothing to send the last time
         self._fruitless = 0  # times that the live pump of a sink came back with nothing done
 
     async def run(self, session: Session) -> None:
@@ -162,7 +163,7 @@ class Pump:
         lanes = session.lanes_in()
         if not lanes:
             return False
-        came = await self._live.receive(lanes)
+        came = await self._live.receive(lanes, self.connection.hand_over())
         has_stored = session.leave_lanes()
         self._unsent = came.unsent
         now = trio.current_time()
@@ -216,6 +217,8 @@ class Pump:
                     return
                 if self.connection.state is ConnectionState.CLOSED:
                     return
+                if session.polls and await self._stream_live(session, pauser):
+                    continue
                 filled = 0
                 if self.connection.remote_id is not None:  # whoever says nothing gets no buffer
                     if len(out) != session.out_bytes:
@@ -227,8 +230,7 @@ class Pump:
                 elif self.connection.has_data_to_send:
                     continue
                 elif session.polls:
-                    if not await self._stream_live(session, pauser):
-                        await pauser.pause(self._wake)
+                    await pauser.pause(self._wake)
                 else:
                     await self._wake.wait()
         except trio.BrokenResourceError as error:
@@ -244,12 +246,15 @@ class Pump:
             return False
         self._is_streaming = True
         try:
-            came = await self._live.stream(lanes, self._pausing, session.slice_ms)
+            came = await self._live.stream(
+                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=session.slice_ms
+            )
         except OSError as error:
             raise trio.BrokenResourceError from error
         finally:
             self._is_streaming = False
             has_sent = session.leave_lanes()
+            self._is_quiet = not has_sent
         self._unsent = came.unsent
         # what it does not know is looked at from here, until something has come of it
         return came.ended is not Ended.UNUSUAL or has_sent

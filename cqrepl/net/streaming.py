@@ -295,8 +295,8 @@ class SourceSession:
         each.queue.note_acknowledged(event.index)
         each.queue.log(event)
         self._pump.wake()  # the window may have been full
-        if each.lane is not None and not each.lane.has_room:
-            self._pump.call_back()
+        if each.lane is not None:
+            each.lane.add_room(event.excerpts, event.payload_bytes)
         self._shared.changed.set()
 
     def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:

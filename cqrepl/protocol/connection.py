@@ -93,6 +93,10 @@ class Connection:
         self._now = self._heard = now
         self._inflow.received(count)
 
+    def hand_over(self) -> bytes:
+        """What was received and not taken; it is to come again, with what follows."""
+        return self._inflow.hand_over()
+
     def receive_end(self, now: float) -> None:
         """The stream ended. A peer that cannot announce its end may close between two documents."""
         self._now = now
@@ -226,8 +230,8 @@ class Connection:
         self._sink(cid).stored(index_last, ns)
 
     def receiving(self) -> list[SinkHandler]:
-        """The queues whose stream is on; none while bytes wait that were received before."""
-        if self._inflow.splitter.pending_bytes or self.state is not ConnectionState.OPEN:
+        """The queues whose stream is on, for somebody else to receive."""
+        if self.state is not ConnectionState.OPEN:
             return []
         handlers = self._router.handlers.values()
         return [

@@ -47,6 +47,13 @@ class Inflow:
         self.splitter.feed(data)
         self._is_cut = False
 
+    def hand_over(self) -> bytes:
+        """What is not yet taken, for somebody else to take; the rest comes back through `feed`."""
+        data, at = self.splitter.gathered()
+        self.splitter.skip_to(len(data))
+        self._is_cut = False
+        return bytes(data[at:])
+
     def next_run(self, cid_document: bytes, payload_max: int) -> Run | None:
         """The frames of one handler that come next, as far as they are whole and of usual shape.
 

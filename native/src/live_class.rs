@@ -109,11 +109,11 @@ impl SourceLane {
         locked(&self.sent).place.position_last
     }
 
-    /// False when the window has no room for more.
-    #[getter]
-    fn has_room(&self) -> bool {
-        let place = locked(&self.sent).place;
-        place.room_excerpts > 0 && place.room_bytes > 0
+    /// So many excerpts and payload bytes more may be sent.
+    fn add_room(&self, excerpts: i64, bytes: i64) {
+        let place = &mut locked(&self.sent).place;
+        place.room_excerpts = place.room_excerpts.saturating_add(excerpts);
+        place.room_bytes = place.room_bytes.saturating_add(bytes);
     }
 
     /// Lengths of the excerpts sent since the last call, an `array('q')`.
@@ -131,6 +131,7 @@ pub fn stream_live<'py>(
     control: &LiveControl,
     lanes: Vec<Py<SourceLane>>,
     pausing: u8,
+    is_idle: bool,
     slice_ms: u64,
 ) -> PyResult<(u8, Bound<'py, PyBytes>)> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
@@ -152,7 +153,7 @@ pub fn stream_live<'py>(
     let control = &control.0;
     let (ended, unsent) = py.detach(move || {
         let mut out = vec![0; BUFFER_BYTES];
-        streaming::stream(socket, control, &lanes, &mut out, Pauser::new(pausing), slice)
+        streaming::stream(socket, control, &lanes, &mut out, Pauser::new(pausing, is_idle), slice)
     })?;
     Ok((ended as u8, PyBytes::new(py, &unsent)))
 }

@@ -37,9 +37,10 @@ pub struct Pauser {
 }
 
 impl Pauser {
-    /// As if something had been found just now.
-    pub fn new(pausing: Pausing) -> Self {
-        Pauser { pausing, looks: 0, sleep: SLEEP_MIN, found_at: Instant::now() }
+    /// As if something had been found just now, or nothing for long.
+    pub fn new(pausing: Pausing, is_idle: bool) -> Self {
+        let (looks, sleep) = if is_idle { (SPINS_BUSY, SLEEP_MAX) } else { (0, SLEEP_MIN) };
+        Pauser { pausing, looks, sleep, found_at: Instant::now() }
     }
 
     /// Something was found.

@@ -4,8 +4,9 @@
 //! the next index, into a file with room. Anything else, from a heartbeat to the end of a cycle, is
 //! left in the buffer, and the pump comes back: whoever reads on meets the same bytes.
 //!
-//! An acknowledgement is made after the headers are published, one for each queue and turn. While
-//! the peer takes none, only the last one is kept.
+//! An acknowledgement is made after the headers are published: at once where none was for a while,
+//! else after that while, for all that came meanwhile. Each costs its receiver about as much as
+//! hundreds of excerpts do. While the peer takes none, only the last one is kept.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
@@ -22,6 +23,8 @@ use crate::streaming::PumpError;
 const HEADER_BYTES: usize = 4;
 const LENGTH_MASK: u32 = 0x3FFF_FFFF;
 const UNSENT_MAX: usize = 64 << 10;
+/// Shortest time from acknowledgements to the next ones.
+const QUIET: Duration = Duration::from_micros(500);
 /// Up to the index, and from there to the nano time, of the body of an acknowledgement.
 const ACK_HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
 const ACK_NANOS: [u8; 4] = *b"\xC2ns\xA7";
@@ -130,17 +133,18 @@ pub fn receive(
     slice: Duration,
 ) -> Result<Rest, PumpError> {
     let until = Instant::now() + slice;
-    let mut pump = Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new() };
+    let mut pump = Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), due_at: None };
     let mut has_heard = false;
     let mut ended = if pump.put(received) { None } else { Some(Ended::Unusual) };
     while ended.is_none() {
         let is_unusual = !pump.store()?;
-        pump.flush(socket, control)?;
+        let now = Instant::now();
+        pump.flush(socket, control, now)?;
         if is_unusual {
             ended = Some(Ended::Unusual);
         } else if control.is_interrupted() {
             ended = Some(Ended::Interrupted);
-        } else if Instant::now() >= until {
+        } else if now >= until {
             ended = Some(Ended::Slice);
         } else {
             match receive_some(socket, pump.room())? {
@@ -152,7 +156,7 @@ pub fn receive(
                 None => {
                     let out =
                         if pump.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-                    control.wait(socket, PollFlags::IN | out, Some(until))?;
+                    control.wait(socket, PollFlags::IN | out, Some(pump.next_look(until)))?;
                 }
             }
         }
@@ -170,6 +174,8 @@ struct Pump<'l, 'a, 'b> {
     end: usize,
     turn: usize,
     unsent: Vec<u8>,
+    /// When the next acknowledgements may go out.
+    due_at: Option<Instant>,
 }
 
 impl Pump<'_, '_, '_> {
@@ -219,10 +225,27 @@ impl Pump<'_, '_, '_> {
         }
     }
 
+    /// When something is to be done though nothing comes.
+    fn next_look(&self, until: Instant) -> Instant {
+        match self.due_at {
+            Some(due_at) if self.lanes.iter().any(|lane| lane.due.is_some()) => due_at.min(until),
+            _ => until,
+        }
+    }
+
     /// Sends what there is to say, as far as the peer takes it.
-    fn flush(&mut self, socket: BorrowedFd, control: &Control) -> Result<(), PumpError> {
-        if self.unsent.len() < UNSENT_MAX {
+    fn flush(
+        &mut self,
+        socket: BorrowedFd,
+        control: &Control,
+        now: Instant,
+    ) -> Result<(), PumpError> {
+        if self.unsent.len() < UNSENT_MAX && self.due_at.is_none_or(|due_at| now >= due_at) {
+            let before = self.unsent.len();
             self.acknowledge_all();
+            if self.unsent.len() > before {
+                self.due_at = Some(now + QUIET);
+            }
         }
         control.take_outgoing(&mut self.unsent);
         if !self.unsent.is_empty() {

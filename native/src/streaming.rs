@@ -23,6 +23,8 @@ use crate::store::{Limits, Stop, Walk};
 
 const HEADER_BYTES: i64 = 4;
 const INT64: u8 = 0xA7;
+/// More than a frame adds to a payload.
+const FRAME_BYTES: usize = 4096;
 /// Looks without a pause that asks for the time, after which it is asked for all the same.
 const LOOKS_UNTIMED: u32 = 4096;
 
@@ -83,6 +85,8 @@ pub struct Lane<'a> {
 enum Look {
     Nothing,
     Framed(usize),
+    /// One excerpt needs a buffer of so many bytes.
+    Longer(usize),
     Unusual,
 }
 
@@ -112,6 +116,7 @@ impl Lane<'_> {
             return Ok(Look::Unusual);
         }
         let ns_item = now_item();
+        let out_bytes = out.len();
         let frames = Frames {
             data: self.store,
             offsets: walk.offsets.as_slice().into(),
@@ -123,7 +128,10 @@ impl Lane<'_> {
         let mut framing = Framing::new(frames, 0, place.index, out, from)?;
         while framing.step(usize::MAX, usize::MAX)? {}
         if framing.count == 0 {
-            return Ok(if filled == 0 { Look::Unusual } else { Look::Nothing });
+            let length = walk.lengths.first().copied().unwrap_or_default();
+            let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
+            let is_first = filled == 0 && size > out_bytes;
+            return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
         }
         self.note(place, &walk, framing.count);
         Ok(Look::Framed(framing.filled))
@@ -186,7 +194,7 @@ pub fn stream(
     socket: BorrowedFd,
     control: &Control,
     lanes: &[Lane],
-    out: &mut [u8],
+    out: &mut Vec<u8>,
     mut pauser: Pauser,
     slice: Duration,
 ) -> Result<(Ended, Vec<u8>), PumpError> {
@@ -221,14 +229,19 @@ pub fn stream(
     }
 }
 
-fn frame_all(lanes: &[Lane], turn: usize, out: &mut [u8]) -> Result<(usize, bool), Fault> {
+fn frame_all(lanes: &[Lane], turn: usize, out: &mut Vec<u8>) -> Result<(usize, bool), Fault> {
     let (before, from) = lanes.split_at(turn.min(lanes.len()));
     let mut filled = 0;
     let bytes_max = i64::try_from(out.len()).unwrap_or(i64::MAX);
     for lane in from.iter().chain(before) {
-        match lane.frame((&mut *out).into(), filled, bytes_max)? {
+        match lane.frame(out.as_mut_slice().into(), filled, bytes_max)? {
             Look::Nothing => {}
             Look::Framed(end) => filled = end,
+            Look::Longer(size) => {
+                // no longer than the longest payload; the next look finds the room
+                out.try_reserve(size - out.len())?;
+                out.resize(size, 0);
+            }
             Look::Unusual => return Ok((filled, true)),
         }
     }

@@ -1,0 +1,147 @@
+"""Live pumps on a pair of sockets, with real queues at both ends."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from cqrepl.protocol.framing import Framing
+from cqrepl.protocol.messages import write_cid
+from cqrepl.queue import Appender, Queue, Tailer
+from wire import kernel, live
+from wire.live import Ended, Pausing
+
+T = TypeVar("T")
+CID: Final = 77
+OTHER_CID: Final = 78
+CID_DOCUMENT: Final = write_cid(CID)
+PAYLOAD_MAX: Final = 1 << 24
+NS: Final = (1 << 40) + 1  # in the width that a clock's time has
+LONG_MS: Final = 60_000  # a slice that ends before its time or not at all
+WAIT_S: Final = 30.0
+Excerpts = list[tuple[int, bytes]]
+
+
+@dataclass
+class Ends:
+    """Two connected sockets that do not block, and the control of the pump on `near`."""
+
+    near: socket.socket
+    far: socket.socket
+    control: live.LiveControl
+
+    @classmethod
+    @contextmanager
+    def connected(cls) -> Iterator[Self]:
+        """Both closed at the end of the block."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        with near, far:
+            near.setblocking(False)
+            far.settimeout(WAIT_S)
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield cls(near, far, live.LiveControl())
+
+    def stream(
+        self, *lanes: live.SourceLane, slice_ms: int = 1, pausing: Pausing = Pausing.BALANCED
+    ) -> tuple[Ended, bytes]:
+        """The pump of a source, until it comes back."""
+        ended, unsent = live.stream_live(
+            self.near.fileno(), self.control, lanes, pausing, False, slice_ms
+        )
+        return Ended(ended), unsent
+
+    def receive(
+        self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
+    ) -> tuple[Ended, bytes, bytes]:
+        """The pump of a sink, until it comes back; without whether it heard anything."""
+        ended, left, unsent, _ = live.receive_live(
+            self.near.fileno(), self.control, lanes, data, slice_ms
+        )
+        return Ended(ended), left, unsent
+
+
+class Running(threading.Thread):
+    """A pump in a thread of its own, with its result."""
+
+    def __init__(self, work: Callable[[], tuple[Ended, *tuple[bytes, ...]]]) -> None:
+        super().__init__()
+        self._work = work
+        self.result: tuple[Ended, *tuple[bytes, ...]] | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.result = self._work()
+
+    def ended(self) -> tuple[Ended, *tuple[bytes, ...]]:
+        """What it came back with, within a time limit."""
+        self.join(WAIT_S)
+        assert self.result is not None
+        return self.result
+
+
+def source_lane(
+    tailer: Tailer,
+    room: tuple[int, int] = (kernel.NO_LIMIT, kernel.NO_LIMIT),
+    payload_max: int = PAYLOAD_MAX,
+) -> live.SourceLane:
+    """A lane from where a tailer stands."""
+    tailer.has_next()  # it enters the first file
+    stand = tailer.stand()
+    assert stand is not None
+    place = (stand.position, stand.index, stand.sequence)
+    return live.SourceLane(
+        stand.data, place, CID_DOCUMENT, payload_max, stand.write_position, stand.slots, room
+    )
+
+
+def sink_lane(
+    appender: Appender, *, cid: int = CID, payload_max: int = PAYLOAD_MAX, acknowledged: bool = True
+) -> live.SinkLane:
+    """A lane to where an appender stands."""
+    assert appender.pen is not None
+    return live.SinkLane(appender.pen, write_cid(cid), payload_max, acknowledged)
+
+
+def frames_of(queue: Queue, cid: int = CID, after: int = 0) -> list[bytes]:
+    """Each excerpt from the index `after` on as a frame."""
+    framing, tailer = Framing(cid), queue.tailer(after)
+    frames = []
+    out = bytearray(PAYLOAD_MAX)
+    while (batch := tailer.next_batch()) is not None:
+        for place in range(len(batch)):
+            single = batch.part(place, place + 1)
+            _, filled = framing.frame(single, 0, NS, out, 0)
+            frames.append(bytes(out[:filled]))
+    return frames
+
+
+def excerpts_of(stream: bytes, cid: int = CID) -> tuple[Excerpts, bytes]:
+    """What a stream of frames of one queue says, and what is left behind the last whole one."""
+    found: Excerpts = []
+    at = 0
+    while (scanned := kernel.scan_frames(stream, at, write_cid(cid))) is not None:
+        index = scanned.index_first
+        for offset, length in zip(scanned.offsets, scanned.lengths, strict=True):
+            found.append((index, stream[offset : offset + length]))
+            index += 1
+        at = scanned.end
+    return found, stream[at:]
+
+
+def received(far: socket.socket, end: int) -> bytes:
+    """Exactly so many bytes, or what came before the end of the stream."""
+    data = bytearray()
+    while len(data) < end and (part := far.recv(end - len(data))):
+        data += part
+    return bytes(data)
+
+
+def content(path: Path) -> Excerpts:
+    """All excerpts of a queue."""
+    with Queue.open(path) as queue:
+        return [(excerpt.index, bytes(excerpt)) for excerpt in queue.tailer()]

@@ -1,0 +1,307 @@
+"""The native pumps by themselves: what they pass on, and what they leave to others."""
+
+import random
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
+from cqrepl.queue import Appender, Queue
+from tests.net.live_pumps import (
+    CID_DOCUMENT,
+    LONG_MS,
+    NS,
+    OTHER_CID,
+    PAYLOAD_MAX,
+    Ends,
+    Running,
+    content,
+    excerpts_of,
+    frames_of,
+    received,
+    sink_lane,
+    source_lane,
+)
+from wire import kernel, live
+from wire.live import Ended, Pausing
+
+pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+
+
+def filled(path: Path, count: int, *, size: int = 20, seed: int = 1) -> Queue:
+    """A queue with `count` excerpts."""
+    queue, chance = Queue.open(path, create="FAST_DAILY"), random.Random(seed)
+    for _ in range(count):
+        queue.append(chance.randbytes(chance.randrange(1, size + 1)))
+    return queue
+
+
+def copy_of(queue: Queue, path: Path) -> tuple[Queue, Appender]:
+    """A queue that has the first excerpt of another at its index, and who appended that."""
+    copy = Queue.open(path, create=queue.layout)
+    batch = queue.tailer().next_batch(count_max=1)
+    assert batch is not None
+    appender = copy.appender()
+    appender.append_at(batch)
+    return copy, appender
+
+
+# a source's pump
+
+
+@pytest.mark.parametrize("pausing", list(Pausing))
+def test_what_appears_is_sent(tmp_path: Path, pausing: Pausing) -> None:
+    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        tailer = queue.tailer()
+        lane = source_lane(tailer)
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS, pausing=pausing))
+        frames = frames_of(queue)
+        stream = received(ends.far, len(b"".join(frames)))
+        queue.append(b"later")
+        stream += received(ends.far, len(frames_of(queue)[-1]))
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"")
+        assert excerpts_of(stream) == (content(tmp_path / "q"), b"")
+        assert len(lane.take_lengths()) == 4
+        tailer.pass_by(4, lane.position, lane.position_last)
+        queue.append(b"last")
+        last = tailer.next_excerpt()
+        assert last is not None
+        assert bytes(last) == b"last"
+
+
+def test_nothing_is_sent_that_the_window_has_no_room_for(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 10) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer(), room=(4, 1 << 20))
+        assert ends.stream(lane) == (Ended.SLICE, b"")
+        assert len(lane.take_lengths()) == 4
+        lane.add_room(2, 0)
+        assert ends.stream(lane) == (Ended.SLICE, b"")
+        assert len(lane.take_lengths()) == 2
+        lane.add_room(9, 1 << 20)
+        assert ends.stream(lane) == (Ended.SLICE, b"")
+        stream = received(ends.far, len(b"".join(frames_of(queue))))
+        assert excerpts_of(stream) == (content(tmp_path / "q"), b"")
+
+
+def test_a_source_stops_before_the_end_of_a_file(tmp_path: Path) -> None:
+    noon_ms = 1_709_640_000_000
+    with Queue.open(tmp_path / "q", create="MINUTELY") as queue, Ends.connected() as ends:
+        appender = queue.appender()
+        for minute in range(2):
+            appender.append([b"a", b"b"], noon_ms + minute * 60_000)
+        tailer = queue.tailer()
+        assert tailer.next_excerpt() is not None
+        lane = source_lane(tailer)
+        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+        assert list(lane.take_lengths()) == [1]
+        tailer.pass_by(1, lane.position, lane.position_last)
+        assert tailer.stand() is None
+        assert [bytes(excerpt) for excerpt in tailer] == [b"a", b"b"]
+
+
+def test_a_source_leaves_what_is_longer_than_allowed(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
+        for size in (10, 3 << 20, (3 << 20) + 1):
+            queue.append(bytes(size))
+        lane = source_lane(queue.tailer(), payload_max=3 << 20)
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
+        stream = received(ends.far, len(b"".join(frames_of(queue)[:2])))
+        assert excerpts_of(stream) == (content(tmp_path / "q")[:2], b"")
+        assert pump.ended() == (Ended.UNUSUAL, b"")
+        assert list(lane.take_lengths()) == [10, 3 << 20]
+
+
+def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 600) as queue, Ends.connected() as ends:
+        tailer = queue.tailer()
+        tailer.has_next()
+        stand = tailer.stand()
+        assert stand is not None
+        assert stand.slots is not None
+        slot = stand.slots[0] + 8  # of sequence 256
+        (file,) = (tmp_path / "q").glob("*.cq4")
+        with file.open("r+b") as store:
+            store.seek(slot)
+            store.write((4711 * 4).to_bytes(8, "little"))
+        assert ends.stream(source_lane(tailer), slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+
+
+def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 64, size=1 << 19) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.stream(lane, slice_ms=1))
+        while not lane.take_lengths():
+            pass
+        pump.join(0.05)
+        assert pump.result is None  # it waits for the peer, whatever its time
+        ends.control.interrupt()
+        ended, *rest = pump.ended()
+        assert ended is Ended.INTERRUPTED
+        (unsent,) = rest
+        assert unsent
+        ends.near.shutdown(socket.SHUT_WR)
+        stream = received(ends.far, 1 << 30) + unsent
+        found, left = excerpts_of(stream)
+        assert left == b""
+        assert found == content(tmp_path / "q")[: len(found)]
+
+
+def test_a_broken_connection_is_an_error(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        ends.far.close()
+        lane = source_lane(queue.tailer())
+
+        def stream_on() -> None:
+            for _ in range(100):
+                ends.stream(lane)
+                queue.append(b"more")
+
+        with pytest.raises(OSError, match=r".+"):
+            stream_on()
+
+
+# a sink's pump
+
+
+def acknowledgements(stream: bytes) -> list[int]:
+    """The indexes that a stream of nothing else acknowledges."""
+    length = len(CID_DOCUMENT) + len(write_acknowledgement(0, NS))
+    found = []
+    for at in range(0, len(stream), length):
+        part = stream[at : at + length]
+        index = int.from_bytes(part[len(CID_DOCUMENT) + 9 :][:8], "little")
+        assert part == CID_DOCUMENT + write_acknowledgement(index, NS)
+        found.append(index)
+    return found
+
+
+def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 50) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane = sink_lane(appender)
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+        stream, chance = b"".join(frames_of(queue)[1:]), random.Random(2)
+        while stream:
+            size = chance.randrange(1, 200)
+            ends.far.sendall(stream[:size])
+            stream = stream[size:]
+        length = len(CID_DOCUMENT) + len(write_acknowledgement(0, NS))
+        said: list[int] = []
+        while not said or said[-1] != queue.last_index():
+            said += acknowledgements(received(ends.far, length))
+        assert said == sorted(said)
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        assert lane.take_stored()[0] == 49
+        appender.append_one(b"behind")  # it goes on from there
+        copy.close()
+        assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
+
+
+def test_what_others_want_to_say_goes_between(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 2) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane = sink_lane(appender, acknowledged=False)
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+        said = write_cid(1) + write_heartbeat()
+        ends.control.send(said)
+        assert received(ends.far, len(said)) == said
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        copy.close()
+
+
+@pytest.mark.parametrize("nth", [2, 4])
+def test_anything_else_is_left(tmp_path: Path, nth: int) -> None:
+    with filled(tmp_path / "q", 8) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        frames = frames_of(queue)
+        others = {
+            2: write_cid(OTHER_CID) + write_heartbeat(),
+            4: frames[6],  # a gap
+        }
+        other = others[nth] + frames[nth]
+        lane = sink_lane(appender)
+        ends.far.sendall(b"".join(frames[1:nth]) + other)
+        ended, left, unsent = ends.receive(lane, slice_ms=LONG_MS)
+        assert (ended, left) == (Ended.UNUSUAL, other)
+        assert lane.take_stored()[0] == nth - 1
+        said = unsent or received(ends.far, len(CID_DOCUMENT) + 29)
+        assert acknowledgements(said)[-1:] == [content(tmp_path / "q")[nth - 1][0]]
+        copy.close()
+        assert content(tmp_path / "copy") == content(tmp_path / "q")[:nth]
+
+
+def test_the_end_of_the_stream_is_told(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        frames = frames_of(queue)
+        ends.far.sendall(frames[1] + frames[2][:-1])
+        ends.far.shutdown(socket.SHUT_WR)
+        ended, left, _ = ends.receive(sink_lane(appender), slice_ms=LONG_MS)
+        assert (ended, left) == (Ended.END_OF_STREAM, frames[2][:-1])
+        copy.close()
+
+
+def test_two_queues_take_turns(tmp_path: Path) -> None:
+    queues = [filled(tmp_path / f"q{nth}", 20, seed=nth) for nth in range(2)]
+    copies = [copy_of(queue, tmp_path / f"copy{nth}") for nth, queue in enumerate(queues)]
+    cids = [77, OTHER_CID]
+    stream = b"".join(
+        first + second
+        for first, second in zip(
+            *(frames_of(queue, cid)[1:] for queue, cid in zip(queues, cids, strict=True)),
+            strict=True,
+        )
+    )
+    with Ends.connected() as ends:
+        lanes = [
+            sink_lane(appender, cid=cid) for (_, appender), cid in zip(copies, cids, strict=True)
+        ]
+        ends.far.sendall(stream[100:])
+        ends.far.shutdown(socket.SHUT_WR)
+        assert ends.receive(*lanes, data=stream[:100], slice_ms=LONG_MS)[:2] == (
+            Ended.END_OF_STREAM,
+            b"",
+        )
+    for nth, queue in enumerate((*queues, *(copy for copy, _ in copies))):
+        queue.close()
+        assert nth > 1 or content(tmp_path / f"copy{nth}") == content(tmp_path / f"q{nth}")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    cut=st.integers(0, 400),
+    edits=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+    noise=st.binary(max_size=60),
+)
+def test_hostile_bytes_store_what_the_batch_kernel_would(
+    tmp_path_factory: pytest.TempPathFactory,
+    cut: int,
+    edits: list[tuple[int, int]],
+    noise: bytes,
+) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    with filled(folder / "q", 12) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, folder / "copy")
+        stream = bytearray(b"".join(frames_of(queue)[1:]))
+        for at, byte in edits:
+            stream[at % len(stream)] = byte
+        data = bytes(stream[: len(stream) - cut] + noise)
+        expected = content(folder / "copy")
+        scanned = kernel.scan_frames(data, 0, CID_DOCUMENT, payload_max=PAYLOAD_MAX)
+        taken = 0
+        if scanned is not None and scanned.index_first == expected[0][0] + 1:
+            expected += excerpts_of(data[: scanned.end])[0]
+            taken = scanned.end
+        ends.far.sendall(data)
+        ends.far.shutdown(socket.SHUT_WR)
+        ended, left, _ = ends.receive(sink_lane(appender), slice_ms=LONG_MS)
+        copy.close()
+        assert ended in (Ended.UNUSUAL, Ended.END_OF_STREAM)
+        assert left == data[taken:][: len(left)]
+        assert content(folder / "copy") == expected
