@@ -70,7 +70,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # what is installed must be able to write: with the native kernel, or with libatomic
-$(STAMP): pyproject.toml setup.py $(wildcard native/Cargo.* native/src/*.rs) | check-python $(VENV)/bin/python
+$(STAMP): pyproject.toml setup.py $(wildcard native/Cargo.* native/src/*.rs native/src/*/*.rs) | check-python $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -c 'from cqrepl.queue import atomics; atomics.require()' 2>/dev/null || \

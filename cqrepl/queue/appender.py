@@ -268,6 +268,7 @@ class Appender:
         if self._commits is not None:
             self._commits.check()
         if self._is_exclusive:
+            self._put_pen_down()
             yield
             return
         holder = self._append_lock.holder()

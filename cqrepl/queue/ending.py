@@ -124,6 +124,7 @@ class QueueEnd:
         if writer is None:
             writer = StoreWriter.create(path, cycle, self._layout, self._terms)
             self._listing.add(cycle)
+            self.changes_seen += 1  # our own change is known; one of others shows all the same
         assert writer.place.sequence == 0  # only empty files lie above the last excerpt
         self._stand(writer)
         return writer

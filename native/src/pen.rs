@@ -159,16 +159,17 @@ impl<'a> Pen<'a> {
     ) -> Result<Self, Fault> {
         let word = |cells: &Cells<'a>, position| cells.cell_8(position).ok_or(OUTSIDE);
         let slots = usize::try_from(terms.index_count).ok().filter(|&count| count > 0);
-        let span = terms.index_count.checked_mul(terms.index_spacing).filter(|&span| span > 0);
-        let page_end = span.and_then(|span| terms.page_first.checked_add(span)).ok_or(NUMBERS)?;
         let array_end = slots
             .and_then(|slots| slots.checked_mul(LONG_BYTES)?.checked_add(ARRAY_HEAD_BYTES))
             .and_then(|bytes| bytes.checked_add(terms.page))
             .ok_or(NUMBERS)?;
-        let has_index = terms.index_first >= 0 && terms.index_first <= i64::MAX - page_end;
-        if terms.page_first < 0 || !has_index {
+        let has_indexes = terms.sequence_end > 0
+            && terms.index_first >= 0
+            && terms.index_first.checked_add(terms.sequence_end - 1).is_some();
+        if terms.page_first < 0 || terms.index_spacing < 1 || !has_indexes {
             return Err(NUMBERS);
         }
+        let span = terms.index_count.saturating_mul(terms.index_spacing);
         if array_end > store.len() || !terms.page.is_multiple_of(LONG_BYTES) {
             return Err(OUTSIDE);
         }
@@ -188,7 +189,7 @@ impl<'a> Pen<'a> {
             write_position: word(&store, terms.write_position)?,
             sequence_word: terms.sequence_word.map(|at| word(&store, at)).transpose()?,
             last_index: word(&store, terms.last_index)?,
-            page_end,
+            page_end: terms.page_first.saturating_add(span),
         })
     }
 
@@ -257,7 +258,7 @@ impl<'a> Pen<'a> {
         self.record(&laid, next - 1);
         self.index(&laid);
         let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
-        Ok((self.terms.index_first + next - 1, refusal))
+        Ok((self.terms.index_first + (next - 1), refusal))
     }
 
     /// Where the run goes, as everything is as usual. The lock is held.
@@ -333,7 +334,7 @@ impl<'a> Pen<'a> {
             }
         }
         if let Some((sequence, _)) = laid.marks.last() {
-            raise(self.last_index, sequence + terms.index_spacing);
+            raise(self.last_index, sequence.saturating_add(terms.index_spacing));
         }
     }
 }

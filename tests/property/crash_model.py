@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import pytest
 
-from cqrepl.queue import storewriter
+from cqrepl.queue import pens, storewriter
 from cqrepl.queue.atomics import Words
 from cqrepl.queue.mapping import Mapping
 
@@ -220,6 +220,8 @@ def recording(folder: Path) -> Iterator[Recorder]:
     """Records what happens in a directory, which is not there yet, in the block."""
     recorder = Recorder(folder.absolute())
     with pytest.MonkeyPatch.context() as patch:
+        # a pen stores in one call what is looked at store by store here, in the same order
+        patch.setattr(pens, "pen_type", lambda: None)
         for owner, name in _STORES:
             patch.setattr(owner, name, _looked_after(getattr(owner, name), recorder))
         sync, sync_directory = Mapping.sync, Mapping.sync_directory

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cqrepl.queue import Appender, ExcerptBatch, Queue, storewriter
+from cqrepl.queue import Appender, ExcerptBatch, Queue, pens, storewriter
 from cqrepl.queue.atomics import Words
 from cqrepl.queue.mapping import Mapping
 from tests.unit.queue import processes
@@ -81,6 +81,7 @@ class Steps:
     def install(self) -> None:
         for owner, name in STEPS:
             setattr(owner, name, self._stepped(getattr(owner, name)))
+        vars(pens)["pen_type"] = lambda: None  # a pen does all steps in one call, in this order
         names = vars(storewriter)
         names["lay_excerpts"] = partial(self._lay, names["lay_excerpts"])
 

@@ -1,0 +1,273 @@
+//! A pen on files and numbers that mean harm: nothing outside is touched, and what is refused
+//! changes nothing. What it does otherwise is compared with the reference by `tests/property`.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
+
+use _kernel::mem::{Cells, Source};
+use _kernel::pen::{Pen, Place, Refusal, Terms};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+const GUARD: usize = 64;
+const NOISE: u8 = 0xEE;
+const ROUNDS: usize = 30_000;
+const PROCESS: i64 = 4242;
+const LOCK: usize = 0; // positions in the table store
+const APPEND_LOCK: usize = 16;
+const CHANGES: usize = 24;
+const PAGE: usize = 24; // and in the store file
+const FIRST: usize = 80;
+
+/// Bytes from an address that longs can have, with guards around.
+struct Bytes {
+    all: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Bytes {
+    fn new(length: usize) -> Self {
+        let all = vec![NOISE; GUARD + length + GUARD + 8];
+        let start = GUARD + all[GUARD..].as_ptr().align_offset(8);
+        let mut bytes = Bytes { all, start, length };
+        bytes.inner().fill(0);
+        bytes
+    }
+
+    fn inner(&mut self) -> &mut [u8] {
+        &mut self.all[self.start..self.start + self.length]
+    }
+
+    fn put(&mut self, at: usize, value: i64) {
+        self.inner()[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn long(&mut self, at: usize) -> i64 {
+        i64::from_le_bytes(self.inner()[at..at + 8].try_into().expect("8 bytes"))
+    }
+
+    fn are_guards_whole(&self) -> bool {
+        let outside = self.all[..self.start].iter().chain(&self.all[self.start + self.length..]);
+        outside.into_iter().all(|&byte| byte == NOISE)
+    }
+}
+
+/// A table store and a store file of 4 slots, one for every second excerpt.
+struct Queue {
+    table: Bytes,
+    store: Bytes,
+    turn: Bytes,
+    file: File, // longer than the store
+}
+
+type Outcome = Result<(usize, Option<Refusal>), _kernel::fault::Fault>;
+
+impl Queue {
+    fn new() -> Self {
+        let (table, store, turn) = (Bytes::new(32), Bytes::new(512), Bytes::new(4));
+        let file = File::open(std::env::current_exe().expect("a path")).expect("it runs");
+        let mut queue = Queue { table, store, turn, file };
+        queue.table.put(LOCK, i64::MIN);
+        queue.table.put(APPEND_LOCK, i64::MIN);
+        queue
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            lock: LOCK,
+            start: 8,
+            append_lock: APPEND_LOCK,
+            changes: CHANGES,
+            changes_seen: 0,
+            process: PROCESS,
+            process_start: 77,
+            descriptor: self.file.as_raw_fd(),
+            write_position: 0,
+            sequence_word: Some(8),
+            last_index: 16,
+            sequence_bits: 32,
+            index_first: 5 << 32,
+            sequence_end: 1 << 32,
+            index_count: 4,
+            index_spacing: 2,
+            page: PAGE,
+            page_first: 0,
+            page_size: 64,
+            payload_max: 100,
+            reserved: 512,
+            cycle_end_ms: 1000,
+        }
+    }
+
+    fn append(&mut self, terms: &Terms, place: &Place, payloads: &[&[u8]], index: i64) -> Outcome {
+        let data = payloads.concat();
+        let lengths: Vec<i64> = payloads.iter().map(|payload| payload.len() as i64).collect();
+        let offsets: Vec<i64> = lengths
+            .iter()
+            .scan(0, |end, length| {
+                *end += length;
+                Some(*end - length)
+            })
+            .collect();
+        let pen = Pen::new(
+            Cells::from(self.store.inner()),
+            Cells::from(self.table.inner()),
+            Cells::from(self.turn.inner()),
+            terms,
+            place,
+        )?;
+        pen.append(Source::from(&*data), &offsets, &lengths, 0, payloads.len(), index)
+    }
+
+    fn image(&mut self) -> [Vec<u8>; 3] {
+        [&mut self.table, &mut self.store, &mut self.turn].map(|bytes| bytes.inner().to_vec())
+    }
+}
+
+fn place(sequence: i64, position: usize) -> Place {
+    Place { sequence: sequence.into(), position: (position as i64).into() }
+}
+
+#[test]
+fn what_is_appended_is_published_recorded_and_indexed() {
+    let mut queue = Queue::new();
+    let (terms, place) = (queue.terms(), place(0, FIRST));
+    let done = queue.append(&terms, &place, &[b"abc", b"", b"12345"], 5 << 32);
+    assert_eq!(done, Ok((3, None)));
+    let last = FIRST + 8 + 8;
+    let mut laid = Vec::new();
+    for (word, body) in [(3_u32, &b"abc\0"[..]), (1, b"\x8f\0\0\0"), (5, b"12345\0\0\0")] {
+        laid.extend_from_slice(&word.to_le_bytes());
+        laid.extend_from_slice(body);
+    }
+    assert_eq!(&queue.store.inner()[FIRST..FIRST + 28], &*laid);
+    assert_eq!(
+        [0, 8, 16].map(|at| queue.store.long(at)),
+        [last as i64, ((last as i64) << 32) + 2, 4]
+    );
+    let slots = [1, 2, 3, 4].map(|nth| queue.store.long(PAGE + 8 * nth));
+    assert_eq!(slots, [2, FIRST as i64, last as i64, 0]);
+    assert_eq!((queue.table.long(LOCK), queue.table.long(8)), (i64::MIN, 0));
+    assert_eq!(queue.turn.inner(), [0; 4]);
+    assert_eq!(place.sequence.load(Ordering::Relaxed), 3);
+    assert_eq!(place.position.load(Ordering::Relaxed), (FIRST + 28) as i64);
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    type Change = fn(&mut Queue, &mut Terms);
+    let cases: [(Refusal, Change); 11] = [
+        (Refusal::Contended, |queue, _| queue.turn.inner()[0] = 2),
+        (Refusal::Contended, |queue, _| queue.table.put(LOCK, 1)),
+        (Refusal::AppendLocked, |queue, _| queue.table.put(APPEND_LOCK, 1)),
+        (Refusal::Changed, |queue, _| queue.table.put(CHANGES, 1)),
+        (Refusal::Changed, |queue, _| queue.store.inner()[FIRST] = 1),
+        (Refusal::Cut, |_, terms| terms.descriptor = -1),
+        (Refusal::Index, |_, terms| terms.index_first += 1),
+        (Refusal::TooLong, |_, terms| terms.payload_max = 2),
+        (Refusal::Full, |_, terms| terms.sequence_end = 1),
+        (Refusal::Page, |_, terms| terms.page_first = 8),
+        (Refusal::Space, |_, terms| terms.reserved = 150),
+    ];
+    for (refusal, change) in cases {
+        let mut queue = Queue::new();
+        let (mut terms, place) = (queue.terms(), place(0, FIRST));
+        change(&mut queue, &mut terms);
+        let before = queue.image();
+        let outcome = queue.append(&terms, &place, &[b"abc", b"d"], 5 << 32);
+        assert_eq!(outcome, Ok((0, Some(refusal))));
+        assert_eq!(queue.image(), before);
+        assert_eq!(place.sequence.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn our_own_append_lock_is_none() {
+    let mut queue = Queue::new();
+    queue.table.put(APPEND_LOCK, (9 << 32) + PROCESS);
+    let (terms, place) = (queue.terms(), place(0, FIRST));
+    assert_eq!(queue.append(&terms, &place, &[b"abc"], 5 << 32), Ok((1, None)));
+}
+
+/// Numbers that look random and are the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    /// The number itself most of the time, else a small one or one around which sums overflow.
+    fn spoilt(&mut self, number: i64) -> i64 {
+        match self.below(40) {
+            0 => i64::MAX - self.below(9) as i64,
+            1 => i64::MIN + self.below(9) as i64,
+            2 => self.below(600) as i64,
+            3 => self.below(70) as i64 * 8,
+            _ => number,
+        }
+    }
+
+    fn offset(&mut self, number: usize) -> usize {
+        self.spoilt(number as i64) as usize
+    }
+}
+
+#[test]
+fn no_numbers_lead_outside() {
+    let mut numbers = Numbers(5);
+    let (mut done, mut refused, mut faults) = (0, 0, 0);
+    for _ in 0..ROUNDS {
+        let mut queue = Queue::new();
+        for _ in 0..numbers.below(3) {
+            let (at, byte) = (numbers.below(512) as usize, numbers.below(256) as u8);
+            queue.store.inner()[at] = byte;
+        }
+        let usual = queue.terms();
+        let terms = Terms {
+            lock: numbers.offset(usual.lock),
+            start: numbers.offset(usual.start),
+            append_lock: numbers.offset(usual.append_lock),
+            changes: numbers.offset(usual.changes),
+            write_position: numbers.offset(usual.write_position),
+            sequence_word: (numbers.below(9) > 0).then(|| numbers.offset(8)),
+            last_index: numbers.offset(usual.last_index),
+            sequence_bits: numbers.spoilt(32) as u32,
+            index_first: numbers.spoilt(usual.index_first),
+            sequence_end: numbers.spoilt(usual.sequence_end),
+            index_count: numbers.spoilt(usual.index_count),
+            index_spacing: numbers.spoilt(usual.index_spacing),
+            page: numbers.offset(usual.page),
+            page_first: numbers.spoilt(usual.page_first),
+            page_size: numbers.offset(usual.page_size),
+            payload_max: numbers.offset(usual.payload_max),
+            reserved: numbers.offset(usual.reserved),
+            ..usual
+        };
+        let place = Place {
+            sequence: numbers.spoilt(0).into(),
+            position: numbers.spoilt(FIRST as i64).into(),
+        };
+        let next = terms.index_first.wrapping_add(place.sequence.load(Ordering::Relaxed));
+        let index = numbers.spoilt(next);
+        match queue.append(&terms, &place, &[b"abcde", b"", b"f"], index) {
+            Ok((count, None | Some(Refusal::LockLost))) => {
+                assert_eq!(count, 3);
+                done += 1;
+            }
+            Ok((count, Some(_))) => {
+                assert_eq!(count, 0);
+                refused += 1;
+            }
+            Err(_) => faults += 1,
+        }
+        for bytes in [&queue.table, &queue.store, &queue.turn] {
+            assert!(bytes.are_guards_whole());
+        }
+    }
+    assert!(done > 1000 && refused > 1000 && faults > 1000, "{done} {refused} {faults}");
+}

@@ -1,0 +1,301 @@
+"""Appends through a pen: what it refuses, what follows from that, and who else may be there."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqrepl.queue import (
+    Appender,
+    ExcerptBatch,
+    ExcerptTooLarge,
+    IndexGap,
+    Queue,
+    QueueDamaged,
+    QueueError,
+)
+from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from tests.kernels import kernel_named
+from tests.unit.queue import processes
+from tests.unit.queue.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
+from wire.kernel import Refusal, pen_type
+
+ONE_BEFORE = 1  # a process id that is alive and not ours: the first process
+
+
+@pytest.fixture(autouse=True)
+def native() -> None:
+    kernel_named("native")
+    if pen_type() is None:
+        pytest.skip("CQREPL_KERNEL asks for the plain kernel")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue"
+
+
+@pytest.fixture
+def queue(path: Path) -> Iterator[Queue]:
+    with Queue.open_for_append(path, create=layout("TEST2_DAILY")) as queue:
+        yield queue
+
+
+@pytest.fixture
+def appender(queue: Queue) -> Appender:
+    """An appender with a pen; the cycle holds one excerpt."""
+    appender = queue.appender()
+    appender.append_one(b"first", NOON_MS)
+    assert appender._pen is not None
+    return appender
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+
+
+def test_the_usual_append_does_not_go_the_long_way(
+    path: Path, appender: Appender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Appender, "_writing", None)
+    assert appender.append_one(b"a", NOON_MS) == noon_index("TEST2_DAILY", sequence=1)
+    views = [memoryview(bytearray(b"c")), memoryview(b"")]
+    assert appender.append([b"b", *views], NOON_MS) == noon_index("TEST2_DAILY", sequence=4)
+    assert appender.next_index == noon_index("TEST2_DAILY", sequence=5)
+    appender.append_at(ExcerptBatch.of(appender.next_index, [b"d", b"e"]))
+    assert [data for _, data in read(path)] == [b"first", b"a", b"b", b"c", b"\x8f", b"d", b"e"]
+    check_marks(path)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+class Case:
+    """An appender with a pen, and what a refusal must not change."""
+
+    def __init__(
+        self, path: Path, queue: Queue, *, count: int = 1, payload_max: int = 1000
+    ) -> None:
+        self.path, self.queue = path, queue
+        self.appender = queue.appender(payload_max=payload_max)
+        for nth in range(count):
+            self.appender.append_one(b"%d" % nth, NOON_MS)
+
+    def hold(self, key: str, holder: int) -> None:
+        self.queue._for_writing().table.value(key, 0).store(holder)
+
+    def refuses(self, why: Refusal, payloads: Sequence[Any], now_ms: int = NOON_MS) -> None:
+        """However the pen is asked."""
+        pen = self.appender._pen
+        assert pen is not None
+        before, place = files(self.path), (pen.sequence, pen.position)
+        assert pen.append_many(payloads, now_ms) == -why
+        if len(payloads) == 1:
+            assert pen.append_one(payloads[0], now_ms) == -why
+        assert (files(self.path), (pen.sequence, pen.position)) == (before, place)
+
+    def refuses_at(self, why: Refusal, index: int, payloads: Sequence[bytes]) -> None:
+        """A batch at an index."""
+        pen = self.appender._pen
+        assert pen is not None
+        before = files(self.path)
+        batch = ExcerptBatch.of(index, payloads)
+        assert pen.append_at(batch.data, batch.offsets, batch.lengths, index) == -why
+        assert files(self.path) == before
+
+
+def test_a_held_write_lock(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    with queue._for_writing().write_lock.held(1.0):
+        case.refuses(Refusal.CONTENDED, [b"a"])
+    case.hold(WRITE_LOCK_KEY, ONE_BEFORE)
+    case.refuses(Refusal.CONTENDED, [b"a"])
+    case.hold(WRITE_LOCK_KEY, os.getpid())  # left by a dead process of our number: not its affair
+    case.refuses(Refusal.CONTENDED, [b"a"])
+    case.appender.append_one(b"a", NOON_MS)
+
+
+def test_a_held_append_lock(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    case.hold(APPEND_LOCK_KEY, ONE_BEFORE)
+    case.refuses(Refusal.APPEND_LOCKED, [b"a"])
+    case.hold(APPEND_LOCK_KEY, os.getpid())
+    pen = case.appender._pen
+    assert pen is not None
+    assert pen.append_one(b"a", NOON_MS) == noon_index("TEST2_DAILY", sequence=1)
+
+
+def test_what_others_have_done(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    with Queue.open_for_append(path) as other:  # lists the directory
+        case.refuses(Refusal.CHANGED, [b"a"])
+        case.appender.append_one(b"a", NOON_MS)
+        other.append(b"b", now_ms=NOON_MS)
+        case.refuses(Refusal.CHANGED, [b"c"])
+        assert case.appender.append_one(b"c", NOON_MS) == noon_index("TEST2_DAILY", sequence=3)
+    check_marks(path)
+
+
+def test_a_file_that_was_cut(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    os.truncate(noon_path(path, "TEST2_DAILY"), 4096)
+    case.refuses(Refusal.CUT, [b"a"])
+    with pytest.raises(QueueDamaged, match="the file was cut to 4096"):
+        case.appender.append_one(b"a", NOON_MS)
+
+
+def test_the_end_of_the_cycle(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    day_end = NOON_MS + 43_200_000
+    case.refuses(Refusal.ROLL, [b"a"], day_end)
+    pen = case.appender._pen
+    assert pen is not None
+    assert pen.append_one(b"a", day_end - 1) == noon_index("TEST2_DAILY", sequence=1)
+    assert pen.append_one(b"a", 0) == noon_index("TEST2_DAILY", sequence=2)  # never back
+    assert pen.append_one(b"a") == -Refusal.ROLL  # by the clock of the machine
+
+
+def test_an_empty_cycle_above(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    later = ExcerptBatch.of(noon_index("TEST2_DAILY", ahead=1), [b"a"])
+    with Queue.open_for_append(path) as other:
+        other.appender().reserve(later)
+    case.refuses(Refusal.CHANGED, [b"a"])
+    assert case.appender.append_one(b"a", NOON_MS) == later.index_first
+
+
+def test_another_index(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    for index in (0, noon_index("TEST2_DAILY", sequence=2), noon_index("TEST2_DAILY", ahead=1)):
+        case.refuses_at(Refusal.INDEX, index, [b"a"])
+    with pytest.raises(IndexGap):
+        case.appender.append_at(ExcerptBatch.of(0, [b"a"]))
+
+
+def test_lengths(path: Path, queue: Queue) -> None:
+    case = Case(path, queue, payload_max=3)
+    case.refuses(Refusal.TOO_LONG, [b"abcd"])
+    case.refuses(Refusal.TOO_LONG, [b"abc", b"abcd"])
+    with pytest.raises(ExcerptTooLarge):
+        case.appender.append_one(b"abcd", NOON_MS)
+
+
+def test_a_full_cycle(path: Path, queue: Queue) -> None:
+    case = Case(path, queue, count=511)
+    case.refuses(Refusal.FULL, [b"a", b"b"])
+    with pytest.raises(QueueError, match="at most 512 excerpts"):
+        case.appender.append([b"a", b"b"], NOON_MS)
+    case.appender.append([b"a"], NOON_MS)
+    check_marks(path)
+
+
+def test_an_index_page_that_is_due(path: Path, queue: Queue) -> None:
+    case = Case(path, queue, count=31)
+    case.refuses(Refusal.PAGE, [b"a", b"b"])
+    case.appender.append_one(b"a", NOON_MS)
+    case.refuses(Refusal.PAGE, [b"b"])
+    case.appender.append([b"b", b"c"], NOON_MS)
+    check_marks(path)
+
+
+def test_space(path: Path, queue: Queue) -> None:
+    case = Case(path, queue, payload_max=1 << 22)
+    case.refuses(Refusal.SPACE, [bytes(1 << 21)])
+    case.appender.append_one(bytes(1 << 21), NOON_MS)
+    check_marks(path)
+
+
+def test_no_plain_bytes(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    for unfit in ("text", 5, memoryview(b"abcd")[::2], memoryview(b"abcd").cast("H")):
+        case.refuses(Refusal.UNFIT, [unfit])
+    with pytest.raises(TypeError):
+        case.appender.append_one(memoryview(b"abcd")[::2], NOON_MS)
+    assert [data for _, data in read(path)] == [b"0"]
+
+
+def test_what_only_a_broken_writer_can_cause(path: Path, queue: Queue) -> None:
+    appender = Case(path, queue).appender
+    pen = appender._pen
+    assert pen is not None
+    with pytest.raises(QueueDamaged, match="expected an empty header word"):
+        appender._pens.check(-Refusal.CLASH, pen, appender._end)
+    with pytest.raises(QueueError, match=r"expected chronicle\.write\.lock to be held by"):
+        appender._pens.check(-Refusal.LOCK_LOST, pen, appender._end)
+
+
+# ---------------------------------------------------------------- who else may be there
+
+
+def test_threads_share_the_appender_of_a_queue(path: Path) -> None:
+    given: list[list[int]] = [[] for _ in range(4)]
+
+    def work(nth: int) -> None:
+        for _ in range(2000):
+            given[nth].append(opened.append(b"%d" % nth, now_ms=NOON_MS))
+
+    with Queue.open(path, create="TEST8_DAILY") as opened:
+        running = [threading.Thread(target=work, args=(nth,)) for nth in range(len(given))]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    stored = dict(read(path))
+    assert sorted(index for mine in given for index in mine) == sorted(stored)
+    assert all(stored[index] == b"%d" % nth for nth, mine in enumerate(given) for index in mine)
+    assert all(mine == sorted(mine) for mine in given)
+    check_marks(path)
+
+
+def test_a_forked_child_does_not_use_its_parents_pen(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    pen = case.appender._pen
+    assert pen is not None
+
+    def child() -> None:
+        assert pen.append_one(b"child", NOON_MS) == -Refusal.CONTENDED
+        case.appender.append_one(b"child", NOON_MS)
+        assert case.appender._pen is not None
+        assert case.appender._pen.append_one(b"child", NOON_MS) > 0
+
+    assert processes.run(child) == 0
+    case.refuses(Refusal.CHANGED, [b"parent"])
+    case.appender.append_one(b"parent", NOON_MS)
+    assert pen is not case.appender._pen
+    assert [data for _, data in read(path)] == [b"0", b"child", b"child", b"parent"]
+
+
+def test_a_child_goes_the_long_way_whatever_its_parents_threads_do(path: Path) -> None:
+    with Queue.open(path, create="TEST2_DAILY") as queue:
+        appender = queue.appender()
+
+        def child() -> None:
+            appender.append_one(b"child", NOON_MS)
+
+        with appender._guard:  # as a thread does that goes the long way
+            assert processes.run(child) == 0
+    assert [data for _, data in read(path)] == [b"child"]
+
+
+def test_an_interrupted_turn_is_taken_up_again(path: Path, queue: Queue) -> None:
+    case = Case(path, queue)
+    lock = queue._for_writing().write_lock
+    assert lock._turn.take()  # and nobody gives it back
+    case.refuses(Refusal.CONTENDED, [b"a"])
+    case.appender.append_one(b"a", NOON_MS)
+    assert case.appender._pen is not None
+    assert case.appender._pen.append_one(b"b", NOON_MS) > 0
+
+
+def test_an_appender_keeps_its_pen_through_exclusive(path: Path, queue: Queue) -> None:
+    appender = Case(path, queue).appender
+    appender.append_one(b"1", NOON_MS)
+    with appender.exclusive(1.0):
+        appender.append([b"2"], NOON_MS)
+        appender.append([b"3"], NOON_MS)
+    appender.append([b"4"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"%d" % nth for nth in range(5)]
+    check_marks(path)
