@@ -6,6 +6,7 @@ from typing import Final, final
 from wire._kernel_py import find_excerpts as find_excerpts
 from wire._kernel_py import frame_excerpts as frame_excerpts
 from wire._kernel_py import gather_payloads as gather_payloads
+from wire._kernel_py import join_payloads as join_payloads
 from wire._kernel_py import laid_size as laid_size
 from wire._kernel_py import lay_excerpts as lay_excerpts
 from wire._kernel_py import measure_lengths as measure_lengths
@@ -23,6 +24,7 @@ __all__ = [
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",
+    "join_payloads",
     "laid_size",
     "lay_excerpts",
     "measure_lengths",

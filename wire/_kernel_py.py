@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Final
@@ -208,6 +209,16 @@ def gather_payloads(
     if is_negative or len(payloads) != sum(lengths):
         raise ValueError(_EXCERPT_OUTSIDE)
     return payloads, array("q", accumulate(lengths, initial=0))
+
+
+def join_payloads(
+    payloads: Sequence[bytes | memoryview],
+) -> tuple[bytes, array[int], array[int]]:
+    data = b"".join(payloads)
+    lengths = array("q", [memoryview(payload).nbytes for payload in payloads])
+    offsets = array("q", accumulate(lengths, initial=0))
+    del offsets[-1]  # where the last one ends
+    return data, offsets, lengths
 
 
 def laid_size(lengths: array[int], start: int, count: int) -> int:

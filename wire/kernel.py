@@ -33,6 +33,7 @@ from __future__ import annotations
 import os
 import warnings
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import ModuleType
@@ -145,7 +146,7 @@ class Refusal(IntEnum):
     FULL = 8  # the cycle has no indexes for so many
     PAGE = 9  # an index page is due
     SPACE = 10  # space must be reserved first
-    UNFIT = 11  # a payload is no plain bytes
+    UNFIT = 11  # a payload is no bytes in one piece
     CLASH = 12  # a header came to be at the pen's place while the lock was held
     LOCK_LOST = 13  # the lock was taken away by force meanwhile
 
@@ -290,6 +291,13 @@ def gather_payloads(
         The bytes, and where in them each payload starts; one offset more tells where the last ends.
     """
     return _kernel.gather_payloads(data, offsets, lengths)
+
+
+def join_payloads(
+    payloads: Sequence[bytes | memoryview],
+) -> tuple[bytes, array[int], array[int]]:
+    """A batch of these payloads: its buffer, which holds copies side by side, offsets, lengths."""
+    return _kernel.join_payloads(payloads)
 
 
 def laid_size(lengths: array[int], start: int, count: int) -> int:

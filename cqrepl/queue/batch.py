@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wire.kernel import measure_lengths
+from wire.kernel import join_payloads, measure_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,7 @@ class ExcerptBatch:
     @classmethod
     def of(cls, index_first: int, payloads: Sequence[bytes | memoryview]) -> "ExcerptBatch":
         """A batch of these payloads, copied together."""
-        lengths = array("q", map(len, payloads))
-        offsets = array("q")
-        at = 0
-        for length in lengths:
-            offsets.append(at)
-            at += length
-        return cls(index_first, b"".join(payloads), offsets, lengths)
+        return cls(index_first, *join_payloads(payloads))
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -14,7 +14,7 @@
 //! control, pausing       how they are called back, and how they wait
 //!
 //! python                 the module `wire._kernel`: arguments in, results out, the GIL released in
-//! pen_class, live_class  between; its pen; its pumps
+//! pen_class, live_class  between; its pen; its pumps; joined is what Python gives one by one
 //! ```
 //!
 //! Nothing read from a file, a socket or an argument is believed: every access through `mem` is
@@ -25,6 +25,8 @@ pub mod columns;
 pub mod control;
 pub mod fault;
 pub mod frames;
+#[cfg(feature = "python")]
+mod joined;
 #[cfg(feature = "python")]
 mod live_class;
 pub mod mem;

@@ -65,7 +65,7 @@ pub enum Refusal {
     Page = 9,
     /// Space must be reserved first.
     Space = 10,
-    /// These are no plain bytes; Python knows what to say.
+    /// A payload is no bytes in one piece; Python knows what to say.
     Unfit = 11,
     /// A header came to be at our place while the lock was ours.
     Clash = 12,

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 
-use crate::fault::{push, Fault};
+use crate::fault::Fault;
+use crate::joined::Joined;
 use crate::mem::{Payload, Source, View, ViewOfLongs};
 use crate::pen::{self, Place, Refusal, Terms};
 use crate::python::HELD_BYTES;
@@ -84,17 +85,9 @@ impl Pen {
 
     #[pyo3(signature = (payloads, now_ms=None))]
     fn append_many(&self, payloads: &Bound<'_, PyAny>, now_ms: Option<i64>) -> PyResult<i64> {
-        let (mut data, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        for payload in payloads.try_iter()? {
-            let payload = payload?;
-            let Some(payload) = Payload::of(&payload) else {
-                return Ok(-(Refusal::Unfit as i64));
-            };
-            let source = payload.source();
-            push(&mut offsets, data.len() as i64)?;
-            push(&mut lengths, source.len() as i64)?;
-            source.append_to(&mut data)?;
-        }
+        let Some(Joined { data, offsets, lengths }) = Joined::of(payloads)? else {
+            return Ok(-(Refusal::Unfit as i64));
+        };
         self.append_last(Source::from(&*data), &offsets, &lengths, now_ms)
     }
 

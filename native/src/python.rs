@@ -6,12 +6,15 @@
 
 use std::sync::atomic::{fence, Ordering};
 
-use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{
+    PyAssertionError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
 use crate::fault::Fault;
+use crate::joined::Joined;
 use crate::live_class::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
 use crate::mem::{self, View, ViewOfLongs};
 use crate::pen_class::Pen;
@@ -150,6 +153,17 @@ fn gather_payloads<'py>(
 }
 
 #[pyfunction]
+fn join_payloads<'py>(
+    payloads: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Array<'py>, Array<'py>)> {
+    let py = payloads.py();
+    let joined = Joined::of(payloads)?;
+    let joined = joined.ok_or_else(|| PyTypeError::new_err("expected payloads that are bytes in one piece"))?;
+    let data = PyBytes::new(py, &joined.data);
+    Ok((data, array(py, &joined.offsets)?, array(py, &joined.lengths)?))
+}
+
+#[pyfunction]
 fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
     Ok(store::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
@@ -278,6 +292,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(frame_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(scan_frames, module)?)?;
     module.add_function(wrap_pyfunction!(gather_payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(join_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;

@@ -29,6 +29,7 @@ FUNCTIONS = (
     "frame_excerpts",
     "scan_frames",
     "gather_payloads",
+    "join_payloads",
     "laid_size",
     "measure_lengths",
     "lay_excerpts",
@@ -153,6 +154,17 @@ def test_gather(native: ModuleType, data: bytes, places: list[tuple[int, int]]) 
 
 
 @THOROUGH
+@given(st.lists(st.binary(max_size=300), max_size=8))
+def test_join(native: ModuleType, contents: list[bytes]) -> None:
+    views = [memoryview(content) for content in contents]
+    wide = [memoryview(bytes(8 * len(content))).cast("q") for content in contents]
+    for payloads in (contents, tuple(views), [*contents, *wide]):
+        data, offsets, lengths = assert_agree(native, "join_payloads", payloads)
+        found = [data[at : at + length] for at, length in zip(offsets, lengths, strict=True)]
+        assert found == [bytes(payload) for payload in payloads]
+
+
+@THOROUGH
 @given(st.lists(numbers, max_size=5), small, small)
 def test_laid_size(native: ModuleType, lengths: list[int], start: int, count: int) -> None:
     for part in ((start, count), (0, len(lengths))):
@@ -230,7 +242,8 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 # ---------------------------------------------------------------- the native module itself
 
 
-QUICK = ("laid_size", "measure_lengths")  # never long enough to let others run
+# never long enough to let others run, or all of it needs Python's objects
+QUICK = ("join_payloads", "laid_size", "measure_lengths")
 
 
 def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:
@@ -262,9 +275,7 @@ def no_switching() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_switching")
-@pytest.mark.parametrize(
-    "name", [name for name in FUNCTIONS if name not in ("laid_size", "measure_lengths")]
-)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in QUICK])
 def test_other_threads_run_while_a_large_batch_is_handled(native: ModuleType, name: str) -> None:
     call = large_calls(native)[name]
     gate, ran = Lock(), Event()
@@ -302,6 +313,7 @@ WRONG: list[tuple[str, Callable[[ModuleType], Any]]] = [
     ("no buffer", lambda kernel: kernel.find_excerpts(5, 0, 0, 0, 0, 0)),
     ("no number", lambda kernel: kernel.find_excerpts(memoryview(b""), "0", 0, 0, 0, 0)),
     ("too few", lambda kernel: kernel.find_excerpts(memoryview(b""))),
+    ("no payloads", lambda kernel: kernel.join_payloads(["text"])),
     ("no bytes", lambda kernel: kernel.scan_frames(5, 0, b"", 0)),
     (
         "read-only",

@@ -29,12 +29,12 @@ pub enum Payload<'a, 'py> {
 }
 
 impl<'a, 'py> Payload<'a, 'py> {
-    /// The bytes of an object; `None` if it is not a row of bytes.
+    /// The bytes of an object; `None` if it has none, or not in one piece.
     pub fn of(object: &'a Bound<'py, PyAny>) -> Option<Self> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Some(Payload::Bytes(bytes));
         }
-        View::of(object).ok().filter(View::is_plain).map(Payload::View)
+        View::of(object).ok().map(Payload::View)
     }
 
     /// Its bytes, to read.
@@ -50,11 +50,6 @@ impl View {
     /// The buffer of any object that has one.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         contiguous(object).map(View)
-    }
-
-    /// True for a buffer of bytes in one row, whose length Python takes for that of the bytes.
-    pub fn is_plain(&self) -> bool {
-        self.0.item_size() == 1 && self.0.dimensions() == 1
     }
 
     /// Its bytes, to read.
