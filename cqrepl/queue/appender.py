@@ -14,11 +14,10 @@ The append lock keeps plain writers out of a replica. It must be free or this pr
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what can be read afterwards, by
-anybody, is the same. The long way is gone by one thread at a time.
+anybody, is the same. The long way is gone under the write lock, so by one thread at a time.
 """
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,7 +99,6 @@ class Appender:
             append_lock=append_lock,
             payload_max=self._payload_max,
         )
-        self._enter_process()
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
             self._end = QueueEnd(cycles, layout, listing, commits)
 
@@ -278,17 +276,10 @@ class Appender:
                 holder=holder,
                 path=self._cycles.path,
             )
-        if self._process != os.getpid():
-            self._enter_process()
-        with self._guard, self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
             self._put_pen_down()
             self._end.refresh()
             yield
-
-    def _enter_process(self) -> None:
-        """A forked child has none of the threads that may go the long way in its parent."""
-        self._guard = threading.Lock()
-        self._process = os.getpid()
 
     def _put_pen_down(self) -> None:
         """The long way begins: what a pen has appended becomes known to it."""

@@ -20,9 +20,9 @@ closed.
 What is stored reaches the disk when the kernel pleases, page by page in any order, until `sync`
 says that it is there. All that this package stores into a file goes through few functions: the
 `store_*`, `exchange_*` and `put_8` of `Words`, `Mapping.write`, and the kernel's `lay_excerpts` as
-`storewriter` calls it; files change size in `Mapping.reserve` and names in `os.rename`; and all
-that is made durable is so by `Mapping.sync` and `Mapping.sync_directory`. A test that replays power
-cuts records those.
+`storewriter` calls it, and the kernel's pen, which does what those do (`pens`); files change size
+in `Mapping.reserve` and names in `os.rename`; and all that is made durable is so by `Mapping.sync`
+and `Mapping.sync_directory`. A test that replays power cuts records those, without pens.
 
 `sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
 any process, and the size and blocks needed to read it back. It lets other threads run, which the

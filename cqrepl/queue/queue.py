@@ -57,7 +57,7 @@ class _Opened(Protocol):
 class Queue:
     """An open queue. Made by `open`, or `open_for_append`.
 
-    One queue may be shared by threads, but each tailer and each appender belongs to one of them.
+    One queue may be shared by threads, and so may appenders; each tailer belongs to one of them.
     """
 
     def __init__(self, path: Path, layout: QueueLayout) -> None:

@@ -16,8 +16,10 @@ from cqrepl.queue import (
     Queue,
     QueueDamaged,
     QueueError,
+    QueueLocked,
 )
-from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue import appender as appender_module
+from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from tests.kernels import kernel_named
 from tests.unit.queue import processes
 from tests.unit.queue.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
@@ -268,16 +270,29 @@ def test_a_forked_child_does_not_use_its_parents_pen(path: Path, queue: Queue) -
     assert [data for _, data in read(path)] == [b"0", b"child", b"child", b"parent"]
 
 
-def test_a_child_goes_the_long_way_whatever_its_parents_threads_do(path: Path) -> None:
-    with Queue.open(path, create="TEST2_DAILY") as queue:
-        appender = queue.appender()
+def test_threads_wait_for_the_write_lock_at_the_same_time(
+    path: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who waits keeps no other one from finding out that the lock is held."""
+    case = Case(path, queue)
+    case.hold(WRITE_LOCK_KEY, ONE_BEFORE)
+    monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 0.05)
+    refused: list[QueueLocked] = []
 
-        def child() -> None:
-            appender.append_one(b"child", NOON_MS)
+    def work() -> None:
+        try:
+            case.appender.append_one(b"a", NOON_MS)
+        except QueueLocked as error:
+            refused.append(error)
 
-        with appender._guard:  # as a thread does that goes the long way
-            assert processes.run(child) == 0
-    assert [data for _, data in read(path)] == [b"child"]
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == len(threads)
+    case.hold(WRITE_LOCK_KEY, UNLOCKED)
+    case.appender.append_one(b"a", NOON_MS)
 
 
 def test_an_interrupted_turn_is_taken_up_again(path: Path, queue: Queue) -> None:
