@@ -138,7 +138,7 @@ class Refusal(IntEnum):
 
     CONTENDED = 1  # the write lock is held, by whomever
     APPEND_LOCKED = 2  # the append lock is another process's
-    CHANGED = 3  # others have appended, or changed the directory
+    CHANGED = 3  # others have changed the directory, or have appended in an unusual way
     CUT = 4  # the file is shorter than what is mapped of it, or its size cannot be told
     ROLL = 5  # the clock is in another cycle
     INDEX = 6  # the first excerpt's index is not the next one
@@ -206,7 +206,7 @@ def pen_type() -> type[Pen] | None:
 
     `store` and `table` are the mapped files, `turn` 4 bytes that are 1 while a thread of this
     process has the write lock. A call answers the last index, or a `Refusal` as its negative; then
-    nothing has changed, and the caller goes the long way. Any thread may use a pen.
+    nothing was appended, and the caller goes the long way. Any thread may use a pen.
     """
     return _kernel.Pen
 

@@ -8,6 +8,7 @@
 //! store    documents of a store file: walk and lay
 //! frames   `re` frames: write and scan
 //! columns  payloads side by side
+//! marks    what a writer records of a store file
 //! pen      appends to one open store file in one call
 //!
 //! streaming, receiving   live pumps of a source and a sink, each in a thread of its own
@@ -29,6 +30,7 @@ pub mod frames;
 mod joined;
 #[cfg(feature = "python")]
 mod live_class;
+pub mod marks;
 pub mod mem;
 pub mod pausing;
 pub mod pen;

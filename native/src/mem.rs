@@ -273,6 +273,11 @@ impl<'a> Cells<'a> {
         self.length == 0
     }
 
+    /// The same bytes, to read.
+    pub fn source(&self) -> Source<'a> {
+        Source { start: self.start, length: self.length, life: PhantomData }
+    }
+
     /// The same bytes, to lay what nobody looks at yet; `None` if they may not be written.
     pub fn target(&self) -> Option<Target<'a>> {
         let target = Target { start: self.start, length: self.length, life: PhantomData };

@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! take       turn 0 -> 1, lock word unlocked -> process id, start key      else CONTENDED
-//! compare    append lock, listing, file size, header word at our place     else a refusal
-//!            index, lengths, indexes left, index page, space reserved      else a refusal
+//! compare    append lock, listing, file size                               else a refusal
+//! catch up   over what others have appended to this index page, recording it
+//! compare    index, lengths, indexes left, index page, space reserved      else a refusal
 //! lay        bodies, headers, gaps, 8 zero bytes behind                    invisible
 //! publish    first header word 0 -> length                                 the run is there
 //! record     write position, sequence word
@@ -14,9 +15,9 @@
 //! give back  start key 0, lock word process id -> unlocked, turn 0
 //! ```
 //!
-//! Whatever does not compare changes nothing and is handed back as a `Refusal`; Python then takes
-//! the long way, which knows about rolls, new pages, growth and repair. A run is appended whole or
-//! not at all. Waiting is not done here either.
+//! Whatever does not compare is handed back as a `Refusal`, and nothing is appended: a run goes in
+//! whole or not at all. (What was recorded for others stays, as Python's way records it too.) Python
+//! then goes the long way, which knows about rolls, new pages, growth, repair, and waiting.
 //!
 //! The `turn` is a word of this process alone: two threads look alike in the lock word, so whoever
 //! takes that one takes the turn first, Python's way too. After a fork the child finds the turns of
@@ -30,15 +31,16 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::fault::{self, Fault};
+use crate::marks::{IndexPage, Marks};
 use crate::mem::{self, Cells, Source};
-use crate::store::{Laid, Run};
+use crate::store::{Limits, Run, Stop, Walk};
 
 const UNLOCKED: i64 = i64::MIN;
 const PROCESS_MASK: i64 = 0xFFFF_FFFF;
-const ARRAY_HEAD_BYTES: usize = 16;
-const ARRAY_USED: usize = 8;
-const LONG_BYTES: usize = 8;
+const HEADER_BYTES: usize = 4;
 const END_MARK_BYTES: usize = 8;
+/// So many excerpts of others are walked over.
+const CAUGHT_MAX: i64 = 4096;
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
@@ -49,7 +51,7 @@ pub enum Refusal {
     Contended = 1,
     /// The append lock is another process's.
     AppendLocked = 2,
-    /// Others have appended, or changed the directory.
+    /// Others have changed the directory, or have appended what cannot just be walked over.
     Changed = 3,
     /// The file is shorter than what is mapped of it, or its size cannot be told.
     Cut = 4,
@@ -132,6 +134,17 @@ pub struct Place {
     pub position: AtomicI64,
 }
 
+impl Place {
+    fn load(&self) -> (i64, i64) {
+        (self.sequence.load(Ordering::Relaxed), self.position.load(Ordering::Relaxed))
+    }
+
+    fn store(&self, sequence: i64, position: i64) {
+        self.sequence.store(sequence, Ordering::Relaxed);
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
 /// A pen in use: the words it needs have been looked up.
 pub struct Pen<'a> {
     terms: &'a Terms,
@@ -142,9 +155,7 @@ pub struct Pen<'a> {
     start: &'a AtomicI64,
     append_lock: &'a AtomicI64,
     changes: &'a AtomicI64,
-    write_position: &'a AtomicI64,
-    sequence_word: Option<&'a AtomicI64>,
-    last_index: &'a AtomicI64,
+    marks: Marks<'a>,
     page_end: i64,
 }
 
@@ -158,25 +169,25 @@ impl<'a> Pen<'a> {
         place: &'a Place,
     ) -> Result<Self, Fault> {
         let word = |cells: &Cells<'a>, position| cells.cell_8(position).ok_or(OUTSIDE);
-        let slots = usize::try_from(terms.index_count).ok().filter(|&count| count > 0);
-        let array_end = slots
-            .and_then(|slots| slots.checked_mul(LONG_BYTES)?.checked_add(ARRAY_HEAD_BYTES))
-            .and_then(|bytes| bytes.checked_add(terms.page))
-            .ok_or(NUMBERS)?;
         let has_indexes = terms.sequence_end > 0
             && terms.index_first >= 0
             && terms.index_first.checked_add(terms.sequence_end - 1).is_some();
-        if terms.page_first < 0 || terms.index_spacing < 1 || !has_indexes {
+        if !has_indexes {
             return Err(NUMBERS);
-        }
-        let span = terms.index_count.saturating_mul(terms.index_spacing);
-        if array_end > store.len() || !terms.page.is_multiple_of(LONG_BYTES) {
-            return Err(OUTSIDE);
         }
         if terms.reserved > store.len() {
             return Err(OUTSIDE);
         }
-        word(&store, terms.page)?; // it may be written
+        let (page, first, spacing) = (terms.page, terms.page_first, terms.index_spacing);
+        let page = IndexPage::new(store, page, terms.index_count, first, spacing).ok_or(OUTSIDE)?;
+        let marks = Marks {
+            write_position: word(&store, terms.write_position)?,
+            sequence_word: terms.sequence_word.map(|at| word(&store, at)).transpose()?,
+            sequence_bits: terms.sequence_bits,
+            last_index: word(&store, terms.last_index)?,
+            page,
+        };
+        let span = terms.index_count.saturating_mul(terms.index_spacing);
         Ok(Pen {
             terms,
             place,
@@ -186,9 +197,7 @@ impl<'a> Pen<'a> {
             start: word(&table, terms.start)?,
             append_lock: word(&table, terms.append_lock)?,
             changes: word(&table, terms.changes)?,
-            write_position: word(&store, terms.write_position)?,
-            sequence_word: terms.sequence_word.map(|at| word(&store, at)).transpose()?,
-            last_index: word(&store, terms.last_index)?,
+            marks,
             page_end: terms.page_first.saturating_add(span),
         })
     }
@@ -238,14 +247,17 @@ impl<'a> Pen<'a> {
             Ok(held) => held,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
+        if let Some(refusal) = self.refusal_of_others() {
+            return Ok((0, Some(refusal)));
+        }
+        if let Some(refusal) = self.catch_up()? {
+            return Ok((0, Some(refusal)));
+        }
         let (sequence, position) = match self.room_for(run, index) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
         let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
-        if header.load(Ordering::Acquire) != 0 {
-            return Ok((0, Some(Refusal::Changed)));
-        }
         let target = self.store.target().ok_or(OUTSIDE)?;
         let laid = run.lay(target, position as i64, sequence, self.terms.index_spacing)?;
         let order = Ordering::SeqCst;
@@ -253,31 +265,67 @@ impl<'a> Pen<'a> {
             return Ok((0, Some(Refusal::Clash)));
         }
         let next = sequence + run.count() as i64; // at most the end of the page
-        self.place.sequence.store(next, Ordering::Relaxed);
-        self.place.position.store(laid.end as i64, Ordering::Relaxed);
-        self.record(&laid, next - 1);
-        self.index(&laid);
+        self.place.store(next, laid.end as i64);
+        self.marks.record(laid.last, next - 1, &laid.marks);
         let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
         Ok((self.terms.index_first + (next - 1), refusal))
+    }
+
+    /// What others have done that keeps us from appending here. The lock is held.
+    fn refusal_of_others(&self) -> Option<Refusal> {
+        let terms = self.terms;
+        let holder = self.append_lock.load(Ordering::SeqCst);
+        if holder != UNLOCKED && holder & PROCESS_MASK != terms.process {
+            return Some(Refusal::AppendLocked);
+        }
+        if self.changes.load(Ordering::Acquire) != terms.changes_seen {
+            return Some(Refusal::Changed);
+        }
+        // touching a page behind the end of a file that was cut kills the process
+        let size = mem::file_size(terms.descriptor);
+        size.is_none_or(|size| size < self.store.len() as u64).then_some(Refusal::Cut)
+    }
+
+    /// Walks over what others have appended since, and records it, as it may not be.
+    fn catch_up(&self) -> Result<Option<Refusal>, Fault> {
+        let (sequence, position) = self.place.load();
+        let header = usize::try_from(position).ok().and_then(|at| self.store.load_4(at));
+        match header {
+            None => return Ok(Some(Refusal::Space)),
+            Some(0) => return Ok(None),
+            Some(_) => {}
+        }
+        let limits = Limits { count: CAUGHT_MAX, bytes: i64::MAX, payload: i64::MAX };
+        let end = self.terms.reserved.saturating_sub(END_MARK_BYTES) as i64;
+        let mut walk = Walk::new(self.store.source(), position, end, limits)?;
+        let stop = walk.step(2 * CAUGHT_MAX as usize)?;
+        let next = sequence.saturating_add(walk.offsets.len() as i64);
+        // a header that is not complete is for Python to clear, an index page for it to look up
+        let is_end =
+            stop == Some(Stop::NotReady) && self.store.load_4(walk.position as usize) == Some(0);
+        let Some(last) = walk.offsets.last().filter(|_| is_end && next < self.page_end) else {
+            return Ok(Some(Refusal::Changed));
+        };
+        if sequence < self.terms.page_first {
+            return Ok(Some(Refusal::Page));
+        }
+        let spacing = self.terms.index_spacing;
+        let first = (-sequence).rem_euclid(spacing);
+        let indexed: Vec<(i64, usize)> = (first..)
+            .step_by(spacing as usize)
+            .zip(walk.offsets.iter().skip(first as usize).step_by(spacing as usize))
+            .map(|(nth, &body)| (sequence + nth, body as usize - HEADER_BYTES))
+            .collect();
+        self.marks.record(*last as usize - HEADER_BYTES, next - 1, &indexed);
+        self.place.store(next, walk.position as i64);
+        Ok(None)
     }
 
     /// Where the run goes, as everything is as usual. The lock is held.
     fn room_for(&self, run: &Run, index: Option<i64>) -> Result<(i64, usize), Refusal> {
         let terms = self.terms;
-        let sequence = self.place.sequence.load(Ordering::Relaxed);
-        let position = self.place.position.load(Ordering::Relaxed);
+        let (sequence, position) = self.place.load();
         let position = usize::try_from(position).map_err(|_| Refusal::Space)?;
-        let holder = self.append_lock.load(Ordering::SeqCst);
-        if holder != UNLOCKED && holder & PROCESS_MASK != terms.process {
-            return Err(Refusal::AppendLocked);
-        }
-        if self.changes.load(Ordering::Acquire) != terms.changes_seen {
-            return Err(Refusal::Changed);
-        }
-        // touching a page behind the end of a file that was cut kills the process
-        if mem::file_size(terms.descriptor).is_none_or(|size| size < self.store.len() as u64) {
-            return Err(Refusal::Cut);
-        }
         if index.is_some_and(|index| index != terms.index_first.wrapping_add(sequence)) {
             return Err(Refusal::Index);
         }
@@ -303,45 +351,6 @@ impl<'a> Pen<'a> {
         }
         Ok((sequence, position))
     }
-
-    /// The last excerpt, for whoever opens the file next.
-    fn record(&self, laid: &Laid, sequence: i64) {
-        raise(self.write_position, laid.last as i64);
-        if let Some(word) = self.sequence_word {
-            let bits = self.terms.sequence_bits;
-            let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1);
-            let upper = (laid.last as u64).checked_shl(bits).unwrap_or(0);
-            let lower = sequence.cast_unsigned() & mask;
-            word.store(upper.wrapping_add(lower).cast_signed(), Ordering::SeqCst);
-        }
-    }
-
-    /// Puts those of the run into the index that belong there; the page has been compared.
-    fn index(&self, laid: &Laid) {
-        let terms = self.terms;
-        for &(sequence, position) in &laid.marks {
-            let slot = (sequence - terms.page_first) / terms.index_spacing;
-            let at = terms.page + ARRAY_HEAD_BYTES + slot as usize * LONG_BYTES;
-            if let Some(cell) = self.store.cell_8(at) {
-                let order = Ordering::SeqCst;
-                if cell.compare_exchange(0, position as i64, order, order).is_err() {
-                    // the same, or damage: readers would refuse the excerpt
-                    cell.store(position as i64, order);
-                }
-            }
-            if let Some(used) = self.store.cell_8(terms.page + ARRAY_USED) {
-                raise(used, slot + 1);
-            }
-        }
-        if let Some((sequence, _)) = laid.marks.last() {
-            raise(self.last_index, sequence.saturating_add(terms.index_spacing));
-        }
-    }
-}
-
-/// Makes a word at least this.
-fn raise(word: &AtomicI64, value: i64) {
-    word.fetch_max(value, Ordering::SeqCst);
 }
 
 /// Milliseconds since 1970.

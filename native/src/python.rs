@@ -158,7 +158,8 @@ fn join_payloads<'py>(
 ) -> PyResult<(Bound<'py, PyBytes>, Array<'py>, Array<'py>)> {
     let py = payloads.py();
     let joined = Joined::of(payloads)?;
-    let joined = joined.ok_or_else(|| PyTypeError::new_err("expected payloads that are bytes in one piece"))?;
+    let joined = joined
+        .ok_or_else(|| PyTypeError::new_err("expected payloads that are bytes in one piece"))?;
     let data = PyBytes::new(py, &joined.data);
     Ok((data, array(py, &joined.offsets)?, array(py, &joined.lengths)?))
 }

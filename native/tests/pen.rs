@@ -157,12 +157,13 @@ fn what_is_appended_is_published_recorded_and_indexed() {
 #[test]
 fn what_is_refused_changes_nothing() {
     type Change = fn(&mut Queue, &mut Terms);
-    let cases: [(Refusal, Change); 11] = [
+    let cases: [(Refusal, Change); 12] = [
         (Refusal::Contended, |queue, _| queue.turn.inner()[0] = 2),
         (Refusal::Contended, |queue, _| queue.table.put(LOCK, 1)),
         (Refusal::AppendLocked, |queue, _| queue.table.put(APPEND_LOCK, 1)),
         (Refusal::Changed, |queue, _| queue.table.put(CHANGES, 1)),
-        (Refusal::Changed, |queue, _| queue.store.inner()[FIRST] = 1),
+        (Refusal::Changed, |queue, _| queue.store.inner()[FIRST + 3] = 0xC0),
+        (Refusal::Changed, |queue, _| queue.store.inner()[FIRST + 3] = 0x80),
         (Refusal::Cut, |_, terms| terms.descriptor = -1),
         (Refusal::Index, |_, terms| terms.index_first += 1),
         (Refusal::TooLong, |_, terms| terms.payload_max = 2),

@@ -22,7 +22,15 @@ from cqrepl.queue import appender as appender_module
 from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from tests.kernels import kernel_named
 from tests.unit.queue import processes
-from tests.unit.queue.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
+from tests.unit.queue.samples import (
+    NOON_MS,
+    check_marks,
+    layout,
+    noon_index,
+    noon_path,
+    read,
+)
+from wire.header import META_DATA, NOT_COMPLETE
 from wire.kernel import Refusal, pen_type
 
 ONE_BEFORE = 1  # a process id that is alive and not ours: the first process
@@ -135,9 +143,32 @@ def test_what_others_have_done(path: Path, queue: Queue) -> None:
     with Queue.open_for_append(path) as other:  # lists the directory
         case.refuses(Refusal.CHANGED, [b"a"])
         case.appender.append_one(b"a", NOON_MS)
-        other.append(b"b", now_ms=NOON_MS)
+        pen, writer = case.appender._pen, case.appender._end.writer
+        assert writer is not None
+        for nth in range(2, 30, 4):  # walked over, whatever they have recorded of it
+            for _ in range(3):
+                other.append(b"b", now_ms=NOON_MS)
+            writer.store.set_back_last(0, -1)  # as if they had died over it
+            last = case.appender.append_one(b"c", NOON_MS)
+            assert last == noon_index("TEST2_DAILY", sequence=nth + 3)
+        assert case.appender._pen is pen
+        other.append_many([b"b"] * 4, now_ms=NOON_MS)  # a new index page among them
         case.refuses(Refusal.CHANGED, [b"c"])
-        assert case.appender.append_one(b"c", NOON_MS) == noon_index("TEST2_DAILY", sequence=3)
+        case.appender.append_one(b"c", NOON_MS)
+    check_marks(path)
+
+
+@pytest.mark.parametrize("word", [NOT_COMPLETE | 5, META_DATA | 4])
+def test_what_others_have_left_behind(path: Path, queue: Queue, word: int) -> None:
+    case = Case(path, queue)
+    pen = case.appender._pen
+    assert pen is not None
+    with noon_path(path, "TEST2_DAILY").open("r+b") as file:
+        file.seek(pen.position)
+        file.write(word.to_bytes(4, "little"))
+    case.refuses(Refusal.CHANGED, [b"a"])
+    case.appender.append_one(b"a", NOON_MS)
+    assert [data for _, data in read(path)] == [b"0", b"a"]
     check_marks(path)
 
 
@@ -264,9 +295,7 @@ def test_a_forked_child_does_not_use_its_parents_pen(path: Path, queue: Queue) -
         assert case.appender._pen.append_one(b"child", NOON_MS) > 0
 
     assert processes.run(child) == 0
-    case.refuses(Refusal.CHANGED, [b"parent"])
-    case.appender.append_one(b"parent", NOON_MS)
-    assert pen is not case.appender._pen
+    assert pen.append_one(b"parent", NOON_MS) > 0
     assert [data for _, data in read(path)] == [b"0", b"child", b"child", b"parent"]
 
 

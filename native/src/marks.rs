@@ -1,0 +1,88 @@
+//! What a writer records of a store file after excerpts are published: hints for whoever opens it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::mem::Cells;
+
+const HEAD_BYTES: usize = 16;
+const USED: usize = 8;
+const LONG_BYTES: usize = 8;
+
+/// The words that are kept up, and one index page.
+pub struct Marks<'a> {
+    /// Position of the last excerpt.
+    pub write_position: &'a AtomicI64,
+    /// Position and sequence of the last excerpt, where the file has this word.
+    pub sequence_word: Option<&'a AtomicI64>,
+    /// How many bits of that are the sequence.
+    pub sequence_bits: u32,
+    /// The next sequence to be indexed.
+    pub last_index: &'a AtomicI64,
+    /// The array of the index page,
+    pub page: IndexPage<'a>,
+}
+
+/// An index page whose array lies within the file.
+pub struct IndexPage<'a> {
+    store: Cells<'a>,
+    array: usize,
+    first: i64,
+    spacing: i64,
+}
+
+impl<'a> IndexPage<'a> {
+    /// The page with so many slots from `array` on; `None` when they are not all within the file.
+    pub fn new(
+        store: Cells<'a>,
+        array: usize,
+        count: i64,
+        first: i64,
+        spacing: i64,
+    ) -> Option<Self> {
+        let slots = usize::try_from(count).ok().filter(|&slots| slots > 0)?;
+        let end = slots.checked_mul(LONG_BYTES)?.checked_add(HEAD_BYTES)?.checked_add(array)?;
+        let is_there = end <= store.len() && store.cell_8(array).is_some();
+        (is_there && first >= 0 && spacing > 0).then_some(IndexPage {
+            store,
+            array,
+            first,
+            spacing,
+        })
+    }
+
+    /// Sets the slot of a sequence, which belongs into this page.
+    fn set(&self, sequence: i64, position: i64) {
+        let slot = (sequence - self.first) / self.spacing;
+        let at = self.array + HEAD_BYTES + slot as usize * LONG_BYTES;
+        let order = Ordering::SeqCst;
+        if let Some(cell) = self.store.cell_8(at) {
+            if cell.compare_exchange(0, position, order, order).is_err() {
+                cell.store(position, order); // the same, or damage: readers would refuse the excerpt
+            }
+        }
+        if let Some(used) = self.store.cell_8(self.array + USED) {
+            used.fetch_max(slot + 1, order);
+        }
+    }
+}
+
+impl Marks<'_> {
+    /// Records the last excerpt, and those that belong into the index page.
+    pub fn record(&self, last: usize, sequence: i64, indexed: &[(i64, usize)]) {
+        let order = Ordering::SeqCst;
+        self.write_position.fetch_max(last as i64, order);
+        if let Some(word) = self.sequence_word {
+            let bits = self.sequence_bits;
+            let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |bit| bit - 1);
+            let upper = (last as u64).checked_shl(bits).unwrap_or(0);
+            let lower = sequence.cast_unsigned() & mask;
+            word.store(upper.wrapping_add(lower).cast_signed(), order);
+        }
+        for &(sequence, position) in indexed {
+            self.page.set(sequence, position as i64);
+        }
+        if let Some((sequence, _)) = indexed.last() {
+            self.last_index.fetch_max(sequence.saturating_add(self.page.spacing), order);
+        }
+    }
+}
