@@ -102,6 +102,9 @@ class Stop(IntEnum):
     TOO_LARGE = _kernel_py.TOO_LARGE  # the next payload is longer than allowed
 
 
+_STOPS: Final = tuple(Stop)
+
+
 class Found(NamedTuple):
     """A run of excerpts in a store file; `position` is that of the next header to look at."""
 
@@ -236,7 +239,7 @@ def find_excerpts(
     position, stop, offsets, lengths = _kernel.find_excerpts(
         store, position, end, count_max, bytes_max, payload_max
     )
-    return Found(position, Stop(stop), offsets, lengths)
+    return Found(position, _STOPS[stop], offsets, lengths)
 
 
 def frame_size(cid_document: bytes, ns_item: bytes, payload_bytes: int) -> int:

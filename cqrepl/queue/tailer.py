@@ -268,9 +268,10 @@ class Tailer:
         batch = ExcerptBatch(
             self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
         )
+        count = len(found.offsets)
         sequence = sequence_of(self._index, self._cycles.shift)
-        self._last = Place(sequence + len(batch) - 1, found.offsets[-1] - HEADER_BYTES)
-        self._index += len(batch)
+        self._last = Place(sequence + count - 1, found.offsets[-1] - HEADER_BYTES)
+        self._index += count
         self._watch.goes_on()
         return batch
 

@@ -5,6 +5,7 @@
 
 use _kernel::mem::{Cells, Source};
 use _kernel::pen::{Pen, Place, Refusal, Terms};
+use _kernel::store::{Limits, Run, Stop, Walk};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -189,6 +190,58 @@ fn our_own_append_lock_is_none() {
     queue.table.put(APPEND_LOCK, (9 << 32) + PROCESS);
     let (terms, place) = (queue.terms(), place(0, FIRST));
     assert_eq!(queue.append(&terms, &place, &[b"abc"], 5 << 32), Ok((1, None)));
+}
+
+#[test]
+fn threads_with_a_pen_each_lose_nothing() {
+    const THREADS: u8 = 4;
+    const EACH: u8 = 100;
+    let mut queue = Queue::new();
+    queue.store = Bytes::new(1 << 14);
+    let terms = Terms { reserved: 1 << 14, index_spacing: 1 << 10, ..queue.terms() };
+    let cells = (
+        Cells::from(queue.store.inner()),
+        Cells::from(queue.table.inner()),
+        Cells::from(queue.turn.inner()),
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let (terms, place) = (terms, place(0, FIRST));
+                let pen = Pen::new(cells.0, cells.1, cells.2, &terms, &place).expect("usual");
+                for nth in 0..EACH {
+                    let (payload, lengths) = ([thread, nth, 1], [2, 1]);
+                    loop {
+                        let run = Run::new(
+                            Source::from(&payload[..]),
+                            [0, 2][..].into(),
+                            lengths[..].into(),
+                            0,
+                            2,
+                        );
+                        match pen.append_run(&run.expect("within"), None).expect("no fault") {
+                            (_, None) => break,
+                            (_, refusal) => assert_eq!(refusal, Some(Refusal::Contended)),
+                        }
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    let limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
+    let mut walk = Walk::new(cells.0.source(), FIRST as i64, 1 << 14, limits).expect("within");
+    assert_eq!(walk.step(usize::MAX), Ok(Some(Stop::NotReady)));
+    let (offsets, store) = (std::mem::take(&mut walk.offsets), queue.store.inner());
+    let mut next = [0; THREADS as usize];
+    for pair in offsets.chunks(2) {
+        let (first, second) = (pair[0] as usize, pair[1] as usize);
+        let thread = store[first] as usize;
+        assert_eq!((store[first + 1], store[second]), (next[thread], 1));
+        next[thread] += 1;
+    }
+    assert_eq!(next, [EACH; THREADS as usize]);
+    assert_eq!(queue.table.long(LOCK), i64::MIN);
 }
 
 /// Numbers that look random and are the same every time.
