@@ -7,9 +7,10 @@ object per excerpt.
     socket --> bytes --scan_frames--> offsets, lengths --lay_excerpts--> mapped file
 
 A batch is a buffer with two arrays of 64-bit integers, offset and length of every payload in it.
-One that does not lie within its buffer is a ValueError; nothing outside is read or written. Nothing
-here publishes: `lay_excerpts` leaves the first header 0, and the caller makes the whole batch
-visible by one compare-and-set of that word.
+One that does not lie within its buffer is a ValueError; nothing outside is read or written. No
+function publishes: `lay_excerpts` leaves the first header 0, and the caller makes the whole batch
+visible by one compare-and-set of that word. A pen (`pen_type`) does that too, with all that an
+append takes, but only where nothing is out of the ordinary; the plain kernel has none.
 
 This module chooses the implementation and is the only one that imports it; callers see one set of
 functions. There are two, which give the same for every input: `wire._kernel` (native/, in Rust) and
