@@ -218,7 +218,7 @@ pub fn stream(
         if is_unusual {
             return Ok((Ended::Unusual, Vec::new()));
         }
-        let now = if filled > 0 { None } else { pauser.pause() };
+        let now = if filled > 0 { Some(Instant::now()) } else { pauser.pause() };
         untimed += 1;
         if now.is_some() || untimed > LOOKS_UNTIMED {
             untimed = 0;
