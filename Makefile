@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long fuzz lint types layers native coverage clean check-python
+.PHONY: demo test test-long bench bench-docs fuzz lint types layers native coverage clean check-python
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test       everything that a change has to pass"
 	@echo "make test-long  the same with the long runs"
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600"
+	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
 	@echo "make lint | types | layers | native"
 
 demo: $(STAMP)
@@ -40,6 +41,19 @@ test-long: $(DEV_STAMP)
 FUZZ_SECONDS ?= 600
 fuzz: $(DEV_STAMP)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+# takes an hour with all peers, and wants the machine for itself; what is missing is said
+BENCH ?=
+bench: $(DEV_STAMP)
+	$(BIN)/python -m tests.bench.compare $(BENCH)
+
+# the numbers and pictures of docs/performance.md
+PICTURES := --rounds 3 --plot docs/plots
+bench-docs: $(DEV_STAMP)
+	$(BIN)/python -m tests.bench.compare --write-docs
+	$(BIN)/cqrepl bench append --size 64,256,1KiB,4KiB,16KiB --count 100000 $(PICTURES)
+	$(BIN)/cqrepl bench replicate --size 64,256,1KiB,4KiB,16KiB --count 200000 $(PICTURES)
+	$(BIN)/cqrepl bench latency --size 64,256,1KiB $(PICTURES)
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,7 @@ def test_fan_out(invoke: Invoke) -> None:
 def test_plots(
     invoke: Invoke, tmp_path: Path, arguments: tuple[object, ...], names: list[str]
 ) -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
+    if find_spec("matplotlib") is None:
         require("plot", "matplotlib is not installed")
     place = tmp_path / "plots"
     result = invoke("bench", *arguments, "--rounds", 1, "--plot", place)

@@ -1,0 +1,1 @@
+"""This project and its peers in one interleaved run, against the goals that it has set itself."""

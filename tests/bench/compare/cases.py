@@ -1,0 +1,188 @@
+"""What is measured: our own benchmarks and the peers', in groups that take turns."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cqrepl.bench.fanout import queues_round, sinks_round
+from cqrepl.bench.latency import latency_round
+from cqrepl.bench.local import append_round, tail_round
+from cqrepl.bench.replication import catch_up_round, prepared
+from cqrepl.bench.report import scratch
+from cqrepl.cli import cli
+from cqrepl.protocol.framing import Framing
+from cqrepl.queue import ExcerptBatch
+from tests.bench.compare.running import Case, Group, Values
+from tests.bench.peers import java, limits, nats, postgres, redis
+
+SIZES = (64, 256, 1024, 16384)
+OUR_COUNTS = (2_000_000, 1_000_000, 400_000, 20_000)  # Java's too
+REDIS_COUNTS = (600_000, 500_000, 200_000, 10_000)
+NATS_COUNTS = (200_000, 150_000, 100_000, 8_000)
+POSTGRES_COUNTS = (500_000, 300_000, 100_000, 6_000)
+STREAM_MIB = 1024
+LATENCY_SIZE, LATENCY_COUNT, GAP_US = 256, 4000, 500
+LIVE_SIZE, LIVE_BATCH, LIVE_BATCHES = 40, 1670, 10_000  # one batch a millisecond
+LOCAL_SIZE, LOCAL_COUNT = 64, 1_000_000
+MEMORY_SIZE, MEMORY_BYTES = 1024, 4 << 30
+FAN_SIZE, FAN_COUNT = 1024, 200_000
+SINKS, QUEUES = (1, 4, 16), (1, 10, 100)
+QUEUES_SIZE, QUEUES_COUNT = 256, 1_000_000
+QUICK_SHARE = 20
+CID = (1 << 40) + 1  # as long as those in use
+
+
+def groups(*, quick: bool) -> list[Group]:
+    """All groups, in the order in which they run; `quick` only tries whether they do."""
+    share = QUICK_SHARE if quick else 1
+    return [
+        *(_catch_up(number, share) for number in range(len(SIZES))),
+        _latency(share),
+        Group(name="live", cases=[Case(name="ours-live", run=partial(_live, share))]),
+        _local(share),
+        Group(name="memory", cases=[Case(name="ours-memory", run=partial(_memory, share))],
+              rounds_max=1),
+        _fan_out(share),
+    ]  # fmt: skip
+
+
+def frame_bytes(size: int) -> int:
+    """Bytes on the wire for one excerpt of this size, with all that goes with it."""
+    batch = ExcerptBatch.of(0x4516_0000_0000, [bytes(size)])
+    framed, end = Framing(CID).frame(batch, 0, (1 << 60) + 1, bytearray(size + 1024), 0)
+    assert framed == 1
+    return end
+
+
+def _catch_up(number: int, share: int) -> Group:
+    size, count = SIZES[number], OUR_COUNTS[number] // share
+    peers = [
+        Case(
+            name=f"{name}-{size}",
+            run=partial(rate, size=size, count=counts[number] // share),
+            missing=missing,
+        )
+        for name, rate, missing, counts in (
+            ("java", java.rate, java.missing, OUR_COUNTS),
+            ("redis", redis.rate, redis.missing, REDIS_COUNTS),
+            ("nats", nats.rate, nats.missing, NATS_COUNTS),
+            ("postgres", postgres.rate, postgres.missing, POSTGRES_COUNTS),
+        )
+    ]
+    stream = partial(limits.stream, mib=STREAM_MIB // share)
+    return Group(
+        name=f"catch-up-{size}",
+        cases=[
+            Case(name=f"c-stream-{size}", run=stream, missing=limits.missing),
+            Case(name=f"ours-fresh-{size}", run=partial(_ours, size, count, False)),
+            Case(name=f"ours-touched-{size}", run=partial(_ours, size, count, True)),
+            *peers,
+        ],
+    )
+
+
+def _ours(size: int, count: int, touched: bool, kept: Path) -> Values:
+    work = prepared(kept, size, count)
+    with scratch() as folder:
+        values = catch_up_round(folder, work, touched=touched).values
+    return values | {"wire_gb_per_s": values["excerpts_per_s"] * frame_bytes(size) / 1e9}
+
+
+def _latency(share: int) -> Group:
+    count = LATENCY_COUNT // share
+    echo = partial(limits.echo, size=LATENCY_SIZE, count=count, gap_us=GAP_US)
+    return Group(
+        name="latency",
+        wants_calm=True,
+        cases=[
+            Case(name="c-spin", run=partial(echo, mode="spin"), missing=limits.missing),
+            _ours_latency("busy", count),
+            Case(name="c-block", run=partial(echo, mode="block"), missing=limits.missing),
+            _ours_latency("balanced", count),
+            Case(
+                name="java-delay",
+                run=partial(java.delay, size=LATENCY_SIZE, count=count, gap_us=GAP_US),
+                missing=java.missing,
+            ),
+        ],
+    )
+
+
+def _ours_latency(pauser: str, count: int) -> Case:
+    def run(_kept: Path) -> Values:
+        with scratch() as folder:
+            return latency_round(
+                folder,
+                size=LATENCY_SIZE,
+                batches=count,
+                interval_ns=GAP_US * 1000,
+                pauser=pauser,
+            ).values
+
+    return Case(name=f"ours-{pauser}", run=run, missing=_pauser_missing)
+
+
+def _pauser_missing() -> str | None:
+    known = {parameter.name for parameter in cli.commands["source"].params}
+    return None if "pauser" in known else "cqrepl source has no option --pauser"
+
+
+def _live(share: int, _kept: Path) -> Values:
+    with scratch() as folder:
+        return latency_round(
+            folder,
+            size=LIVE_SIZE,
+            batches=LIVE_BATCHES // share,
+            interval_ns=1_000_000,
+            batch=LIVE_BATCH,
+        ).values
+
+
+def _local(share: int) -> Group:
+    count = LOCAL_COUNT // share
+
+    def run(kept: Path) -> Values:
+        queue = prepared(kept, LOCAL_SIZE, count).queue
+        with scratch() as folder:
+            samples = append_round(folder, LOCAL_SIZE, count)
+        samples += tail_round(queue, LOCAL_SIZE, count)
+        names = ("append_ns", "append_single_ns", "copied_ns", "viewed_ns", "read_single_ns")
+        taken = (sample.values["ns_per_excerpt"] for sample in samples)
+        return dict(zip(names, taken, strict=True))
+
+    java_run = partial(java.local, size=LOCAL_SIZE, count=count)
+    return Group(
+        name="local",
+        cases=[
+            Case(name="ours-local", run=run),
+            Case(name="java-local", run=java_run, missing=java.missing),
+        ],
+    )
+
+
+def _memory(share: int, _kept: Path) -> Values:
+    """Its queue is large, and removed with the case."""
+    with scratch() as folder:
+        work = prepared(folder, MEMORY_SIZE, MEMORY_BYTES // MEMORY_SIZE // share)
+        return catch_up_round(folder, work).values
+
+
+def _fan_out(share: int) -> Group:
+    def sinks(number: int, kept: Path) -> Values:
+        with scratch() as folder:
+            work = prepared(kept, FAN_SIZE, FAN_COUNT // share)
+            return sinks_round(folder, work, number).values
+
+    def queues(number: int, kept: Path) -> Values:
+        with scratch() as folder:
+            count = QUEUES_COUNT // share
+            return queues_round(folder, kept, QUEUES_SIZE, count, number).values
+
+    def cases(
+        name: str, run: Callable[[int, Path], Values], numbers: tuple[int, ...]
+    ) -> list[Case]:
+        return [Case(name=f"ours-{each}-{name}", run=partial(run, each)) for each in numbers]
+
+    return Group(
+        name="fan-out", cases=[*cases("sinks", sinks, SINKS), *cases("queues", queues, QUEUES)]
+    )

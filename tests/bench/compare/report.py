@@ -1,0 +1,140 @@
+"""What is said of a comparison: for people, as JSON, as CSV, and for the documentation."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from cqrepl.bench.machine import facts_text, machine_facts
+from cqrepl.bench.report import number, table
+from tests.bench.compare.rows import Judged, Kind, Verdict
+from tests.bench.compare.running import LOAD_MAX, Results
+from tests.bench.peers import java, limits, nats, postgres, redis
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PEERS = {"Java": java, "C": limits, "Redis": redis, "NATS": nats, "PostgreSQL": postgres}
+HEADS = ("", "row", "measured", "least .. greatest", "goal", "floor", "ours", "peer", "rounds")
+
+
+def text(judged: Sequence[Judged], results: Results) -> str:
+    """The whole report for people."""
+    rows = [list(HEADS), *(_cells(each) for each in judged)]
+    parts = [facts_text(machine_facts()), table(rows)]
+    if any(each.row.is_percentile for each in judged):
+        parts.append(f"99th percentiles: only rounds with a load below {LOAD_MAX} count.")
+    parts.append(_loads(results))
+    parts += [f"{each.row.key}: {each.reason}" for each in judged if each.reason]
+    parts += _peers(results)
+    return "\n".join(parts) + "\n"
+
+
+def write_files(folder: Path, judged: Sequence[Judged], results: Results) -> None:
+    """All of it as `compare.json`, and every number of every round as `compare.csv`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rounds = [
+        {"group": each.group, "case": each.case, "round": each.round, "load": each.load}
+        | {"values": each.values}
+        for each in results.found
+    ]
+    fields = {
+        "v": 1,
+        "machine": machine_facts(),
+        "rows": [_fields(each) for each in judged],
+        "rounds": rounds,
+        "failures": results.failures,
+        "commands": {name: peer.COMMANDS for name, peer in PEERS.items()},
+    }
+    (folder / "compare.json").write_text(json.dumps(fields, indent=1) + "\n")
+    with (folder / "compare.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["group", "case", "round", "load", "name", "value"])
+        for each in results.found:
+            for name, value in each.values.items():
+                writer.writerow([each.group, each.case, each.round, each.load, name, value])
+
+
+def write_docs(page: Path, judged: Sequence[Judged], results: Results) -> None:
+    """Puts the table between the two marks in a page."""
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise RuntimeError(f"{page.name}: {BEGIN} and {END} expected")
+    lines = [
+        f"{facts_text(machine_facts())}.",
+        "",
+        "| " + " | ".join(HEADS[1:]) + " | |",
+        "|---|" + "---|" * len(HEADS[1:]),
+    ]
+    lines += [
+        "| " + " | ".join([*_cells(each)[1:], f"**{each.verdict.value}**"]) + " |"
+        for each in judged
+    ]
+    lines += ["", _loads(results)]
+    page.write_text("\n".join([before + begin, *lines, end + after]))
+
+
+def _cells(judged: Judged) -> list[str]:
+    row = judged.row
+    sign = "" if row.goal is None else ">= " if row.wants_more else "<= "
+    goal, floor = (
+        "-" if each is None else sign + _amount(row.kind, each, row.unit)
+        for each in (row.goal, row.floor)
+    )
+    start = [judged.verdict.value, row.title]
+    if judged.verdict is Verdict.UNMEASURED:
+        return [*start, "-", "-", goal, floor, "-", "-", "0"]
+    value, least, greatest = (
+        _amount(row.kind, each, row.unit) for each in (judged.value, judged.least, judged.greatest)
+    )
+    peer = "-" if judged.peer is None else number(judged.peer)
+    ends = [number(judged.ours), peer, str(judged.rounds)]
+    return [*start, value, f"{least} .. {greatest}", goal, floor, *ends]
+
+
+def _amount(kind: Kind, value: float, unit: str) -> str:
+    if kind is Kind.RATIO:
+        return f"x{value:.3g}"
+    return f"{value:.0%}" if kind is Kind.SPREAD else f"{number(value)} {unit}"
+
+
+def _fields(judged: Judged) -> dict[str, object]:
+    row = judged.row
+    return {
+        "key": row.key,
+        "title": row.title,
+        "kind": row.kind.name.lower(),
+        "unit": row.unit,
+        "goal": row.goal,
+        "floor": row.floor,
+        "verdict": judged.verdict.value,
+        "value": judged.value,
+        "least": judged.least,
+        "greatest": judged.greatest,
+        "ours": judged.ours,
+        "peer": judged.peer,
+        "rounds": judged.rounds,
+        "reason": judged.reason,
+    }
+
+
+def _loads(results: Results) -> str:
+    """The load before each round."""
+    groups: dict[str, dict[int, float]] = {}
+    for each in results.found:
+        groups.setdefault(each.group, {})[each.round] = each.load
+    parts = (
+        f"{name} {' '.join(f'{load:.1f}' for load in loads.values())}"
+        for name, loads in groups.items()
+    )
+    return f"Load before each round: {'; '.join(parts)}."
+
+
+def _peers(results: Results) -> list[str]:
+    """What was run, or how to get what was not."""
+    lines = ["", "Peers:"]
+    for name, peer in PEERS.items():
+        reason = peer.missing()
+        if reason is not None:
+            lines.append(f"  {name}: {reason}; needs {peer.INSTALL}")
+        lines += [f"  {name}: {command}" for command in peer.COMMANDS]
+    return lines

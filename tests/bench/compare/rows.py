@@ -1,0 +1,276 @@
+"""The goals: what is compared with what, what is aimed at, and what must not be missed."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tests.bench.compare.cases import QUEUES, SINKS, SIZES
+from tests.bench.compare.running import LOAD_MAX, Found, Results
+
+Ref = tuple[str, str]  # a case, and the name of one of its values
+
+
+class Kind(Enum):
+    """How the number of a row is made of medians."""
+
+    RATIO = "ours over the peer's; of several sizes the worst"
+    VALUE = "ours alone; of several the worst"
+    SPREAD = "how far the greatest is above the least"
+
+
+class Verdict(Enum):
+    """What became of a goal."""
+
+    GOAL = "goal met"
+    FLOOR = "floor met"
+    MISSED = "missed"
+    NONE = "no goal"
+    UNMEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One goal.
+
+    Args:
+        ours, peers: which values; in a ratio each of ours has its peer.
+        wants_more: greater numbers are better.
+        is_percentile: only calm rounds count.
+        goal, floor: None for a number that is only shown.
+        scale: what the values are divided by to get to `unit`.
+    """
+
+    key: str
+    title: str
+    ours: Sequence[Ref]
+    peers: Sequence[Ref] = ()
+    kind: Kind = Kind.RATIO
+    goal: float | None
+    floor: float | None
+    wants_more: bool = False
+    is_percentile: bool = False
+    unit: str = "x"
+    scale: float = 1.0
+
+    @property
+    def cases(self) -> set[str]:
+        """The names of the cases that it needs."""
+        return {case for case, _ in (*self.ours, *self.peers)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A row with what was measured for it; `rounds` of them counted."""
+
+    row: Row
+    verdict: Verdict
+    value: float = 0.0
+    least: float = 0.0
+    greatest: float = 0.0
+    ours: float = 0.0
+    peer: float | None = None
+    rounds: int = 0
+    reason: str = ""
+
+
+def judge(row: Row, results: Results) -> Judged:
+    """Holds what was found against a row's goal."""
+    for case in sorted(row.cases):
+        if case in results.failures:
+            reason = f"{case}: {results.failures[case]}"
+            return Judged(row=row, verdict=Verdict.UNMEASURED, reason=reason)
+    by_round: dict[int, dict[Ref, float]] = {}
+    for found in results.found:
+        if not row.is_percentile or found.load < LOAD_MAX:
+            values = by_round.setdefault(found.round, {})
+            values.update(_values(found))
+    refs = [*row.ours, *row.peers]
+    whole = [values for values in by_round.values() if all(ref in values for ref in refs)]
+    if not whole:
+        reason = f"no round with a load below {LOAD_MAX}" if row.is_percentile else "no round"
+        return Judged(row=row, verdict=Verdict.UNMEASURED, reason=reason)
+    medians = {ref: statistics.median(values[ref] for values in whole) for ref in refs}
+    value, place = _number(row, medians)
+    each = [_number(row, values)[0] for values in whole]
+    return Judged(
+        row=row,
+        verdict=_verdict(row, value),
+        value=value,
+        least=min(each),
+        greatest=max(each),
+        ours=medians[row.ours[place]],
+        peer=medians[row.peers[place]] if row.peers else None,
+        rounds=len(whole),
+    )
+
+
+def _values(found: Found) -> dict[Ref, float]:
+    return {(found.case, name): value for name, value in found.values.items()}
+
+
+def _number(row: Row, values: dict[Ref, float]) -> tuple[float, int]:
+    """The row's number, and the place of the values that decide it."""
+    ours = [values[ref] / row.scale for ref in row.ours]
+    if row.kind is Kind.SPREAD:
+        return max(ours) / min(ours) - 1, ours.index(max(ours))
+    if row.kind is Kind.RATIO:
+        ours = [mine / values[ref] for mine, ref in zip(ours, row.peers, strict=True)]
+    worst = min(ours) if row.wants_more else max(ours)
+    return worst, ours.index(worst)
+
+
+def _verdict(row: Row, value: float) -> Verdict:
+    if row.goal is None or row.floor is None:
+        return Verdict.NONE
+    for limit, verdict in ((row.goal, Verdict.GOAL), (row.floor, Verdict.FLOOR)):
+        if value >= limit if row.wants_more else value <= limit:
+            return verdict
+    return Verdict.MISSED
+
+
+def _rates() -> list[Row]:
+    """Catching up, against Java in its second half and against loopback itself."""
+    fresh, touched = ((5, 3), (4, 2), (5, 3), (4, 2)), ((8, 4), (8, 4), (6, 4), (5, 4))
+    wire = ((0.8, 0.4), (0.85, 0.65), (0.85, 0.65), (0.85, 0.65))
+    rows = []
+    for kind, title, limits in (
+        ("fresh", "catch-up rate / Java, fresh files", fresh),
+        ("touched", "catch-up rate / Java, pages touched ahead", touched),
+    ):
+        rows += [
+            Row(
+                key=f"{kind}-{size}",
+                title=f"{title}, {size} B",
+                ours=[(f"ours-{kind}-{size}", "excerpts_per_s")],
+                peers=[(f"java-{size}", "half_per_s")],
+                goal=goal,
+                floor=floor,
+                wants_more=True,
+            )
+            for size, (goal, floor) in zip(SIZES, limits, strict=True)
+        ]
+    rows += [
+        Row(
+            key=f"wire-{size}",
+            title=f"wire bytes / C send and receive, touched, {size} B",
+            ours=[(f"ours-touched-{size}", "wire_gb_per_s")],
+            peers=[(f"c-stream-{size}", "gb_per_s")],
+            goal=goal,
+            floor=floor,
+            wants_more=True,
+        )
+        for size, (goal, floor) in zip(SIZES, wire, strict=True)
+    ]
+    return rows
+
+
+def _stores() -> list[Row]:
+    """Catching up, against other stores; the worst of all sizes."""
+    return [
+        Row(
+            key=name,
+            title=f"catch-up rate, fresh files / {title}, worst size",
+            ours=[(f"ours-fresh-{size}", "excerpts_per_s") for size in SIZES],
+            peers=[(f"{name}-{size}", "excerpts_per_s") for size in SIZES],
+            goal=goal,
+            floor=floor,
+            wants_more=True,
+        )
+        for name, title, goal, floor in (
+            ("redis", "Redis stream to replica", 6, 3),
+            ("nats", "NATS mirror", 12, 6),
+            ("postgres", "PostgreSQL COPY to standby", 8, 4),
+        )
+    ]
+
+
+def _latencies() -> list[Row]:
+    """One-way delays of 256 B, one each 500 us."""
+    rows = []
+    for key, pauser, percent, peer, peer_percent, title, goal, floor in (
+        ("rtt-p50", "busy", "p50", "c-spin", "p50", "p50 / C polling round trip p50", 1.4, 3),
+        ("rtt-p99", "busy", "p99", "c-spin", "p50", "p99 / C polling round trip p50", 5, 12),
+        ("java-p50", "busy", "p50", "java-delay", "p50", "p50 / Java p50", 0.4, 0.7),
+        ("java-p99", "busy", "p99", "java-delay", "p99", "p99 / Java p99", 0.15, 0.4),
+        ("block-p50", "balanced", "p50", "c-block", "p50", "p50 / C blocking p50", 1, 1.5),
+        ("block-p99", "balanced", "p99", "c-block", "p50", "p99 / C blocking p50", 2.5, 5),
+    ):
+        rows.append(
+            Row(
+                key=key,
+                title=f"one-way delay, {pauser}: {title}",
+                ours=[(f"ours-{pauser}", f"{percent}_us")],
+                peers=[(peer, f"{peer_percent}_us")],
+                goal=goal,
+                floor=floor,
+                is_percentile=percent == "p99",
+            )
+        )
+    return rows
+
+
+def _live() -> list[Row]:
+    live = "ours-live"
+    # what is left of the last delays is not in the rate: half a percent is granted
+    return [
+        Row(key="live", title="1.67 M excerpts/s of 40 B, live: held", kind=Kind.VALUE,
+            ours=[(live, "excerpts_per_s")], goal=1.66, floor=1.0, wants_more=True,
+            unit="M/s", scale=1e6),
+        Row(key="live-p99", title="p99 delay at that rate", kind=Kind.VALUE,
+            ours=[(live, "p99_us")], goal=None, floor=None, unit="ms", scale=1e3),
+    ]  # fmt: skip
+
+
+def _local() -> list[Row]:
+    ours, java = "ours-local", "java-local"
+    rows = [
+        Row(key=key, title=f"{title}, 64 B: time / warm Java", ours=[(ours, name)],
+            peers=[(java, name)], goal=0.5, floor=1.0)
+        for key, title, name in (
+            ("append", "append in batches of 100", "append_ns"),
+            ("tail-copied", "read into columns / into a buffer", "copied_ns"),
+            ("tail-viewed", "read without a copy", "viewed_ns"),
+        )
+    ]  # fmt: skip
+    rows += [
+        Row(key=key, title=title, kind=Kind.VALUE, ours=[(ours, name)], goal=goal, floor=3.0,
+            unit="us", scale=1e3)
+        for key, title, name, goal in (
+            ("append-single", "single append, public API", "append_single_ns", 1.5),
+            ("read-single", "single read, public API", "read_single_ns", 1.0),
+        )
+    ]  # fmt: skip
+    return rows
+
+
+def _costs() -> list[Row]:
+    rows = [
+        Row(key="memory", title="greatest private memory of source or sink, 4 GiB catch-up",
+            kind=Kind.VALUE, ours=[("ours-memory", "source_mib"), ("ours-memory", "sink_mib")],
+            goal=96, floor=128, unit="MiB"),
+        Row(key="memory-growth", title="of which came in the second half", kind=Kind.VALUE,
+            ours=[("ours-memory", "source_growth_mib"), ("ours-memory", "sink_growth_mib")],
+            goal=None, floor=None, unit="MiB"),
+    ]  # fmt: skip
+    rows += [
+        Row(key=f"cpu-{size}", title=f"sink's processor time an excerpt / Java's, {size} B",
+            ours=[(f"ours-fresh-{size}", "sink_cpu_ns")], peers=[(f"java-{size}", "sink_cpu_ns")],
+            goal=0.15, floor=0.3)
+        for size in (64, 1024)
+    ]  # fmt: skip
+    rows += [
+        Row(key="queues", title="1, 10, 100 queues on one connection: total rate, spread",
+            kind=Kind.SPREAD, ours=[(f"ours-{each}-queues", "excerpts_per_s") for each in QUEUES],
+            goal=0.2, floor=0.4, unit="of the least"),
+        Row(key="sinks", title="1, 4, 16 sinks: source's processor time a sink and GiB, spread",
+            kind=Kind.SPREAD, ours=[(f"ours-{each}-sinks", "source_cpu_s_per_gib")
+                                    for each in SINKS],
+            goal=0.25, floor=0.5, unit="of the least"),
+    ]  # fmt: skip
+    return rows
+
+
+ROWS: tuple[Row, ...] = (
+    *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_costs(),
+)  # fmt: skip

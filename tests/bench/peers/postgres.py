@@ -1,0 +1,160 @@
+"""PostgreSQL: one COPY at a primary, until a hot standby has replayed it.
+
+Nothing waits for a disk (fsync off, commits not waited for), which is its best case.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+from tests.bench.peers.programs import WAIT_SECONDS, free_port, missing_program, run
+
+INSTALL = "PostgreSQL, 15 or newer, server and client, with initdb and pg_ctl on the path"
+COMMANDS = (
+    "initdb; pg_ctl start with fsync=off synchronous_commit=off full_page_writes=off "
+    "max_wal_size=16GB shared_buffers=512MB wal_writer_delay=10ms autovacuum=off",
+    "pg_basebackup -R -X stream; a hot standby; COPY t FROM STDIN until "
+    "pg_last_wal_replay_lsn() has reached its end",
+)
+SETTINGS = (
+    "listen_addresses=127.0.0.1",
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "max_wal_size=16GB",
+    "shared_buffers=512MB",
+    "wal_writer_delay=10ms",
+    "wal_keep_size=8GB",
+    "autovacuum=off",
+)
+LONG_BYTES = 8000  # longer values are stored beside the table, uncompressed
+LOOK_SECONDS = 0.002
+
+
+def missing() -> str | None:
+    """Why it cannot run here; None when it can."""
+    absent = missing_program("initdb", "pg_ctl", "pg_basebackup", "psql")
+    if absent is None and os.getuid() == 0:
+        absent = missing_program("runuser")
+    return absent
+
+
+def rate(folder: Path, size: int, count: int) -> dict[str, float]:
+    """From the first row sent to the last one visible at the standby: `excerpts_per_s`."""
+    storage = "plain" if size < LONG_BYTES else "external"
+    rows = folder / f"rows-{size}-{count}"
+    if not rows.exists():
+        text = "x" * size
+        with rows.open("w") as file:
+            file.writelines(f"{number}\t{text}\n" for number in range(count))
+    with _pair(folder) as (primary_port, standby_port):
+        with Session(primary_port) as primary, Session(standby_port) as standby:
+            primary.ask(
+                f"create table t(i bigint, d text); alter table t alter d set storage {storage}"
+            )
+            while (
+                primary.ask("select count(*) from pg_stat_replication where state='streaming'")
+                == "0"
+            ):
+                time.sleep(LOOK_SECONDS)
+            began = time.perf_counter()
+            primary.ask(f"\\copy t from '{rows}'")
+            end = primary.ask("select pg_current_wal_insert_lsn()")
+            while standby.ask(f"select pg_last_wal_replay_lsn() >= '{end}'::pg_lsn") != "t":
+                time.sleep(LOOK_SECONDS)
+                primary.ask("select 1")
+            seconds = time.perf_counter() - began
+            if (found := standby.ask("select count(*) from t")) != str(count):
+                raise RuntimeError(f"expected {count} rows at the standby, found {found}")
+    return {"excerpts_per_s": count / seconds}
+
+
+class Session:
+    """One connection, held by `psql`; asks one thing at a time."""
+
+    def __init__(self, port: int) -> None:
+        command = ["psql", "-qAtX", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
+        self._process = subprocess.Popen(
+            [*command, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, statement: str) -> str:
+        """What it answers, on one line; a mark behind the answer says that it is whole."""
+        assert self._process.stdin is not None is not self._process.stdout
+        end = "" if statement.startswith("\\") else ";"
+        self._process.stdin.write(f"{statement}{end}\n\\echo --\n")
+        self._process.stdin.flush()
+        lines = []
+        while (line := self._process.stdout.readline().strip()) != "--":
+            if self._process.poll() is not None:
+                raise RuntimeError(f"psql ended at {statement!r}")
+            lines.append(line)
+        return " ".join(lines)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate("\\q\n", timeout=WAIT_SECONDS)
+
+
+@contextmanager
+def _pair(folder: Path) -> Iterator[tuple[int, int]]:
+    """Ports of a primary and of its standby."""
+    ports = free_port(), free_port()
+    place = folder / f"postgres-{ports[0]}"
+    place.mkdir()
+    user = _user()
+    if user:
+        shutil.chown(place, user[2])
+        folder.chmod(folder.stat().st_mode | 0o011)  # that user has to get through
+    primary, standby = place / "primary", place / "standby"
+    server = [*user, "pg_ctl", "-w", "-D"]
+    try:
+        run([*user, "initdb", "-D", primary, "-A", "trust", "-U", "postgres"])
+        run(
+            [
+                *server,
+                primary,
+                "-l",
+                place / "primary.log",
+                "-o",
+                _options(place, ports[0]),
+                "start",
+            ]
+        )
+        source = ["-h", "127.0.0.1", "-p", ports[0], "-U", "postgres"]
+        run([*user, "pg_basebackup", *source, "-D", standby, "-R", "-X", "stream", "-c", "fast"])
+        run(
+            [
+                *server,
+                standby,
+                "-l",
+                place / "standby.log",
+                "-o",
+                _options(place, ports[1]),
+                "start",
+            ]
+        )
+        yield ports
+    finally:
+        for each in (standby, primary):
+            if (each / "postmaster.pid").exists():
+                with suppress(RuntimeError):
+                    run([*server, each, "-m", "immediate", "stop"])
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _user() -> list[str]:
+    """What goes before a command: servers do not run as root."""
+    return ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+
+
+def _options(place: Path, port: int) -> str:
+    settings = (f"port={port}", f"unix_socket_directories={place}", *SETTINGS)
+    return " ".join(f"-c {setting}" for setting in settings)
