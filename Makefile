@@ -50,10 +50,10 @@ bench: $(DEV_STAMP)
 # the numbers and pictures of docs/performance.md
 PICTURES := --rounds 3 --plot docs/plots
 bench-docs: $(DEV_STAMP)
-	$(BIN)/python -m tests.bench.compare --write-docs
 	$(BIN)/cqrepl bench append --size 64,256,1KiB,4KiB,16KiB --count 100000 $(PICTURES)
 	$(BIN)/cqrepl bench replicate --size 64,256,1KiB,4KiB,16KiB --count 200000 $(PICTURES)
 	$(BIN)/cqrepl bench latency --size 64,256,1KiB $(PICTURES)
+	$(BIN)/python -m tests.bench.compare --write-docs
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

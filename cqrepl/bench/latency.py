@@ -6,8 +6,11 @@ machine, whose monotonic clock they share. What a tailer would cost on top is no
 looked at directly, the excerpts behind it are found as a tailer finds them.
 """
 
+import gc
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -69,11 +72,24 @@ def latency_round(
         store = _opened(copy / store_name, cycle, sink, source)
         with running(folder, WRITER, path, *pace) as writer:
             try:
-                seen, last_ns = _watch(store, pace, (writer, sink, source))
+                with _no_collections():
+                    seen, last_ns = _watch(store, pace, (writer, sink, source))
             finally:
                 store.close()
             writer.wait()
     return _sample(seen, last_ns, pace)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keeps the garbage collector of this process out of what it measures."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _opened(path: Path, cycle: int, *needed: Running) -> StoreFile:

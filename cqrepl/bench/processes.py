@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ WAIT_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 0.002
 _LISTENING: Final = re.compile(r"listening on .*:([0-9]+)$", re.MULTILINE)
 _MIB: Final = 1 << 20
+_INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Running:
@@ -129,22 +130,33 @@ def running(folder: Path, module: str, *arguments: object) -> Iterator[Running]:
     words = [str(each) for each in arguments]
     title = " ".join([module.rpartition(".")[2], *words[:1]])
     said = folder / f"said-{time.monotonic_ns()}"
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-P", "-m", module, *words],
+    # an interruption between the start of a process and the block that ends it would leave it
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTIONS)
+    one: Running | None = None
+    try:
+        pid = _spawn([sys.executable, "-P", "-m", module, *words], said, mask)
+        one = Running(pid, title, said)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        yield one
+    finally:
+        if one is not None:
+            one.kill()
+            said.unlink(missing_ok=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _spawn(command: list[str], said: Path, mask: Iterable[int]) -> int:
+    return os.posix_spawn(
+        command[0],
+        command,
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(said), os.O_WRONLY | os.O_CREAT, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
+        setsigmask=mask,
     )
-    one = Running(pid, title, said)
-    try:
-        yield one
-    finally:
-        one.kill()
-        said.unlink(missing_ok=True)
 
 
 def source_options(pauser: str | None) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """Puts the cases of a benchmark together, runs them and gives out what was found."""
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -146,7 +147,10 @@ def fan_out_plans(
 def run_plans(
     make: Callable[[], Sequence[Plan]], rounds: int, *, as_json: bool, plot_folder: Path | None
 ) -> int:
-    """Runs one plan after the other and prints what was found; the exit code."""
+    """Runs one plan after the other and prints what was found; the exit code.
+
+    SIGTERM ends it as Ctrl-C does: with all processes and folders gone.
+    """
 
     def work() -> int:
         plans = make()
@@ -162,4 +166,8 @@ def run_plans(
                     plot(run, plot_folder)
         return exits.OK
 
-    return exits.guarded("cqrepl bench", work)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return exits.guarded("cqrepl bench", work)
+    finally:
+        signal.signal(signal.SIGTERM, before)

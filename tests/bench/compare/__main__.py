@@ -10,11 +10,13 @@ from pathlib import Path
 
 from cqrepl.bench.report import scratch
 from tests.bench.compare.cases import groups
-from tests.bench.compare.report import text, write_docs, write_files
+from tests.bench.compare.report import text, write_docs, write_files, write_short
 from tests.bench.compare.rows import ROWS, Row, judge
 from tests.bench.compare.running import Group, run_groups
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
 
 
 def parsed() -> argparse.Namespace:
@@ -30,7 +32,11 @@ def parsed() -> argparse.Namespace:
                         help="for compare.json and compare.csv")  # fmt: skip
     parser.add_argument("--calm", type=float, default=120, metavar="SECONDS",
                         help="longest wait for a low load before percentiles")  # fmt: skip
-    parser.add_argument("--write-docs", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="put the table into docs/performance.md and README.md",
+    )
     options = parser.parse_args()
     if options.write_docs and (options.quick or options.only):
         parser.error("--write-docs goes with neither --quick nor --only: the table is whole")
@@ -71,6 +77,7 @@ def main() -> int:
     write_files(options.out, judged, results)
     if options.write_docs:
         write_docs(PAGE, judged, results)
+        write_short(README, judged)
     return 0
 
 

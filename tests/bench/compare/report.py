@@ -13,6 +13,10 @@ from tests.bench.peers import java, limits, nats, postgres, redis
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PEERS = {"Java": java, "C": limits, "Redis": redis, "NATS": nats, "PostgreSQL": postgres}
+SHORT_KEYS = (
+    "fresh-64", "fresh-256", "fresh-1024", "fresh-16384", "redis", "nats", "postgres",
+    "rtt-p50", "rtt-p99", "live", "append", "tail-viewed", "memory",
+)  # fmt: skip
 HEADS = ("", "row", "measured", "least .. greatest", "goal", "floor", "ours", "peer", "rounds")
 
 
@@ -54,23 +58,43 @@ def write_files(folder: Path, judged: Sequence[Judged], results: Results) -> Non
 
 
 def write_docs(page: Path, judged: Sequence[Judged], results: Results) -> None:
-    """Puts the table between the two marks in a page."""
+    """Puts the whole table between the two marks of a page, and the pictures beside the page."""
+    rows = [[*_cells(each)[1:], f"**{each.verdict.value}**" + _because(each)] for each in judged]
+    pictures = sorted(page.parent.glob("plots/*.png"))
+    lines = [
+        f"{facts_text(machine_facts())}.",
+        "",
+        *_markdown([*HEADS[1:], ""], rows),
+        "",
+        _loads(results),
+        *(f"\n![{each.stem}](plots/{each.name})" for each in pictures),
+    ]
+    _fill(page, lines)
+
+
+def write_short(page: Path, judged: Sequence[Judged]) -> None:
+    """Puts the rows that tell most between the two marks of a page."""
+    of = {each.row.key: each for each in judged}
+    rows = [[*_cells(of[key])[1:5], of[key].verdict.value] for key in SHORT_KEYS if key in of]
+    lines = [f"{facts_text(machine_facts())}.", "", *_markdown([*HEADS[1:5], ""], rows)]
+    _fill(page, lines)
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _because(judged: Judged) -> str:
+    return f": {judged.reason}" if judged.reason else ""
+
+
+def _fill(page: Path, lines: Sequence[str]) -> None:
     before, begin, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise RuntimeError(f"{page.name}: {BEGIN} and {END} expected")
-    lines = [
-        f"{facts_text(machine_facts())}.",
-        "",
-        "| " + " | ".join(HEADS[1:]) + " | |",
-        "|---|" + "---|" * len(HEADS[1:]),
-    ]
-    lines += [
-        "| " + " | ".join([*_cells(each)[1:], f"**{each.verdict.value}**"]) + " |"
-        for each in judged
-    ]
-    lines += ["", _loads(results)]
-    page.write_text("\n".join([before + begin, *lines, end + after]))
+    page.write_text("\n".join([before + begin, "", *lines, "", end + after]))
 
 
 def _cells(judged: Judged) -> list[str]:

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
+from tests.bench.compare.__main__ import PAGE, README
 from tests.bench.compare.cases import SIZES, frame_bytes, groups
-from tests.bench.compare.report import BEGIN, END, text, write_docs, write_files
+from tests.bench.compare.report import (
+    BEGIN,
+    END,
+    SHORT_KEYS,
+    text,
+    write_docs,
+    write_files,
+    write_short,
+)
 from tests.bench.compare.rows import ROWS, Kind, Row, Verdict, judge
 from tests.bench.compare.running import Case, Found, Group, Results, run_groups
 from tests.bench.peers.programs import missing_program, said_numbers
@@ -38,6 +47,16 @@ def test_every_value_of_every_row_is_measured_by_a_case() -> None:
     assert {name for row in ROWS for name in row.cases} == set(cases)
     keys = [row.key for row in ROWS]
     assert len(keys) == len(set(keys))
+
+
+def test_the_short_table_has_rows_that_there_are() -> None:
+    assert set(SHORT_KEYS) <= {row.key for row in ROWS}
+
+
+def test_the_pages_have_places_for_the_tables() -> None:
+    for page in (PAGE, README):
+        written = page.read_text()
+        assert written.count(BEGIN) == written.count(END) == 1
 
 
 def test_percentiles_come_from_groups_that_wait_for_calm() -> None:
@@ -148,13 +167,18 @@ def test_docs_get_the_table_and_keep_the_rest(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     found = results(("a", 1, 0.5, 4.0), ("b", 1, 0.5, 1.0))
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "latency.png").touch()
     for _ in range(2):
         write_docs(page, [judge(row(), found)], found)
         written = page.read_text()
         assert written.startswith(f"before\n{BEGIN}\n")
         assert written.endswith(f"\n{END}\nafter\n")
+        assert "![latency](plots/latency.png)" in written
         assert "| a row | x4 | x4 .. x4 | >= x2 | >= x1 | 4 | 1 | 1 | **goal met** |" in written
         assert "old" not in written
+    write_short(page, [judge(row(key=SHORT_KEYS[0]), found), judge(row(), found)])
+    assert page.read_text().count("| a row | x4 | x4 .. x4 | >= x2 | goal met |") == 1
     page.write_text("nothing to fill")
     with pytest.raises(RuntimeError, match="expected"):
         write_docs(page, [], found)

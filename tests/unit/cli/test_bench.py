@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import children_of
+from tests.processes import children_of, is_there
 from tests.requirements import require
 from tests.unit.cli.conftest import Invoke
 
@@ -134,15 +134,18 @@ def test_a_table_for_people(invoke: Invoke) -> None:
     assert [line.split("  ")[0] for line in lines[4:]] == ["64 B", "64 B"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT])
-def test_interrupted_leaves_nothing(folder: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_interrupted_leaves_nothing(folder: Path, number: int, to_all: bool) -> None:
+    """Ctrl-C reaches all processes of a terminal, what a service manager sends only the first."""
     command = [sys.executable, "-P", "-m", "cqrepl", "bench", "latency", "--count", "1000000"]
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         while not any(folder.rglob("*.cq4")):
             assert process.poll() is None
-        os.killpg(process.pid, number)
+        children = children_of(process.pid)
+        (os.killpg if to_all else os.kill)(process.pid, number)
         assert process.wait() == 130
+    assert not any(map(is_there, children))
     assert list(folder.iterdir()) == []
 
 
