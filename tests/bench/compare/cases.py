@@ -123,8 +123,8 @@ def _ours_latency(pauser: str, count: int) -> Case:
 
 
 def _pauser_missing() -> str | None:
-    known = {parameter.name for parameter in cli.commands["source"].params}
-    return None if "pauser" in known else "cqrepl source has no option --pauser"
+    known = {option for each in cli.commands["source"].params for option in each.opts}
+    return None if "--pauser" in known else "cqrepl source has no option --pauser"
 
 
 def _live(share: int, _kept: Path) -> Values:
