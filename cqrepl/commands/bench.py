@@ -75,7 +75,7 @@ def _shared(size: str, count: int, *, plots: bool = True) -> Callable[[Command],
 _pauser = click.option(
     "--pauser",
     type=click.Choice(_PAUSERS),
-    help="How source and sink wait while nothing comes.",
+    help="How the source waits while nothing comes; by default as it does by itself.",
 )
 
 
