@@ -41,13 +41,15 @@ def write(path: Path, pace: Pace) -> None:
     rest = [bytes(pace.size)] * (pace.batch - 1)
     filler = bytes(pace.size - STAMPS.size)
     with Queue.open(path) as queue:
-        appender = queue.appender()
         began_ns = time.monotonic_ns() + _LEAD_NS
         for number in range(pace.batches):
             due_ns = began_ns + number * pace.interval_ns
             _wait_until(due_ns)
-            stamps = STAMPS.pack(due_ns, time.monotonic_ns())
-            appender.append([stamps + filler, *rest], pace.now_ms)
+            timed = STAMPS.pack(due_ns, time.monotonic_ns()) + filler
+            if rest:
+                queue.append_many([timed, *rest], now_ms=pace.now_ms)
+            else:
+                queue.append(timed, now_ms=pace.now_ms)
 
 
 def _wait_until(due_ns: int) -> None:
