@@ -4,13 +4,16 @@ Four processes: a writer at a fixed pace (`pacing`), source, sink, and this one,
 sink's file for the next header word and takes the time as soon as it is there. All is on one
 machine, whose monotonic clock they share. What a tailer would cost on top is not in it: the word is
 looked at directly, the excerpts behind it are found as a tailer finds them.
+
+The polling goes on in the time that no other thread wants: the sink is never kept from its core,
+but a busy machine keeps the reader from seeing what is there.
 """
 
 import gc
 import os
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,21 +75,34 @@ def latency_round(
         store = _opened(copy / store_name, cycle, sink, source)
         with running(folder, WRITER, path, *pace) as writer:
             try:
-                with _no_collections():
-                    seen, last_ns = _watch(store, pace, (writer, sink, source))
+                seen, last_ns = _watched(store, pace, (writer, sink, source))
             finally:
                 store.close()
             writer.wait()
     return _sample(seen, last_ns, pace)
 
 
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Keeps the garbage collector of this process out of what it measures."""
+def _watched(store: StoreFile, pace: Pace, needed: tuple[Running, ...]) -> tuple[list[Seen], int]:
+    """What `_watch` finds, in a thread of the lowest priority.
+
+    It polls without a pause, and must not take a core from those that it waits for. Priorities
+    belong to threads, and may be lowered by everyone, but not raised again: so this one ends.
+    """
+    over = threading.Event()
+
+    def work() -> tuple[list[Seen], int]:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        return _watch(store, pace, needed, over)
+
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(work)
+            try:
+                return future.result()
+            finally:
+                over.set()
     finally:
         if was_enabled:
             gc.enable()
@@ -107,14 +123,16 @@ def _opened(path: Path, cycle: int, *needed: Running) -> StoreFile:
     raise QueueError(f"the first excerpt did not arrive within {_CONNECT_SECONDS} s", path=path)
 
 
-def _watch(store: StoreFile, pace: Pace, needed: tuple[Running, ...]) -> tuple[list[Seen], int]:
-    """Takes the time of every batch; also that of the last excerpt."""
+def _watch(
+    store: StoreFile, pace: Pace, needed: tuple[Running, ...], over: threading.Event
+) -> tuple[list[Seen], int]:
+    """Takes the time of every batch; also that of the last excerpt. Ends early when it is over."""
     seen: list[Seen] = []
     position, left, number = store.find(0, count_max=1).position, pace.batches * pace.batch, 0
     pause_s = 0.0 if pace.batch == 1 else _BATCH_PAUSE_S
     now_ns = silent_since = time.monotonic_ns()
-    while left:
-        while not is_ready(store.word_at(position)):
+    while left and not over.is_set():
+        while not over.is_set() and not is_ready(store.word_at(position)):
             _let_others_run(pause_s)
             if time.monotonic_ns() - silent_since > _SILENCE_NS:
                 for process in needed:

@@ -23,6 +23,7 @@ from cqrepl.queue import Queue
 STAMPS: Final = struct.Struct("<qq")
 MODULE: Final = "cqrepl.bench.pacing"
 _POLLED_NS: Final = 120_000
+_REST_S: Final = 0.1  # ending takes time of a processor: not while the last excerpt is on its way
 _LEAD_NS: Final = 100_000_000  # before the first batch: this process is warm by then
 
 
@@ -50,6 +51,7 @@ def write(path: Path, pace: Pace) -> None:
                 queue.append_many([timed, *rest], now_ms=pace.now_ms)
             else:
                 queue.append(timed, now_ms=pace.now_ms)
+        time.sleep(_REST_S)
 
 
 def _wait_until(due_ns: int) -> None:
