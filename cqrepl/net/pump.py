@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from cqrepl.net.live import pump_for
+from cqrepl.net.live import SLICE_MIXED_MS, SLICE_MS, pump_for
 from cqrepl.net.pauser import Pauser
 from cqrepl.net.session import Session
 from cqrepl.protocol import Connection, RemoteProtocolError
@@ -217,7 +217,8 @@ class Pump:
                     return
                 if self.connection.state is ConnectionState.CLOSED:
                     return
-                if session.polls and await self._stream_live(session, pauser):
+                is_live = session.polls and await self._stream_live(session, pauser)
+                if is_live and session.has_lanes_only:
                     continue
                 filled = 0
                 if self.connection.remote_id is not None:  # whoever says nothing gets no buffer
@@ -227,7 +228,7 @@ class Pump:
                 if filled:
                     pauser.reset()
                     await self._send(memoryview(out)[:filled])
-                elif self.connection.has_data_to_send:
+                elif self.connection.has_data_to_send or is_live:
                     continue
                 elif session.polls:
                     await pauser.pause(self._wake)
@@ -244,10 +245,11 @@ class Pump:
         lanes = session.lanes_out()
         if not lanes or self._wake.is_set():
             return False
+        slice_ms = SLICE_MS if session.has_lanes_only else SLICE_MIXED_MS
         self._is_streaming = True
         try:
             came = await self._live.stream(
-                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=session.slice_ms
+                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=slice_ms
             )
         except OSError as error:
             raise trio.BrokenResourceError from error

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from cqrepl.net.live import SLICE_MS
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
 from cqrepl.net.sinkqueue import SinkQueue
@@ -45,7 +44,7 @@ class SinkSession:
         self.out_bytes = OUT_BYTES
         self.is_settled = True  # whatever was received has been acted on when anybody asks
         self.polls = False
-        self.slice_ms = SLICE_MS
+        self.has_lanes_only = False
         self.has_progressed = False
         self._queues = queues
         self._changed = changed

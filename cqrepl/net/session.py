@@ -42,8 +42,8 @@ class Session(Protocol):
         """What a live pump can receive from now on; empty when it is not for a live pump."""
 
     @property
-    def slice_ms(self) -> int:
-        """How long the live pump may be away."""
+    def has_lanes_only(self) -> bool:
+        """False while some queue has to be looked at by `frame`: a live pump does not have it."""
 
     def catch_up(self) -> None:
         """Tells the core what a live pump has done since the last call; it may still run."""

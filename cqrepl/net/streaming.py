@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from cqrepl.net.backcopy import BackCopyTarget
-from cqrepl.net.live import SLICE_MIXED_MS, SLICE_MS
 from cqrepl.net.pump import Pump
 from cqrepl.net.session import OUT_BYTES
 from cqrepl.net.sourcequeue import SourceQueue, SourceShared
@@ -71,6 +70,7 @@ class SourceSession:
         self._pump = pump
         self._is_draining = False
         self.has_progressed = False
+        self.has_lanes_only = False  # the last time that a live pump was lent the connection
         self.has_offered = False  # every queue, or it has stopped before
         self._turn = 0
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
@@ -134,20 +134,19 @@ class SourceSession:
         return live[at:] + live[:at]
 
     def lanes_out(self) -> "list[SourceLane]":
-        if self._is_draining or any(each.batch is not None for each in self.outgoing.values()):
+        if self._is_draining:
             return []
         for each in self.outgoing.values():
             if each.tailer is not None:
+                if each.batch is not None:
+                    each.tailer.give_back(each.batch, each.start)
+                    each.batch = None
                 each.lane, each.lane_count = self._lane(each, each.tailer), 0
+        self.has_lanes_only = all(each.lane is not None for each in self.outgoing.values())
         return [each.lane for each in self.outgoing.values() if each.lane is not None]
 
     def lanes_in(self) -> "list[SinkLane]":
         return []
-
-    @property
-    def slice_ms(self) -> int:
-        has_all = all(each.lane is not None for each in self.outgoing.values())
-        return SLICE_MS if has_all else SLICE_MIXED_MS
 
     def catch_up(self) -> None:
         for each in self.outgoing.values():

@@ -211,6 +211,15 @@ class Tailer:
         self._last = Place(sequence_of(self._index, self._cycles.shift) - 1, position_last)
         self._watch.goes_on()
 
+    def give_back(self, batch: ExcerptBatch, start: int) -> None:
+        """Stands before excerpt `start` of the batch that was given last."""
+        assert 0 <= start < len(batch)
+        self._index, self._position = batch.index_first + start, batch.offsets[start] - HEADER_BYTES
+        self._last = None
+        if start:
+            sequence = sequence_of(self._index, self._cycles.shift)
+            self._last = Place(sequence - 1, batch.offsets[start - 1] - HEADER_BYTES)
+
     def close(self) -> None:
         """Closes the file. Batches given out keep their memory as long as they are held."""
         self.is_closed = True
@@ -231,14 +240,8 @@ class Tailer:
     def _step_back(self) -> None:
         """Gives up what was read ahead and not given."""
         ahead, self._ahead, self._items = self._ahead, None, iter(())
-        if ahead is None or self._next > ahead.index_last:
-            return
-        place = self._next - ahead.index_first
-        self._index, self._position = self._next, ahead.offsets[place] - HEADER_BYTES
-        self._last = None
-        if place:
-            sequence = sequence_of(self._index, self._cycles.shift)
-            self._last = Place(sequence - 1, ahead.offsets[place - 1] - HEADER_BYTES)
+        if ahead is not None and self._next <= ahead.index_last:
+            self.give_back(ahead, self._next - ahead.index_first)
 
     def _fetch(self, count_max: int, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
         assert not self.is_closed

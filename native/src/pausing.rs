@@ -21,7 +21,7 @@ impl Pausing {
 }
 
 const SPINS: u32 = 300;
-const SPINS_BUSY: u32 = 2_000;
+const SPINS_BUSY: u32 = 20;
 const SLEEP_MIN: Duration = Duration::from_micros(10);
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 const SLEEP_SLEEPY: Duration = Duration::from_millis(5);
@@ -39,7 +39,7 @@ pub struct Pauser {
 impl Pauser {
     /// As if something had been found just now, or nothing for long.
     pub fn new(pausing: Pausing, is_idle: bool) -> Self {
-        let (looks, sleep) = if is_idle { (SPINS_BUSY, SLEEP_MAX) } else { (0, SLEEP_MIN) };
+        let (looks, sleep) = if is_idle { (SPINS.max(SPINS_BUSY), SLEEP_MAX) } else { (0, SLEEP_MIN) };
         Pauser { pausing, looks, sleep, found_at: Instant::now() }
     }
 

@@ -116,7 +116,7 @@ class Recorder:
     def __init__(self, *, to_send: int = 0, piece: int = 1000) -> None:
         self.acted: list[Event] = []
         self.out_bytes = piece
-        self.slice_ms = 1
+        self.has_lanes_only = False
         self.polls = False
         self.is_settled = True
         self.has_progressed = False

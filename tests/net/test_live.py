@@ -1,0 +1,115 @@
+"""Live pumps between a real source and a real sink: hand-over, several queues, the end."""
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from cqrepl.net import serve_sink, serve_source
+from cqrepl.net.live import LivePump
+from cqrepl.queue import Queue
+from tests.net.live_pumps import content
+from wire import live
+from wire.live import Ended
+
+WAIT_S = 30
+pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+
+
+async def until_equal(path: Path, copy: Path) -> None:
+    """Returns when both queues hold the same."""
+    with trio.fail_after(WAIT_S):
+        while not copy.exists() or not any(copy.glob("*.cq4")) or content(copy) != content(path):
+            await trio.sleep(0.005)
+
+
+@pytest.mark.parametrize("pauser", ["balanced", "sleepy"])
+async def test_every_queue_is_passed_on_whatever_the_others_do(tmp_path: Path, pauser: str) -> None:
+    """One has something from the start, one begins later, one rolls, one is closed for good."""
+    names = ("busy", "late", "rolls", "over")
+    paths = {name: tmp_path / name for name in names}
+    copies = {name: tmp_path / f"{name}-copy" for name in names}
+    noon_ms = 1_709_640_000_000
+    queues = {name: Queue.open(paths[name], create="MINUTELY") for name in names}
+    try:
+        appenders = {name: queue.appender() for name, queue in queues.items()}
+        for name in ("busy", "rolls", "over"):
+            appenders[name].append([b"first"], noon_ms)
+        appenders["over"].append([b"second"], noon_ms + 60_000)
+        async with (
+            serve_sink(copies, listen="127.0.0.1:0") as sink,
+            serve_source(paths, connect=f"127.0.0.1:{sink.port}", pauser=pauser),
+        ):
+            for name in ("busy", "rolls", "over"):
+                await until_equal(paths[name], copies[name])
+            for minute in range(4):
+                for name in ("busy", "late", "rolls"):
+                    now_ms = noon_ms + (60_000 * minute if name == "rolls" else 0)
+                    appenders[name].append([f"{name} {minute}".encode()] * 300, now_ms)
+                    await until_equal(paths[name], copies[name])
+    finally:
+        for queue in queues.values():
+            queue.close()
+
+
+async def test_what_is_appended_while_it_streams_comes_in_order(tmp_path: Path) -> None:
+    """A backlog, then bursts and single excerpts, over three connections."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open(path, create="FAST_DAILY") as queue:
+        queue.append_many([os.urandom(nth % 500 + 1) for nth in range(20_000)])
+        async with serve_sink({"q": copy}, listen="127.0.0.1:0") as sink:
+            for _ in range(3):
+                async with serve_source({"q": path}, connect=f"127.0.0.1:{sink.port}") as source:
+                    for nth in range(50):
+                        queue.append_many([os.urandom(100)] * (nth % 7 * 100 + 1))
+                        await trio.sleep(0.001)
+                    last = queue.last_index()
+                    assert last is not None
+                    with trio.fail_after(WAIT_S):
+                        await source.wait_acked(last)
+    assert content(copy) == content(path)
+
+
+async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
+    """A pump would be away for a quarter of a second; whoever cancels gets it back at once."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open(path, create="FAST_DAILY") as queue:
+        queue.append(b"one")
+        for _ in range(5):
+            with trio.fail_after(WAIT_S), trio.CancelScope() as scope:
+                async with (
+                    serve_sink({"q": copy}, listen="127.0.0.1:0") as sink,
+                    serve_source({"q": path}, connect=f"127.0.0.1:{sink.port}") as source,
+                ):
+                    last = queue.last_index()
+                    assert last is not None
+                    await source.wait_acked(last)
+                    await trio.sleep(0.02)  # both ends are live by now
+                    scope.cancel()
+                    await trio.sleep_forever()
+            assert scope.cancelled_caught
+
+
+async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        queue.append(b"one")
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        near = await trio.open_tcp_stream("127.0.0.1", listeners[0].socket.getsockname()[1])
+        far = await listeners[0].accept()
+        async with near, far, listeners[0]:
+            pump = LivePump(near.socket.fileno())
+            with trio.fail_after(WAIT_S):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(pump.guard)
+                    nursery.start_soon(_receive_nothing, pump)
+                    await wait_all_tasks_blocked(0.05)
+                    assert pump.is_running
+                    nursery.cancel_scope.cancel()
+            assert not pump.is_running
+
+
+async def _receive_nothing(pump: LivePump) -> None:
+    while (await pump.receive([], b"")).ended is Ended.SLICE:
+        pass
