@@ -205,11 +205,11 @@ class Connection:
 
     def begin_back_copy(self, cid: int, next_index: int, shift: int) -> None:
         """The source queue is locked and lacks everything from `next_index` on."""
-        self._source(cid).locked(next_index, shift, self._now)
+        self._router.source(cid).locked(next_index, shift, self._now)
 
     def source(self, cid: int) -> SourceHandler:
         """The state of an offered queue, to look at."""
-        return self._source(cid)
+        return self._router.source(cid)
 
     # the sink's side
 
@@ -218,27 +218,22 @@ class Connection:
 
         The `cqrepl` block is sent only to a source that announced the extension by sending its own.
         """
-        handler = self._sink(cid)
+        handler = self._router.sink(cid)
         handler.answer(next_index, shift, shape if handler.offer.shape is not None else None)
 
     def end_back_copy(self, cid: int) -> None:
         """Every excerpt that the source lacks was framed and handed over."""
-        self._sink(cid).end_back_copy()
+        self._router.sink(cid).end_back_copy()
 
     def stored(self, cid: int, index_last: int, ns: int) -> None:
         """Everything up to `index_last` is in the sink queue."""
-        self._sink(cid).stored(index_last, ns)
+        self._router.sink(cid).stored(index_last, ns)
 
     def receiving(self) -> list[SinkHandler]:
         """The queues whose stream is on, for somebody else to receive."""
         if self.state is not ConnectionState.OPEN:
             return []
-        handlers = self._router.handlers.values()
-        return [
-            handler
-            for handler in handlers
-            if isinstance(handler, SinkHandler) and handler.state is SinkState.RECEIVING
-        ]
+        return self._router.receiving()
 
     # both sides
 
@@ -253,15 +248,15 @@ class Connection:
             How many were framed, and the offset in `out` behind the last one.
         """
         self._require_open()
-        return self._replication(cid).frame(batch, start, ns, out, filled)
+        return self._router.replication(cid).frame(batch, start, ns, out, filled)
 
     def frame_size(self, cid: int, payload_bytes: int) -> int:
         """Greatest size in bytes of the frame of one excerpt."""
-        return self._replication(cid).framing.size_max(payload_bytes)
+        return self._router.replication(cid).framing.size_max(payload_bytes)
 
     def stop_queue(self, cid: int, reason: StopReason, message: str) -> None:
         """Ends one queue on this connection; everything else goes on."""
-        self._replication(cid).stop(reason, message)
+        self._router.replication(cid).stop(reason, message)
 
     def end(self) -> None:
         """Our side has nothing more to say: announces it to a peer that knows what that means."""
@@ -381,24 +376,6 @@ class Connection:
     def _require_open(self) -> None:
         if self.state is not ConnectionState.OPEN:
             raise LocalProtocolError(f"the connection is {self.state.name}, not OPEN")
-
-    def _replication(self, cid: int) -> SinkHandler | SourceHandler:
-        handler = self._router.handlers.get(cid)
-        if not isinstance(handler, SinkHandler | SourceHandler):
-            raise LocalProtocolError(f"cid {cid} is no queue of this connection")
-        return handler
-
-    def _source(self, cid: int) -> SourceHandler:
-        handler = self._replication(cid)
-        if not isinstance(handler, SourceHandler):
-            raise LocalProtocolError(f"cid {cid} is a sink's queue")
-        return handler
-
-    def _sink(self, cid: int) -> SinkHandler:
-        handler = self._replication(cid)
-        if not isinstance(handler, SinkHandler):
-            raise LocalProtocolError(f"cid {cid} is a source's queue")
-        return handler
 
     def _move(self, move: ConnectionMove) -> None:
         self.state = moved(CONNECTION_MOVES, self.state, move, LocalProtocolError, "the connection")

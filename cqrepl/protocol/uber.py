@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from cqrepl.protocol.errors import RemoteProtocolError
+from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.heartbeat import Heartbeat, numbers_problem
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
@@ -25,6 +25,7 @@ from cqrepl.protocol.messages import (
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
+from cqrepl.protocol.states import SinkState
 from cqrepl.protocol.subhandler import SubHandler
 from wire import Document, Reader, WireError
 
@@ -70,6 +71,47 @@ class Router:
         """Binds a handler that our own side made."""
         assert cid not in self.handlers
         self.handlers[cid] = handler
+
+    def replication(self, cid: int) -> SinkHandler | SourceHandler:
+        """The queue behind a cid.
+
+        Raises:
+            LocalProtocolError: there is none.
+        """
+        handler = self.handlers.get(cid)
+        if not isinstance(handler, SinkHandler | SourceHandler):
+            raise LocalProtocolError(f"cid {cid} is no queue of this connection")
+        return handler
+
+    def source(self, cid: int) -> SourceHandler:
+        """The queue that our side streams.
+
+        Raises:
+            LocalProtocolError: it is none, or one that our side takes in.
+        """
+        handler = self.replication(cid)
+        if not isinstance(handler, SourceHandler):
+            raise LocalProtocolError(f"cid {cid} is a sink's queue")
+        return handler
+
+    def sink(self, cid: int) -> SinkHandler:
+        """The queue that our side takes in.
+
+        Raises:
+            LocalProtocolError: it is none, or one that our side streams.
+        """
+        handler = self.replication(cid)
+        if not isinstance(handler, SinkHandler):
+            raise LocalProtocolError(f"cid {cid} is a source's queue")
+        return handler
+
+    def receiving(self) -> list[SinkHandler]:
+        """The queues whose stream comes in."""
+        return [
+            handler
+            for handler in self.handlers.values()
+            if isinstance(handler, SinkHandler) and handler.state is SinkState.RECEIVING
+        ]
 
     def route(self, document: Document, now: float) -> None:
         """Handles one document of an open connection.
