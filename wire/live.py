@@ -34,5 +34,5 @@ class Pausing(IntEnum):
     """How a source waits for the next excerpt."""
 
     BUSY = 0  # never sleeps: one core for each connection
-    BALANCED = 1  # sleeps of microseconds while excerpts come, of a millisecond when they do not
+    BALANCED = 1  # sleeps of microseconds while excerpts come, of milliseconds when they do not
     SLEEPY = 2  # sleeps of milliseconds

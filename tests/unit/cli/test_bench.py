@@ -16,7 +16,13 @@ from tests.processes import children_of, is_there
 from tests.requirements import require
 from tests.unit.cli.conftest import Invoke
 
+WAIT_SECONDS = 60
 PERCENTILES = ("p50_us", "p90_us", "p99_us", "p99.9_us", "p99.99_us", "max_us")
+
+
+def heed_interrupts() -> None:
+    """Undoes what a shell does to what it runs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
@@ -139,12 +145,15 @@ def test_interrupted_leaves_nothing(folder: Path, number: int, to_all: bool) -> 
     """Ctrl-C reaches all processes of a terminal, what a service manager sends only the first."""
     command = [sys.executable, "-P", "-m", "cqrepl", "bench", "latency", "--count", "1000000"]
     environment = os.environ | {"TMPDIR": str(folder)}
-    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+    heeding = subprocess.Popen(
+        command, env=environment, start_new_session=True, preexec_fn=heed_interrupts
+    )
+    with heeding as process:
         while not any(folder.rglob("*.cq4")):
             assert process.poll() is None
         children = children_of(process.pid)
         (os.killpg if to_all else os.kill)(process.pid, number)
-        assert process.wait() == 130
+        assert process.wait(WAIT_SECONDS) == 130
     assert not any(map(is_there, children))
     assert list(folder.iterdir()) == []
 
