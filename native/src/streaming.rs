@@ -23,6 +23,8 @@ use crate::store::{Limits, Stop, Walk};
 
 const HEADER_BYTES: i64 = 4;
 const INT64: u8 = 0xA7;
+/// So many are looked for at a time, as it is not known how many frames fit.
+const RUN_EXCERPTS: i64 = 1024;
 /// More than a frame adds to a payload.
 const FRAME_BYTES: usize = 4096;
 /// Looks without a pause that asks for the time, after which it is asked for all the same.
@@ -92,13 +94,16 @@ enum Look {
 
 impl Lane<'_> {
     /// Frames what is new into `out` behind `filled`; where it ends then.
-    fn frame(&self, out: Target<'_>, filled: usize, bytes_max: i64) -> Result<Look, Fault> {
+    fn frame(&self, out: Target<'_>, filled: usize) -> Result<Look, Fault> {
         let place = locked(self.sent).place;
         if place.room_excerpts <= 0 || place.room_bytes <= 0 {
             return Ok(Look::Nothing);
         }
-        let limits =
-            Limits { count: place.room_excerpts, bytes: bytes_max, payload: self.payload_max };
+        let limits = Limits {
+            count: place.room_excerpts.min(RUN_EXCERPTS),
+            bytes: i64::try_from(out.len() - filled).unwrap_or(i64::MAX),
+            payload: self.payload_max,
+        };
         let end = i64::try_from(self.store.len()).unwrap_or(i64::MAX);
         let recorded = self.store.number(self.write_position);
         let mut walk = Walk::new(self.store, place.position, end, limits)?;
@@ -232,17 +237,18 @@ pub fn stream(
 fn frame_all(lanes: &[Lane], turn: usize, out: &mut Vec<u8>) -> Result<(usize, bool), Fault> {
     let (before, from) = lanes.split_at(turn.min(lanes.len()));
     let mut filled = 0;
-    let bytes_max = i64::try_from(out.len()).unwrap_or(i64::MAX);
     for lane in from.iter().chain(before) {
-        match lane.frame(out.as_mut_slice().into(), filled, bytes_max)? {
-            Look::Nothing => {}
-            Look::Framed(end) => filled = end,
-            Look::Longer(size) => {
-                // no longer than the longest payload; the next look finds the room
-                out.try_reserve(size - out.len())?;
-                out.resize(size, 0);
+        loop {
+            match lane.frame(out.as_mut_slice().into(), filled)? {
+                Look::Nothing => break,
+                Look::Framed(end) => filled = end,
+                Look::Longer(size) => {
+                    // no longer than the longest payload; the next look finds the room
+                    out.try_reserve(size - out.len())?;
+                    out.resize(size, 0);
+                }
+                Look::Unusual => return Ok((filled, true)),
             }
-            Look::Unusual => return Ok((filled, true)),
         }
     }
     Ok((filled, false))
