@@ -187,7 +187,20 @@ def source(
     help="End when a source ends in order. A Java source cannot say so: from it, the end of the "
     "stream between two messages is taken as orderly.",
 )
-def sink(queues: tuple[str, ...], roll_cycle: str, once: bool, **shared: Any) -> None:
+@click.option(
+    "--touch-ahead",
+    type=SIZE,
+    metavar="SIZE",
+    help="Bytes of each queue's file that are brought into memory ahead of what is written; 0: "
+    "none. By default 8MiB where there are two processors.",
+)
+def sink(
+    queues: tuple[str, ...],
+    roll_cycle: str,
+    once: bool,
+    touch_ahead: int | None,
+    **shared: Any,
+) -> None:
     """Take queues in from sources.
 
     Only the names given here are accepted from the network. A queue that is not there is made like
@@ -200,7 +213,12 @@ def sink(queues: tuple[str, ...], roll_cycle: str, once: bool, **shared: Any) ->
     sys.exit(
         running.run_command(
             "cqrepl sink",
-            lambda: serve_sink(**arguments, roll_cycle=roll_cycle, gives_up=once),
+            lambda: serve_sink(
+                **arguments,
+                roll_cycle=roll_cycle,
+                gives_up=once,
+                touch_ahead_bytes=touch_ahead,
+            ),
             Sink.wait_ended if once else None,
             shared["listen"],
         )

@@ -28,6 +28,7 @@ __all__ = [
     "laid_size",
     "lay_excerpts",
     "measure_lengths",
+    "populate_pages",
     "receive_live",
     "scan_frames",
     "stream_live",
@@ -35,6 +36,8 @@ __all__ = [
 
 INTERFACE: Final[int]
 NAME: Final[str]
+
+def populate_pages(buffer: memoryview, start: int, end: int) -> None: ...
 
 @final
 class AtomicWords:

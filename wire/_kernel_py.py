@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Final
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from wire import _kernel
 
 NAME: Final = "python"
-INTERFACE: Final = 3  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 4  # raised with every change of a function's meaning, in all kernels
 AtomicWords: type[_kernel.AtomicWords] | None = None  # Python has no compare-and-set
 Pen: type[_kernel.Pen] | None = None  # which needs that
+# with the GIL held while the system looks for memory, it would stop those whom it is to help
+populate_pages: Callable[[memoryview, int, int], None] | None = None
 
 NOT_READY: Final = 0
 END_OF_FILE: Final = 1

@@ -34,7 +34,7 @@ from __future__ import annotations
 import os
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import ModuleType
@@ -218,6 +218,17 @@ def pen_type() -> type[Pen] | None:
 def atomic_words() -> type[AtomicWords] | None:
     """Aligned words in memory that processes share; None with the plain kernel, which has none."""
     return _kernel.AtomicWords
+
+
+def page_populator() -> Callable[[memoryview, int, int], None] | None:
+    """What has the pages in memory that hold bytes `start` to `end` of a buffer: `(buffer, start,
+    end)`; None with the plain kernel, which cannot do that while others work.
+
+    They are then writable without a page fault, and hold what they held. A position outside is a
+    ValueError. Where no page can be had, behind the end of a mapped file, on a full disk, or before
+    Linux 5.14, it is an OSError.
+    """
+    return _kernel.populate_pages
 
 
 def find_excerpts(

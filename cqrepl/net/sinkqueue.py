@@ -8,6 +8,7 @@ from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.rollcycle import RollCycle, by_name
+from cqrepl.queue.touching import PageToucher, page_toucher
 from wire.kernel import NO_LIMIT
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
@@ -18,13 +19,17 @@ _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
 class SinkQueue:
     """One queue of a sink, over all connections."""
 
-    def __init__(self, name: str, path: Path, roll_cycle: RollCycle) -> None:
+    def __init__(
+        self, name: str, path: Path, roll_cycle: RollCycle, touch_ahead_bytes: int
+    ) -> None:
         self.name = name
         self.path = path
         self.owner: object | None = None  # the connection that it takes from
         self.stop: Stop | None = None
         self.received_excerpts = self.received_bytes = 0
         self._roll_cycle = roll_cycle
+        self._touch_ahead_bytes = touch_ahead_bytes
+        self._toucher: PageToucher | None = None
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -63,19 +68,22 @@ class SinkQueue:
         if self._queue is not None:
             self._queue.close()
             self._queue = self._appender = None
+        if self._toucher is not None:
+            self._toucher.close()
+            self._toucher = None
 
     def _open(self, create: QueueLayout | None) -> None:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
             raise NotAQueue("a queue or an empty directory expected", path=self.path)
-        queue = Queue.open_for_append(self.path, create=create)
+        self._queue = queue = Queue.open_for_append(self.path, create=create)
         try:
             queue.append_lock.acquire()
+            self._toucher = queue.cycles.toucher = page_toucher(self._touch_ahead_bytes)
             # what is longer than the connection's limit never gets here
             self._appender = queue.appender(payload_max=NO_LIMIT)
         except BaseException:
-            queue.close()
+            self.close()
             raise
-        self._queue = queue
 
     def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:
         if offer is None:

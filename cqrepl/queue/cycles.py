@@ -18,6 +18,7 @@ from cqrepl.queue.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueEr
 from cqrepl.queue.rollcycle import RollCycle
 from cqrepl.queue.storefile import SUFFIX, StoreFile
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.touching import PageToucher
 
 
 class Cycles:
@@ -28,6 +29,8 @@ class Cycles:
         self.roll_cycle = roll_cycle
         self.shift = roll_cycle.shift
         self._epoch = epoch
+        # for all who write to these files from now on: brings pages into memory ahead of them
+        self.toucher: PageToucher | None = None
         self._known: dict[str, int] = {}
         self._table_seen = self._table_identity()
 

@@ -51,6 +51,7 @@ class QueueEnd:
             commits=commits,
             is_restarted=listing.is_restarted(),
             synced=listing.synced(),
+            toucher=cycles.toucher,
         )
         if commits is not None:
             commits.begin(listing)

@@ -21,8 +21,9 @@ What is stored reaches the disk when the kernel pleases, page by page in any ord
 says that it is there. All that this package stores into a file goes through few functions: the
 `store_*`, `exchange_*` and `put_8` of `Words`, `Mapping.write`, and the kernel's `lay_excerpts` as
 `storewriter` calls it, and the kernel's pen, which does what those do (`pens`); files change size
-in `Mapping.reserve` and names in `os.rename`; and all that is made durable is so by `Mapping.sync`
-and `Mapping.sync_directory`. A test that replays power cuts records those, without pens.
+in `Mapping.reserve` and `Mapping.allocate_ahead`, and names in `os.rename`; and all that is made
+durable is so by `Mapping.sync` and `Mapping.sync_directory`. A test that replays power cuts records
+those, without pens.
 
 `sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
 any process, and the size and blocks needed to read it back. It lets other threads run, which the
@@ -41,6 +42,7 @@ from typing import Final
 
 from cqrepl.queue.atomics import Words
 from cqrepl.queue.errors import QueueDamaged
+from wire.kernel import page_populator
 
 _PROC: Final = Path("/proc")
 
@@ -145,18 +147,44 @@ class Mapping:
         Raises:
             OSError: no space, or a limit on file sizes.
         """
-        assert self.writable
-        assert 0 <= start < end
-        if end > self.file_size():
-            with RECORD_LOCK_GUARD:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
-                try:
-                    os.posix_fallocate(self._descriptor, start, end - start)
-                finally:
-                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
-        else:
-            os.posix_fallocate(self._descriptor, start, end - start)
+        self._allocate(start, end)
         self.cover(end)
+
+    def allocate_ahead(self, start: int, end: int) -> bool:
+        """Allocates the bytes from `start` to `end` and maps none of them; false once it is closed.
+
+        May be called by another thread than the one that uses the mapping.
+
+        Raises:
+            OSError: no space, or a limit on file sizes.
+        """
+        with RECORD_LOCK_GUARD:  # against `close`: the descriptor's number may be another's then
+            if self._descriptor < 0:
+                return False
+            self._allocate(start, end)
+            return True
+
+    def populate(self, start: int, end: int) -> None:
+        """Has the pages in memory that hold what is mapped of these bytes; they stay as they are.
+
+        May be called by another thread than the one that uses, renews or closes the mapping. Does
+        nothing once it is closed, and with the plain kernel.
+
+        Raises:
+            OSError: the file was cut, there is no space for a hole in it, or Linux is too old.
+        """
+        populate = page_populator()
+        mapped = self._map
+        if populate is None or mapped is None:
+            return
+        try:
+            with memoryview(mapped) as view:
+                populate(view, min(start, len(view)), min(end, len(view)))
+        except ValueError:
+            return  # closed since
+        finally:
+            with RECORD_LOCK_GUARD:  # the last who has it closes a copy of the descriptor
+                del mapped
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Stores bytes that nobody looks at yet."""
@@ -203,6 +231,19 @@ class Mapping:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1
+
+    def _allocate(self, start: int, end: int) -> None:
+        assert self.writable
+        assert 0 <= start < end
+        if end > self.file_size():
+            with RECORD_LOCK_GUARD:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+                try:
+                    os.posix_fallocate(self._descriptor, start, end - start)
+                finally:
+                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+        else:
+            os.posix_fallocate(self._descriptor, start, end - start)
 
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it

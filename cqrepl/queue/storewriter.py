@@ -31,6 +31,7 @@ but what was synced must be there.
 
 Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
 64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
+Where pages are touched ahead (`touching`), that helper decides the steps and allocates before them.
 """
 
 import os
@@ -72,12 +73,14 @@ class StoreWriter:
         """
         self.store = store
         self._commits = terms.commits
+        self._toucher = terms.toucher
         self._synced = 0  # all before this position is on the disk, if there is a group commit
         self.indexing = Indexing(store)
         count, spacing = store.header.index_count, store.header.index_spacing
         self.sequence_end = terms.capacity(count, spacing)
         self.page_size = page_size(count)
         self._step = _STEP_MIN
+        self._step_max = _STEP_MAX if self._toucher is None else self._toucher.step_max
         self.reserved = 0
         self.place = START
         self.has_ended = False
@@ -146,7 +149,8 @@ class StoreWriter:
 
     def space_needed(self, batch: ExcerptBatch) -> bool:
         """True when the file must be allocated further before it can take the batch."""
-        return self._end_of(batch) > self.reserved
+        end = self._end_of(batch)
+        return end > self.reserved and not self._is_ready(end + 2 * self._step)
 
     def reserve(self, batch: ExcerptBatch) -> None:
         """Allocates space for the batch, and some ahead.
@@ -157,7 +161,7 @@ class StoreWriter:
         end = self._end_of(batch)
         if end > self.reserved:
             self._reserve(end + self._step)
-            self._step = min(2 * self._step, _STEP_MAX)
+            self._step = min(2 * self._step, self._step_max)
 
     def check_room(self, count: int) -> None:
         """Does nothing when so many more excerpts have indexes.
@@ -320,9 +324,17 @@ class StoreWriter:
         """Allocates all up to `end`."""
         mapping = self.store.mapping
         if end > self.reserved:
-            mapping.reserve(self.reserved, end)
+            if not self._is_ready(end):
+                mapping.reserve(self.reserved, end)
             self.reserved = end
         mapping.cover(end)
+        if self._toucher is not None:
+            mapping.cover(end + self._step)
+            self._toucher.follow(mapping, self.place.position, end + self._step)
+
+    def _is_ready(self, end: int) -> bool:
+        toucher = self._toucher
+        return toucher is not None and toucher.is_ready(self.store.mapping, end)
 
 
 def _discarded(path: Path) -> Path:

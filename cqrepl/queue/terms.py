@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.errors import QueueError
+from cqrepl.queue.touching import PageToucher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +17,14 @@ class WriterTerms:
         commits: makes durable what is written; None leaves that to the kernel.
         is_restarted: marks may be set back that lie ahead of the documents.
         synced: the last excerpt that was recorded as durable.
+        toucher: brings pages into memory ahead of the writer.
     """
 
     sequence_end: int
     commits: GroupCommit | None
     is_restarted: bool
     synced: int
+    toucher: PageToucher | None = None
 
     def capacity(self, index_count: int, index_spacing: int) -> int:
         """The greatest number of excerpts in a store file with these indexing numbers."""

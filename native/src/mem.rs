@@ -21,11 +21,14 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
+
+use rustix::mm::{madvise, Advice};
 
 use crate::fault::Fault;
 
@@ -241,6 +244,29 @@ impl Target<'_> {
             unsafe { ptr::copy(data.start.add(from), self.start.add(offset), count) };
         }
         Some(())
+    }
+
+    /// Has the pages of some bytes in memory, and writable, as a store would; changes no byte.
+    ///
+    /// `Some(Err)` where a store would kill the process: behind the end of a file, or no space.
+    pub fn populate(&self, start: usize, end: usize) -> Option<io::Result<()>> {
+        let count = end.checked_sub(start)?;
+        if !lies_within(self.length, start, count) {
+            return None;
+        }
+        if count == 0 {
+            return Some(Ok(()));
+        }
+        // SAFETY: compared above
+        let at = unsafe { self.start.add(start) };
+        let before = at as usize % rustix::param::page_size();
+        // SAFETY: these are the pages that hold the bytes, and no others; none is changed. An
+        // address that nothing is mapped at is an error, not a fault
+        let done = unsafe {
+            let first = at.wrapping_sub(before).cast();
+            madvise(first, before + count, Advice::LinuxPopulateWrite)
+        };
+        Some(done.map_err(io::Error::from))
     }
 
     /// True when any byte of the other view is one of ours.

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::joined::Joined;
 use crate::live_class::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
 use crate::mem::{self, View, ViewOfLongs};
@@ -22,7 +22,7 @@ use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
 /// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
 pub const HELD_BYTES: usize = 32 << 10;
@@ -201,6 +201,17 @@ fn lay_excerpts(
     Ok((laid.first_word, laid.end, laid.last, laid.marks))
 }
 
+/// Has the pages of these bytes in memory; see `wire/kernel.py`.
+#[pyfunction]
+fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {
+    let mut view = View::of(buffer)?;
+    let start = fault::offset(start, fault::POSITION_OUTSIDE)?;
+    let end = fault::offset(end, fault::POSITION_OUTSIDE)?;
+    let target = view.target()?;
+    let done = buffer.py().detach(move || target.populate(start, end));
+    Ok(done.ok_or(fault::POSITION_OUTSIDE)??)
+}
+
 /// The aligned words of a buffer that processes share. Positions are byte offsets in it.
 ///
 /// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
@@ -297,6 +308,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;
+    module.add_function(wrap_pyfunction!(populate_pages, module)?)?;
     module.add_class::<AtomicWords>()?;
     module.add_class::<Pen>()?;
     module.add_class::<LiveControl>()?;

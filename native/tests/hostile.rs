@@ -73,6 +73,26 @@ fn guarded<T>(room: usize, write: impl FnOnce(Target) -> T) -> T {
     result
 }
 
+#[test]
+#[cfg_attr(miri, ignore)] // which has no such system call
+fn populating_changes_nothing_and_stays_inside() {
+    let mut numbers = Numbers(31);
+    for _ in 0..ROUNDS / 10 {
+        let room = numbers.below(20_000) as usize;
+        let (start, end) = (numbers.below(25_000) as usize, numbers.below(25_000) as usize);
+        let done = guarded(room, |target| {
+            let before = Target::len(&target);
+            let done = target.populate(start, end).map(|done| done.is_ok());
+            assert_eq!(target.len(), before);
+            done
+        });
+        assert_eq!(done, (start <= end && end <= room).then_some(true));
+    }
+    for (start, end) in [(usize::MAX, usize::MAX), (0, usize::MAX), (usize::MAX, 0), (1, 0)] {
+        assert!(guarded(10, |target| target.populate(start, end)).is_none());
+    }
+}
+
 fn lies_within(data: &[u8], offset: i64, length: i64) -> bool {
     offset >= 0
         && length >= 0

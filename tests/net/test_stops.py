@@ -50,8 +50,8 @@ def digest(data: bytes) -> str:
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
-    """All store files of a queue."""
-    return {file.name: file.read_bytes() for file in sorted(path.glob("*.cq4"))}
+    """All store files of a queue, without the space that is allocated behind them."""
+    return {file.name: file.read_bytes().rstrip(b"\0") for file in sorted(path.glob("*.cq4"))}
 
 
 def only(replicator: Source | Sink) -> Stop:
