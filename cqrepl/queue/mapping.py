@@ -87,6 +87,8 @@ class Mapping:
         # a pipe of that name must not keep us waiting
         self._descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NONBLOCK)
         self._map: mmap.mmap | None = None
+        self._left: list[mmap.mmap] = []  # by mapping anew; still to be unmapped
+        self.unmaps_later = False
         self.data = memoryview(b"")
         self.words = Words(self.data)
         try:
@@ -224,10 +226,21 @@ class Mapping:
         except OSError:
             return True  # gone, or another user's: it cannot be known
 
+    def unmap_left(self) -> None:
+        """Unmaps what mapping anew has left; needed where `unmaps_later` is set.
+
+        That takes 30 us for each MiB that was touched. May be called by another thread.
+        """
+        with RECORD_LOCK_GUARD:
+            while self._left:
+                with suppress(BufferError):  # views of a batch are out: it goes with the last one
+                    self._left.pop().close()
+
     def close(self) -> None:
         """Unmaps and closes. Views that are still held keep their pages until they go."""
         with RECORD_LOCK_GUARD:
             self._unmap()
+            self.unmap_left()
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1
@@ -248,6 +261,8 @@ class Mapping:
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it
             self._unmap()
+            if not self.unmaps_later:
+                self.unmap_left()
             if size == 0:
                 return  # nothing to map; only a writer that died at once leaves such a file
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
@@ -262,8 +277,7 @@ class Mapping:
         self.words = Words(self.data)
         mapped, self._map = self._map, None
         if mapped is not None:
-            with suppress(BufferError):  # views of a batch are out: it goes with the last of them
-                mapped.close()
+            self._left.append(mapped)
 
 
 def _mapped(pid: int, address: int | None) -> set[tuple[bytes, bytes]]:

@@ -16,8 +16,9 @@ it must, and sleeps again. Steps grow to half of the bytes asked for: the one th
 next.
 
 When the writer maps the file anew, what was touched has to be entered into the new page table, at a
-fifth of the first cost. The thread works in short pieces and looks for newer orders in between, and
-holds a mapping no longer than a piece; one that is closed meanwhile goes with the piece.
+fifth of the first cost; to unmap the old one, which takes long too, is left to the thread. That
+works in short pieces, looks for newer orders in between, and holds a mapping no longer than a
+piece; one that is closed meanwhile goes with the piece.
 
 Where there is no space, nothing is done ahead and nothing said: the writer gets the error, when it
 needs the space. Pages that wait untouched for long are written back by the system and then cost a
@@ -72,6 +73,7 @@ class PageToucher:
         with self._changed:
             if self.is_closed:
                 return
+            mapping.unmaps_later = True
             self._order = _Order(mapping, mapping.length, position, end)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="touch-ahead", daemon=True)
@@ -92,6 +94,7 @@ class PageToucher:
         while (order := self._next()) is not None:
             with suppress(OSError):  # no space, or a file that was cut: the writer meets it
                 self._carry_out(order)
+            order.mapping.unmap_left()
             del order  # a mapping that was left must go
 
     def _next(self) -> _Order | None:
