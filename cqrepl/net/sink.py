@@ -6,6 +6,7 @@ published: what was acknowledged survives the death of any process. A queue take
 connection at a time.
 """
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,9 @@ from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
 from cqrepl.queue import atomics
 from cqrepl.queue.rollcycle import by_name
 from cqrepl.queue.touching import usual_ahead_bytes
+from wire.kernel import page_populator
+
+_logger = logging.getLogger(__name__)
 
 
 class Sink:
@@ -107,6 +111,8 @@ async def serve_sink(
     cycle = by_name(roll_cycle)
     if touch_ahead_bytes is None:
         touch_ahead_bytes = usual_ahead_bytes()
+    elif touch_ahead_bytes and page_populator() is None:
+        _logger.warning("nothing is touched ahead: that takes the native kernel")
     atomics.require()  # now, not when the first queue is offered
     opened: list[SinkQueue] = []
     try:

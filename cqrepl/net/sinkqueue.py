@@ -65,12 +65,12 @@ class SinkQueue:
             )
 
     def close(self) -> None:
-        if self._queue is not None:
-            self._queue.close()
-            self._queue = self._appender = None
         if self._toucher is not None:
             self._toucher.close()
             self._toucher = None
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = self._appender = None
 
     def _open(self, create: QueueLayout | None) -> None:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
@@ -78,7 +78,9 @@ class SinkQueue:
         self._queue = queue = Queue.open_for_append(self.path, create=create)
         try:
             queue.append_lock.acquire()
-            self._toucher = queue.cycles.toucher = page_toucher(self._touch_ahead_bytes)
+            self._toucher = queue.cycles.toucher = page_toucher(
+                queue.cycles, queue.layout, self._touch_ahead_bytes
+            )
             # what is longer than the connection's limit never gets here
             self._appender = queue.appender(payload_max=NO_LIMIT)
         except BaseException:

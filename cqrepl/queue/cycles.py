@@ -11,14 +11,19 @@ wrong indexes, so whoever goes on reading asks `check_layout` when he opens a fu
 and then while he waits: it looks at the table store again when that is another file than before.
 """
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cqrepl.queue.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.rollcycle import RollCycle
 from cqrepl.queue.storefile import SUFFIX, StoreFile
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
-from cqrepl.queue.touching import PageToucher
+
+if TYPE_CHECKING:
+    from cqrepl.queue.touching import PageToucher
 
 
 class Cycles:
@@ -71,6 +76,10 @@ class Cycles:
             return store.has_end_mark()
         finally:
             store.close()
+
+    def cycle_of(self, stem: str) -> int | None:
+        """The cycle whose files have this name without what follows; None when none has."""
+        return self.roll_cycle.cycle_of_name(stem, self._epoch)
 
     def ends_ms(self, cycle: int) -> int:
         """The moment at which the cycle ends by the clock, in milliseconds since 1970."""
@@ -128,7 +137,7 @@ class Cycles:
     def _cycle(self, name: str) -> int:
         cycle = self._known.get(name)
         if cycle is None:
-            cycle = self.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), self._epoch)
+            cycle = self.cycle_of(name.removesuffix(SUFFIX))
         if cycle is None:
             raise QueueDamaged(
                 f"expected store files of {self.roll_cycle.name}, found {name}", path=self.path

@@ -37,6 +37,7 @@ Where pages are touched ahead (`touching`), that helper decides the steps and al
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +47,9 @@ from cqrepl.queue.errors import QueueDamaged
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.precreating import precreated_path
 from cqrepl.queue.remains import check_unfinished
-from cqrepl.queue.storefile import START, SUFFIX, Place, StoreFile, Walked
+from cqrepl.queue.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
 from cqrepl.queue.terms import WriterTerms, check_room
 from wire.header import HEADER_BYTES, NOT_COMPLETE, is_ready
@@ -111,9 +113,8 @@ class StoreWriter:
         cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
-        ahead = path.with_name(path.name.removesuffix(SUFFIX) + ".precreated")
-        if ahead.exists():
-            os.rename(ahead, path)
+        with suppress(FileNotFoundError):
+            os.rename(precreated_path(path), path)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         mapping = Mapping(path, writable=True)
         try:
@@ -330,7 +331,7 @@ class StoreWriter:
         mapping.cover(end)
         if self._toucher is not None:
             mapping.cover(end + self._step)
-            self._toucher.follow(mapping, self.place.position, end + self._step)
+            self._toucher.follow(mapping, self.cycle, self.place.position, end + self._step)
 
     def _is_ready(self, end: int) -> bool:
         toucher = self._toucher

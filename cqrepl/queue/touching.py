@@ -20,6 +20,9 @@ fifth of the first cost; to unmap the old one, which takes long too, is left to 
 works in short pieces, looks for newer orders in between, and holds a mapping no longer than a
 piece; one that is closed meanwhile goes with the piece.
 
+In between it makes the file of the next cycle ready (`precreating`), for which alone it looks at
+the clock, once a cycle.
+
 Where there is no space, nothing is done ahead and nothing said: the writer gets the error, when it
 needs the space. Pages that wait untouched for long are written back by the system and then cost a
 small fault again.
@@ -30,7 +33,10 @@ import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.precreating import NextCycle
 from wire.kernel import page_populator
 
 AHEAD_BYTES: Final = 8 << 20
@@ -44,6 +50,7 @@ class _Order(NamedTuple):
 
     mapping: Mapping
     length: int
+    cycle: int
     position: int
     end: int
 
@@ -51,11 +58,13 @@ class _Order(NamedTuple):
 class PageToucher:
     """One writer's helper: a thread, from the first order on, until `close`."""
 
-    def __init__(self, ahead_bytes: int = AHEAD_BYTES) -> None:
+    def __init__(self, ahead_bytes: int, next_cycle: NextCycle) -> None:
         # the longest step that a writer is to reserve: it is told one, and the next is made ready
         self.step_max = max(ahead_bytes // 2, _PIECE)
+        self._next_cycle = next_cycle
         self._changed = threading.Condition()
         self._order: _Order | None = None
+        self._position = 0  # of the last order
         self._thread: threading.Thread | None = None
         self._touched: tuple[Mapping, int, int] | None = None  # a mapping, its length, up to where
         self._allocated: tuple[Mapping, int] | None = None
@@ -65,8 +74,8 @@ class PageToucher:
         """True when the bytes up to `end` are mapped, and known to be allocated."""
         return end <= self._allocated_to(mapping) and end <= mapping.length
 
-    def follow(self, mapping: Mapping, position: int, end: int) -> None:
-        """Has the bytes of a mapping from `position` to `end` touched; returns at once.
+    def follow(self, mapping: Mapping, cycle: int, position: int, end: int) -> None:
+        """Has the bytes of a cycle's mapping touched, `position` to `end`; returns at once.
 
         Only the last order counts.
         """
@@ -74,40 +83,57 @@ class PageToucher:
             if self.is_closed:
                 return
             mapping.unmaps_later = True
-            self._order = _Order(mapping, mapping.length, position, end)
+            self._order = _Order(mapping, mapping.length, cycle, position, end)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="touch-ahead", daemon=True)
                 self._thread.start()
             self._changed.notify()
 
     def close(self) -> None:
-        """Ends the thread. Mappings may be closed before or after."""
+        """Ends the thread, and takes away what it made and nobody used.
+
+        Mappings may be closed before or after; the queue's locks are to be given back after.
+        """
         with self._changed:
             self.is_closed = True
             self._order = None
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
+        self._next_cycle.forget()
         self._touched = self._allocated = None
 
     def _run(self) -> None:
-        while (order := self._next()) is not None:
-            with suppress(OSError):  # no space, or a file that was cut: the writer meets it
-                self._carry_out(order)
-            order.mapping.unmap_left()
+        while not self.is_closed:
+            order = self._next()
+            # no space, or a file that was cut, is for the writer to meet
+            with suppress(OSError):
+                if order is None:
+                    self._prepare_next_cycle()
+                else:
+                    self._carry_out(order)
+            if order is not None:
+                order.mapping.unmap_left()
             del order  # a mapping that was left must go
 
     def _next(self) -> _Order | None:
-        """The next order, once there is one; None when it is time to end."""
+        """The next order; None when it is time for the next cycle, or to end."""
         with self._changed:
-            while self._order is None and not self.is_closed:
-                self._changed.wait()
+            if self._order is None and not self.is_closed:
+                self._changed.wait(self._next_cycle.wait_s())
             order, self._order = self._order, None
             return order
+
+    def _prepare_next_cycle(self) -> None:
+        # woken in vain, or the clock was changed: as long as there is time left there is time left
+        if not self.is_closed and self._next_cycle.wait_s() == 0:
+            self._next_cycle.make(self._position)
 
     def _carry_out(self, order: _Order) -> None:
         self._touch(order)
         mapping, end = order.mapping, order.end
+        self._position = order.position
+        self._next_cycle.stands_in(order.cycle)
         if self._order is None and self._allocated_to(mapping) < end:
             end += min(max(end, _GROWTH_MIN), _GROWTH_MAX)  # so that it is not done for each order
             if mapping.allocate_ahead(order.position, end):
@@ -132,8 +158,8 @@ def usual_ahead_bytes() -> int:
     return AHEAD_BYTES if len(os.sched_getaffinity(0)) > 1 else 0
 
 
-def page_toucher(ahead_bytes: int) -> PageToucher | None:
+def page_toucher(cycles: Cycles, layout: QueueLayout, ahead_bytes: int) -> PageToucher | None:
     """A helper that keeps so many bytes ahead; None where nothing can be, or nothing is wanted."""
     if ahead_bytes <= 0 or page_populator() is None:
         return None
-    return PageToucher(ahead_bytes)
+    return PageToucher(ahead_bytes, NextCycle(cycles, layout, ahead_bytes))

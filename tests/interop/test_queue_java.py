@@ -20,6 +20,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.precreating import precreate
 from cqrepl.queue.rollcycle import by_name
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
@@ -107,6 +108,33 @@ def test_java_verifies_what_we_append(
             appender.append_at(batch)
     assert_verified(java, path, sum(counts.values()))
     assert dump_of(java, path) == stored(batches)
+
+
+def test_java_reads_over_a_file_that_is_ready_and_takes_it(java: JavaQueue, tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    [batch] = runs("FAST_DAILY", {0: 7})
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name("FAST_DAILY"))) as queue:
+        queue.appender().append_at(batch)
+        next_cycle = cycle_of(batch.index_first, 32) + 1
+        ready = precreate(queue.cycles, queue.layout, next_cycle, 1 << 20)
+        assert ready is not None
+        (path / f"{ready.name}.123").write_bytes(b"never finished")
+        before = {file.name: file.read_bytes() for file in path.iterdir()}
+        assert_verified(java, path, 7)
+        assert dump_of(java, path) == stored([batch])
+        assert {file.name: file.read_bytes() for file in path.glob("*.pre*")} == {
+            name: data for name, data in before.items() if ".pre" in name
+        }
+        store, inode = queue.cycles.path_of(next_cycle), ready.stat().st_ino
+    answer = java.call(
+        "append", path, "FAST_DAILY", 5, "40-40", 1, props={"interop.time": NOON_MS + 86_400_000}
+    )
+    assert answer.exit == 0, answer
+    assert store.stat().st_ino == inode
+    assert not ready.exists()
+    assert_verified(java, path, 12)
+    with Queue.open(path) as queue:
+        assert queue.count() == 12
 
 
 @pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY", "TEST_DAILY", "HUGE_DAILY"])

@@ -26,6 +26,7 @@ from tests.net.replicas import (
     received,
 )
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, payloads, read
+from wire import kernel
 
 ROLLED = {0: 700, 1: 1, 3: 40}  # skips a cycle
 
@@ -136,6 +137,26 @@ async def test_several_queues_on_one_connection(tmp_path: Path) -> None:
         assert len(source.endpoint.sessions) <= 1
     for name in names:
         assert read(copies[name]) == written[name]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 1 << 20, 32 << 20])
+async def test_what_is_touched_ahead_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ahead: int
+) -> None:
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        appender = queue.appender()
+        for nth in range(12):
+            last = appender.append([bytes([nth]) * 999] * 1000, NOON_MS + nth // 8 * 86_400_000)
+    async with joined(tmp_path / "q", tmp_path / "copy", touch_ahead_bytes=ahead) as (source, sink):
+        await acked(source, last)
+        has_helper = sink.queues["q"].queue.cycles.toucher is not None
+    assert has_helper == (ahead > 0 and kernel.page_populator() is not None)
+    assert ("nothing is touched ahead" in caplog.text) == (ahead > 0 and not has_helper)
+    assert "touch-ahead" not in {thread.name for thread in threading.enumerate()}
+    assert read(tmp_path / "copy") == read(tmp_path / "q")
+    for name in ("20240305F.cq4", "20240306F.cq4"):
+        one, other = ((tmp_path / each / name).read_bytes() for each in ("q", "copy"))
+        assert one.rstrip(b"\0") == other.rstrip(b"\0")
 
 
 async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from click.testing import CliRunner, Result
 
 import wire
 from cqrepl.queue import Queue
+from cqrepl.queue.index import cycle_of
 from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue.precreating import precreate
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
 from tests.unit.cli.conftest import Invoke
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read, unpack
@@ -352,3 +354,18 @@ def test_unreadable_arguments(invoke: Invoke, tmp_path: Path) -> None:
         result = invoke(command, tmp_path / "none")
         assert result.exit_code == 2, command
         assert "expected a queue directory" in result.stderr
+
+
+def test_files_made_ready_for_a_later_cycle_are_looked_over(tmp_path: Path, invoke: Invoke) -> None:
+    path, other = tmp_path / "queue", tmp_path / "other"
+    for each in (path, other):
+        fill(each, "FAST_DAILY", {0: 5, 1: 3})
+    commands = [("info", path), ("verify", path), ("verify", path, other), ("gc", path)]
+    commands += [("repair", path), ("tail", path)]
+    before = [invoke(*command).output for command in commands]
+    with Queue.open(path) as queue:
+        cycle = cycle_of(noon_index(ahead=2), queue.cycles.shift)
+        assert precreate(queue.cycles, queue.layout, cycle, 1 << 20) is not None
+    (path / "20240309F.precreated.123").write_bytes(b"never finished")
+    assert [invoke(*command).output for command in commands] == before
+    assert len(list(path.glob("*.precreated*"))) == 2

@@ -15,6 +15,7 @@ from types import FrameType
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.mapping import Mapping
 from cqrepl.queue.touching import PageToucher, page_toucher, usual_ahead_bytes
 from tests.kernels import kernel_named
@@ -49,6 +50,12 @@ def eventually(holds: Callable[[], bool]) -> None:
 def mapped_file(path: Path, size: int) -> Mapping:
     path.write_bytes(bytes(range(256)) * (size // 256))
     return Mapping(path, writable=True)
+
+
+def toucher_of(path: Path, ahead_bytes: int) -> PageToucher:
+    found = page_toucher(Cycles(path, layout().roll_cycle, 0), layout(), ahead_bytes)
+    assert found is not None
+    return found
 
 
 def status_of(toucher: PageToucher) -> str:
@@ -176,17 +183,17 @@ def test_a_mapping_may_be_renewed_and_closed_while_it_is_populated(tmp_path: Pat
 def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
     path = tmp_path / "file"
     mapping = mapped_file(path, 4 * MIB)
-    toucher = PageToucher(MIB)
+    toucher = toucher_of(tmp_path, MIB)
     assert not toucher.is_ready(mapping, MIB)
-    toucher.follow(mapping, 0, MIB)
+    toucher.follow(mapping, 0, 0, MIB)
     eventually(lambda: toucher.is_ready(mapping, MIB))
     assert MIB <= resident_bytes(path) < 4 * MIB
     # more than is mapped: allocated now, and touched once it is mapped
-    toucher.follow(mapping, MIB, 6 * MIB)
+    toucher.follow(mapping, 0, MIB, 6 * MIB)
     eventually(lambda: path.stat().st_size > 6 * MIB)
     assert not toucher.is_ready(mapping, 5 * MIB)
     mapping.cover(6 * MIB)
-    toucher.follow(mapping, MIB, 6 * MIB)
+    toucher.follow(mapping, 0, MIB, 6 * MIB)
     eventually(lambda: resident_bytes(path) >= 5 * MIB)
     eventually(lambda: toucher.is_ready(mapping, 6 * MIB))
     toucher.close()
@@ -198,12 +205,12 @@ def test_it_ends_whether_mappings_are_closed_before_or_after(tmp_path: Path) -> 
     threads = threading.active_count()
     for mapping_first in (True, False):
         mapping = mapped_file(tmp_path / "file", 64 * MIB)
-        toucher = PageToucher()
-        toucher.follow(mapping, 0, 64 * MIB)
+        toucher = toucher_of(tmp_path, 8 * MIB)
+        toucher.follow(mapping, 0, 0, 64 * MIB)
         closing = [mapping.close, toucher.close]
         for close in closing if mapping_first else reversed(closing):
             close()
-        toucher.follow(mapping, 0, 1)  # too late: nothing
+        toucher.follow(mapping, 0, 0, 1)  # too late: nothing
         toucher.close()
         assert str(tmp_path / "file") not in Path("/proc/self/maps").read_text()
     assert threading.active_count() == threads
@@ -213,7 +220,7 @@ def test_it_ends_whether_mappings_are_closed_before_or_after(tmp_path: Path) -> 
 def test_it_sleeps_while_nobody_asks(tmp_path: Path) -> None:
     """No clock wakes it, and appends within what is reserved do not."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = PageToucher()
+        queue.cycles.toucher = toucher = toucher_of(tmp_path, 8 * MIB)
         appender = queue.appender()
         index = appender.append([bytes(100)], NOON_MS)
         eventually(partial(is_idle, toucher))
@@ -230,7 +237,7 @@ def test_it_sleeps_while_nobody_asks(tmp_path: Path) -> None:
 def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
     """Only when the file is small, and when it is mapped anew, is there something to be done."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = PageToucher(2 * MIB)
+        queue.cycles.toucher = toucher = toucher_of(tmp_path, 2 * MIB)
         appender = queue.appender()
         waits = 0
         for nth in range(60):
@@ -253,7 +260,7 @@ def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
 def test_the_bytes_are_the_same_with_and_without(tmp_path: Path) -> None:
     for name, ahead in (("with", MIB), ("without", 0)):
         with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
-            queue.cycles.toucher = page_toucher(ahead)
+            queue.cycles.toucher = page_toucher(queue.cycles, queue.layout, ahead)
             assert (queue.cycles.toucher is None) == (ahead == 0)
             appender = queue.appender()
             for nth in range(20):
@@ -273,7 +280,7 @@ def test_a_full_disk_is_the_writers_error_alone(tmp_path: Path) -> None:
     """The helper says nothing, touches nothing more, and goes on when there is space again."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = PageToucher(MIB)
+        queue.cycles.toucher = toucher = toucher_of(tmp_path, MIB)
         appender = queue.appender()
         index = appender.append([b"first"], NOON_MS)
         writer = appender._end.writer
@@ -308,7 +315,7 @@ def test_it_is_usual_where_there_are_two_processors(monkeypatch: pytest.MonkeyPa
     assert usual_ahead_bytes() == 0
 
 
-def test_the_plain_kernel_has_no_helper() -> None:
+def test_the_plain_kernel_has_no_helper(tmp_path: Path) -> None:
     if page_populator() is not None:
         require("plain", "the native kernel is in use")
-    assert page_toucher(MIB) is None
+    assert page_toucher(Cycles(tmp_path, layout().roll_cycle, 0), layout(), MIB) is None
