@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long bench bench-docs fuzz lint types layers native coverage clean check-python
+.PHONY: demo test test-long bench bench-docs fuzz fuzz-native wheel lint types layers native coverage \
+  clean check-python
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo       replicate a queue on this machine and compare the copy"
 	@echo "make test       everything that a change has to pass"
 	@echo "make test-long  the same with the long runs"
-	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600"
+	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600; fuzz-native: SECONDS=60"
 	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
 	@echo "make lint | types | layers | native"
 
@@ -41,6 +42,12 @@ test-long: $(DEV_STAMP)
 FUZZ_SECONDS ?= 600
 fuzz: $(DEV_STAMP)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+	$(MAKE) fuzz-native
+
+# the crate's functions on arbitrary buffers and numbers, under the address sanitizer
+SECONDS ?= 60
+fuzz-native:
+	native/fuzz/run $(SECONDS)
 
 # takes an hour with all peers, and wants the machine for itself; what is missing is said
 BENCH ?=

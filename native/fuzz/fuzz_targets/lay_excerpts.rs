@@ -1,0 +1,47 @@
+//! What is laid is found again, and nothing around it changes; what cannot be laid changes nothing.
+
+#![no_main]
+
+use _kernel::mem::{Longs, Source, Target};
+use _kernel::store::{laid_size, measure_lengths, Limits, Run, Walk};
+use cqrepl_kernel_fuzz::{Batch, Number, Room};
+use libfuzzer_sys::fuzz_target;
+
+const FREE: Limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
+
+fuzz_target!(|input: (Batch, Room, [Number; 5])| {
+    let (batch, Room(mut store), numbers) = input;
+    let [start, count, position, sequence, spacing] = numbers.map(|number| number.0);
+    let (offsets, lengths) = (Longs::from(&*batch.offsets), Longs::from(&*batch.lengths));
+    let bound = laid_size(lengths, start, count);
+    let _ = measure_lengths(lengths, start, count);
+    let Ok(run) = Run::new(Source::from(&*batch.data), offsets, lengths, start, count) else {
+        return;
+    };
+    assert!(bound.expect("a part of the batch") >= run.size as i128);
+    let before = store.clone();
+    let Ok(laid) = run.lay(Target::from(&mut *store), position, sequence, spacing) else {
+        assert_eq!(store, before);
+        return;
+    };
+    let (first, behind) = (position as usize, position as usize + run.size);
+    assert_eq!(store[..first + 4], before[..first + 4]); // not published
+    assert_eq!(store[behind..], before[behind..]);
+    store[first..first + 4].copy_from_slice(&laid.first_word.to_le_bytes());
+    let end = store.len() as i64;
+    let mut walk = Walk::new(Source::from(&*store), position, end, FREE).expect("within");
+    assert!(walk.step(usize::MAX).expect("there is memory").is_some());
+    assert_eq!((walk.position, walk.lengths.len() as i64), (laid.end as u64, count));
+    for (nth, (&offset, &length)) in walk.offsets.iter().zip(&walk.lengths).enumerate() {
+        let (offset, length) = (offset as usize, length as usize);
+        let payload = batch.payload(start as usize + nth).expect("within the data");
+        let expected = if payload.is_empty() { &[0x8F] } else { payload };
+        assert_eq!(&store[offset..offset + length], expected);
+    }
+    assert_eq!(Some(laid.last as i64), walk.offsets.last().map(|offset| offset - 4));
+    for &(marked, at) in &laid.marks {
+        assert_eq!(marked.rem_euclid(spacing), 0);
+        let nth = usize::try_from(marked - sequence).expect("one of the run");
+        assert_eq!(walk.offsets[nth], at as i64 + 4);
+    }
+});
