@@ -15,6 +15,7 @@ help:
 	@echo "make test-long  the same with the long runs"
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600; fuzz-native: SECONDS=60"
 	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
+	@echo "make wheel      source distribution and wheel in dist/, tried in fresh environments"
 	@echo "make lint | types | layers | native"
 
 demo: $(STAMP)
@@ -48,6 +49,10 @@ fuzz: $(DEV_STAMP)
 SECONDS ?= 60
 fuzz-native:
 	native/fuzz/run $(SECONDS)
+
+# dist/: the source distribution, and the wheel that is made of it; both are tried
+wheel: check-python
+	tools/packages.sh $(PYTHON)
 
 # takes an hour with all peers, and wants the machine for itself; what is missing is said
 BENCH ?=
@@ -105,4 +110,4 @@ $(DEV_STAMP): $(STAMP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info tools/java/*/target native/target wire/_kernel*.so
+	rm -rf $(VENV) build dist *.egg-info tools/java/*/target native/target wire/_kernel*.so

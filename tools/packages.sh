@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Makes the source distribution and the wheel in dist/, and tries both as a user would:
+# the wheel, built of the source distribution in a fresh folder, in a fresh environment;
+# the source distribution where there is no cargo.
+#
+#     tools/packages.sh [PYTHON]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$(command -v "${1:-python3}")
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONWARNINGS=ignore
+unset CQREPL_KERNEL PYTHONPATH
+
+environment() { # NAME: a fresh one; prints its python
+  "$python" -m venv "$fresh/$1"
+  echo "$fresh/$1/bin/python"
+}
+
+says() { # NAME KERNEL: what is installed there names this kernel, and works
+  local told
+  told=$(cd "$fresh" && "$1/bin/cqrepl" --version)
+  [[ $told == *"(kernel: $2)" ]] || { echo "$1: expected kernel $2, found: $told" >&2; exit 1; }
+  (cd "$fresh" && "$1/bin/cqrepl" demo --count 2000 >/dev/null)
+  echo "$1: $told"
+}
+
+holds() { # ARCHIVE yes|no PATTERN: whether it has such a file
+  local found=no
+  # all of it is read, so that nobody writes to a pipe that was closed
+  [[ $("$python" -m "${1##*:}" -l "${1%%:*}" | grep -c -E "$3") != 0 ]] && found=yes
+  [[ $found == "$2" ]] || { echo "${1%%:*}: $3: expected $2, found $found" >&2; exit 1; }
+}
+
+builder=$(environment builder)
+"$builder" -m pip install --quiet "setuptools>=70.1" "setuptools-rust>=1.10"
+rm -rf dist && mkdir dist
+CQREPL_BUILD_KERNEL=skip "$builder" -c \
+  'from setuptools import build_meta; build_meta.build_sdist("dist")' >"$fresh/sdist.log" 2>&1 ||
+  { cat "$fresh/sdist.log" >&2; exit 1; }
+sdist=$(echo dist/cqrepl-*.tar.gz)
+for wanted in native/src/lib.rs native/Cargo.lock wire/_kernel.pyi cqrepl/py.typed \
+  "cqrepl/dump/.*\.lua" README.md; do
+  holds "$sdist:tarfile" yes "/$wanted"
+done
+holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_kernel\..*so|\.pyc'
+
+if command -v cargo >/dev/null; then
+  CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
+  wheel=$(echo dist/cqrepl-*.whl)
+  for wanted in "wire/_kernel\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua"; do
+    holds "$wheel:zipfile" yes "$wanted"
+  done
+  holds "$wheel:zipfile" no "^(tests|tools|native)/"
+  "$(environment wheel)" -m pip install --quiet "$wheel"
+  says wheel native
+else
+  echo "no wheel is made: that takes cargo"
+fi
+
+mkdir "$fresh/unpacked"
+tar -xzf "$sdist" -C "$fresh/unpacked" --strip-components=1
+without=$(environment without-cargo)
+(cd "$fresh/unpacked" && PATH=$(dirname "$without") "$without" -m pip install --quiet .)
+says without-cargo python
+ls -l dist
