@@ -25,7 +25,8 @@ demo: $(STAMP)
 APART := tests/property tests/stateful tests/fuzz tests/faults tests/interop
 
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
-ON_BOTH := tests/unit/queue tests/unit/protocol tests/net
+ON_BOTH := tests/unit/queue tests/unit/protocol tests/net \
+  tests/interop/test_queue_java.py tests/interop/test_golden_replication.py
 HAS_NATIVE := $(BIN)/python -c 'import wire._kernel' 2>/dev/null
 
 test: $(DEV_STAMP) lint types layers native
