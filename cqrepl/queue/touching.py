@@ -41,6 +41,7 @@ from wire.kernel import page_populator
 
 AHEAD_BYTES: Final = 8 << 20
 _PIECE: Final = 256 << 10
+_NICE: Final = 10
 _GROWTH_MIN: Final = 1 << 20
 _GROWTH_MAX: Final = 64 << 20
 
@@ -104,6 +105,8 @@ class PageToucher:
         self._touched = self._allocated = None
 
     def _run(self) -> None:
+        # behind the writer, should they want the same processor
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self.is_closed:
             order = self._next()
             # no space, or a file that was cut, is for the writer to meet
