@@ -27,9 +27,9 @@ class SinkQueue:
         self.owner: object | None = None  # the connection that it takes from
         self.stop: Stop | None = None
         self.received_excerpts = self.received_bytes = 0
+        self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
-        self._toucher: PageToucher | None = None
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -65,9 +65,9 @@ class SinkQueue:
             )
 
     def close(self) -> None:
-        if self._toucher is not None:
-            self._toucher.close()
-            self._toucher = None
+        if self.toucher is not None:
+            self.toucher.close()
+            self.toucher = None
         if self._queue is not None:
             self._queue.close()
             self._queue = self._appender = None
@@ -78,11 +78,9 @@ class SinkQueue:
         self._queue = queue = Queue.open_for_append(self.path, create=create)
         try:
             queue.append_lock.acquire()
-            self._toucher = queue.cycles.toucher = page_toucher(
-                queue.cycles, queue.layout, self._touch_ahead_bytes
-            )
+            self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
             # what is longer than the connection's limit never gets here
-            self._appender = queue.appender(payload_max=NO_LIMIT)
+            self._appender = queue.appender(payload_max=NO_LIMIT, toucher=self.toucher)
         except BaseException:
             self.close()
             raise

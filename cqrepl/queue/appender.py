@@ -44,6 +44,7 @@ from cqrepl.queue.listing import Listing
 from cqrepl.queue.locks import WordLock
 from cqrepl.queue.pens import PenCase
 from cqrepl.queue.storewriter import StoreWriter
+from cqrepl.queue.touching import PageToucher
 from wire.header import LENGTH_MASK
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Appender:
         commits: GroupCommit | None = None,
         block_bytes: int = BLOCK_BYTES,
         payload_max: int | None = None,
+        toucher: PageToucher | None = None,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
 
@@ -73,6 +75,7 @@ class Appender:
             commits: makes appends durable before they return; one for all appenders of a queue.
             block_bytes: what this process's readers map at a time; decides the longest excerpt.
             payload_max: the longest excerpt in bytes, where somebody else has decided it.
+            toucher: brings pages into memory ahead; to be closed by whoever made it.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
@@ -100,7 +103,7 @@ class Appender:
             payload_max=self._payload_max,
         )
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
-            self._end = QueueEnd(cycles, layout, listing, commits)
+            self._end = QueueEnd(cycles, layout, listing, commits, toucher)
 
     @property
     def next_index(self) -> int:

@@ -11,19 +11,13 @@ wrong indexes, so whoever goes on reading asks `check_layout` when he opens a fu
 and then while he waits: it looks at the table store again when that is another file than before.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cqrepl.queue.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.rollcycle import RollCycle
 from cqrepl.queue.storefile import SUFFIX, StoreFile
 from cqrepl.queue.tablestore import FILE_NAME, TableStore
-
-if TYPE_CHECKING:
-    from cqrepl.queue.touching import PageToucher
 
 
 class Cycles:
@@ -34,8 +28,6 @@ class Cycles:
         self.roll_cycle = roll_cycle
         self.shift = roll_cycle.shift
         self._epoch = epoch
-        # for all who write to these files from now on: brings pages into memory ahead of them
-        self.toucher: PageToucher | None = None
         self._known: dict[str, int] = {}
         self._table_seen = self._table_identity()
 

@@ -23,13 +23,19 @@ from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
 from cqrepl.queue.storewriter import StoreWriter
 from cqrepl.queue.terms import WriterTerms, check_room
+from cqrepl.queue.touching import PageToucher
 
 
 class QueueEnd:
     """The end of a queue, as one appender knows it."""
 
     def __init__(
-        self, cycles: Cycles, layout: QueueLayout, listing: Listing, commits: GroupCommit | None
+        self,
+        cycles: Cycles,
+        layout: QueueLayout,
+        listing: Listing,
+        commits: GroupCommit | None,
+        toucher: PageToucher | None,
     ) -> None:
         """Finds the end, and repairs there what dead writers and power cuts left undone.
 
@@ -51,7 +57,7 @@ class QueueEnd:
             commits=commits,
             is_restarted=listing.is_restarted(),
             synced=listing.synced(),
-            toucher=cycles.toucher,
+            toucher=toucher,
         )
         if commits is not None:
             commits.begin(listing)

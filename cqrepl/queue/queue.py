@@ -39,6 +39,7 @@ from cqrepl.queue.seeking import ReadTime, seek_time
 from cqrepl.queue.stalling import EndRepair
 from cqrepl.queue.tablestore import FILE_NAME
 from cqrepl.queue.tailer import Tailer
+from cqrepl.queue.touching import PageToucher
 from cqrepl.queue.writing import Writing
 from wire.kernel import NO_LIMIT
 
@@ -193,11 +194,7 @@ class Queue:
         return counting.count(self._cycles, first, NO_LIMIT if last is None else last)
 
     def tailer(
-        self,
-        index: int = NEXT_OF_EMPTY,
-        *,
-        pauser: Pauser | None = None,
-        repair: bool = False,
+        self, index: int = NEXT_OF_EMPTY, *, pauser: Pauser | None = None, repair: bool = False
     ) -> Tailer:
         """A reader that stands before the first excerpt at or after `index`; 0 is the start.
 
@@ -212,10 +209,7 @@ class Queue:
             IndexGap: the queue does not reach from what it holds to `index`.
         """
         tailer = Tailer(
-            self._cycles,
-            index,
-            pauser=pauser,
-            repair=EndRepair(self._cycles) if repair else None,
+            self._cycles, index, pauser=pauser, repair=EndRepair(self._cycles) if repair else None
         )
         self._keep(tailer)
         return tailer
@@ -319,12 +313,15 @@ class Queue:
         appender = self._appender or self._shared_appender()
         return appender.append(payloads, now_ms)
 
-    def appender(self, *, payload_max: int | None = None) -> Appender:
+    def appender(
+        self, *, payload_max: int | None = None, toucher: PageToucher | None = None
+    ) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.
 
         Args:
             payload_max: the longest excerpt in bytes, where another limit than that of the blocks
                 has been kept already.
+            toucher: brings pages into memory ahead of it; closed by the caller, before the queue.
 
         Raises:
             NotAQueue: there is no table store, which writing needs.
@@ -342,6 +339,7 @@ class Queue:
             commits=self._commits,
             block_bytes=self._block_bytes,
             payload_max=payload_max,
+            toucher=toucher,
         )
         self._keep(appender)
         return appender

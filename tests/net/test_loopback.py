@@ -149,7 +149,7 @@ async def test_what_is_touched_ahead_changes_nothing(
             last = appender.append([bytes([nth]) * 999] * 1000, NOON_MS + nth // 8 * 86_400_000)
     async with joined(tmp_path / "q", tmp_path / "copy", touch_ahead_bytes=ahead) as (source, sink):
         await acked(source, last)
-        has_helper = sink.queues["q"].queue.cycles.toucher is not None
+        has_helper = sink.queues["q"].toucher is not None
     assert has_helper == (ahead > 0 and kernel.page_populator() is not None)
     assert ("nothing is touched ahead" in caplog.text) == (ahead > 0 and not has_helper)
     assert "touch-ahead" not in {thread.name for thread in threading.enumerate()}

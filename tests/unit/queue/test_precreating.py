@@ -122,9 +122,8 @@ def test_the_helper_makes_it_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(time, "time_ns", lambda: now_ms[0] * 1_000_000)
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
         toucher = page_toucher(queue.cycles, queue.layout, MIB)
-        queue.cycles.toucher = toucher
         assert toucher is not None
-        appender = queue.appender()
+        appender = queue.appender(toucher=toucher)
         appender.append([b"today"])
         eventually(lambda: ready_files(tmp_path) == ["20240306F.precreated"])
         inode = (tmp_path / "20240306F.precreated").stat().st_ino

@@ -220,8 +220,8 @@ def test_it_ends_whether_mappings_are_closed_before_or_after(tmp_path: Path) -> 
 def test_it_sleeps_while_nobody_asks(tmp_path: Path) -> None:
     """No clock wakes it, and appends within what is reserved do not."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = toucher_of(tmp_path, 8 * MIB)
-        appender = queue.appender()
+        toucher = toucher_of(tmp_path, 8 * MIB)
+        appender = queue.appender(toucher=toucher)
         index = appender.append([bytes(100)], NOON_MS)
         eventually(partial(is_idle, toucher))
         before = switches(toucher)
@@ -237,8 +237,8 @@ def test_it_sleeps_while_nobody_asks(tmp_path: Path) -> None:
 def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
     """Only when the file is small, and when it is mapped anew, is there something to be done."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = toucher_of(tmp_path, 2 * MIB)
-        appender = queue.appender()
+        toucher = toucher_of(tmp_path, 2 * MIB)
+        appender = queue.appender(toucher=toucher)
         waits = 0
         for nth in range(60):
             batch = ExcerptBatch.of(noon_index(sequence=500 * nth), [bytes([nth]) * 1000] * 500)
@@ -260,14 +260,14 @@ def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
 def test_the_bytes_are_the_same_with_and_without(tmp_path: Path) -> None:
     for name, ahead in (("with", MIB), ("without", 0)):
         with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
-            queue.cycles.toucher = page_toucher(queue.cycles, queue.layout, ahead)
-            assert (queue.cycles.toucher is None) == (ahead == 0)
-            appender = queue.appender()
+            toucher = page_toucher(queue.cycles, queue.layout, ahead)
+            assert (toucher is None) == (ahead == 0)
+            appender = queue.appender(toucher=toucher)
             for nth in range(20):
                 appender.append([bytes([nth]) * 997] * 300, NOON_MS)
             appender.append([b"next"], NOON_MS + 86_400_000)
-            if queue.cycles.toucher is not None:
-                queue.cycles.toucher.close()
+            if toucher is not None:
+                toucher.close()
     for cycle in (0, 1):
         one, other = (
             noon_path(tmp_path / name, ahead=cycle).read_bytes() for name in ("with", "without")
@@ -280,8 +280,8 @@ def test_a_full_disk_is_the_writers_error_alone(tmp_path: Path) -> None:
     """The helper says nothing, touches nothing more, and goes on when there is space again."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
-        queue.cycles.toucher = toucher = toucher_of(tmp_path, MIB)
-        appender = queue.appender()
+        toucher = toucher_of(tmp_path, MIB)
+        appender = queue.appender(toucher=toucher)
         index = appender.append([b"first"], NOON_MS)
         writer = appender._end.writer
         assert writer is not None
