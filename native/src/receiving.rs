@@ -123,7 +123,7 @@ fn document_end(data: &[u8], start: usize) -> Option<usize> {
 
 /// Stores what comes until time is over or something else comes up.
 ///
-/// `received` is what was there before, and its capacity, of at least one frame, the buffer.
+/// `received` is what was there before. More than the buffer holds is left as it is.
 pub fn receive(
     socket: BorrowedFd,
     control: &Control,
@@ -135,7 +135,12 @@ pub fn receive(
     let until = Instant::now() + slice;
     let mut pump = Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), due_at: None };
     let mut has_heard = false;
-    let mut ended = if pump.put(received) { None } else { Some(Ended::Unusual) };
+    if !pump.put(received) {
+        control.take_outgoing(&mut pump.unsent);
+        let (ended, received) = (Ended::Unusual, received.to_vec());
+        return Ok(Rest { ended, received, unsent: pump.unsent, has_heard });
+    }
+    let mut ended = None;
     while ended.is_none() {
         let is_unusual = !pump.store()?;
         let now = Instant::now();

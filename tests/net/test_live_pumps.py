@@ -249,6 +249,19 @@ def test_the_end_of_the_stream_is_told(tmp_path: Path) -> None:
         copy.close()
 
 
+def test_more_than_a_pump_has_room_for_is_left(tmp_path: Path) -> None:
+    """So it is of a long excerpt that comes slowly: what came is for others to take."""
+    with filled(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        queue.append(bytes(1_000_000))
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        came = frames_of(queue)[1][:-1]
+        ends.control.send(b"said")
+        outcome = ends.receive(sink_lane(appender), data=came, slice_ms=LONG_MS)
+        assert outcome == (Ended.UNUSUAL, came, b"said")
+        copy.close()
+        assert content(tmp_path / "copy") == content(tmp_path / "q")[:1]
+
+
 def test_two_queues_take_turns(tmp_path: Path) -> None:
     queues = [filled(tmp_path / f"q{nth}", 20, seed=nth) for nth in range(2)]
     copies = [copy_of(queue, tmp_path / f"copy{nth}") for nth, queue in enumerate(queues)]
