@@ -311,10 +311,11 @@ impl<'a> Pen<'a> {
         }
         let spacing = self.terms.index_spacing;
         let first = (-sequence).rem_euclid(spacing);
-        let indexed: Vec<(i64, usize)> = (first..)
+        let passed = walk.offsets.iter().enumerate();
+        let indexed: Vec<(i64, usize)> = passed
+            .skip(first as usize)
             .step_by(spacing as usize)
-            .zip(walk.offsets.iter().skip(first as usize).step_by(spacing as usize))
-            .map(|(nth, &body)| (sequence + nth, body as usize - HEADER_BYTES))
+            .map(|(nth, &body)| (sequence + nth as i64, body as usize - HEADER_BYTES))
             .collect();
         self.marks.record(*last as usize - HEADER_BYTES, next - 1, &indexed);
         self.place.store(next, walk.position as i64);

@@ -185,6 +185,22 @@ fn what_is_refused_changes_nothing() {
 }
 
 #[test]
+fn others_are_passed_whatever_the_spacing() {
+    for index_spacing in [1, 2, 3, i64::MAX] {
+        let mut queue = Queue::new();
+        let ours = place(0, FIRST);
+        let terms = Terms { index_spacing, ..queue.terms() };
+        for nth in 1..=3 {
+            let others = place(nth - 1, FIRST + 8 * (nth as usize - 1));
+            let outcome = queue.append(&terms, &others, &[b"abc"], (5 << 32) + nth - 1);
+            assert_eq!(outcome, Ok((1, None)));
+        }
+        assert_eq!(queue.append(&terms, &ours, &[b"abc"], (5 << 32) + 3), Ok((1, None)));
+        assert_eq!(ours.sequence.load(Ordering::Relaxed), 4);
+    }
+}
+
+#[test]
 fn our_own_append_lock_is_none() {
     let mut queue = Queue::new();
     queue.table.put(APPEND_LOCK, (9 << 32) + PROCESS);
