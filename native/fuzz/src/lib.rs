@@ -3,6 +3,8 @@
 //! Each buffer is an allocation of its own and of its exact size, so that the address sanitizer
 //! sees the first byte that is touched outside.
 
+pub mod files;
+
 use arbitrary::{Arbitrary, Result, Unstructured};
 
 /// A number as callers could pass it: mostly near small buffers, at times where sums overflow.

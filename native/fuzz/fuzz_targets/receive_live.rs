@@ -1,0 +1,177 @@
+//! Whatever comes in however cut, a sink's pump has stored exactly the frames that it says it took,
+//! leaves the rest as it came, and acknowledges no more.
+
+#![no_main]
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use _kernel::control::Control;
+use _kernel::frames::{Frames, Framing, Scan};
+use _kernel::mem::{Longs, Source, Target};
+use _kernel::pen::Place;
+use _kernel::receiving::{receive, Lane, Rest, Stored};
+use arbitrary::{Arbitrary, Result, Unstructured};
+use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
+use cqrepl_kernel_fuzz::{Batch, Number};
+use libfuzzer_sys::fuzz_target;
+
+const NS_ITEM: [u8; 9] = [0xA7, 1, 2, 3, 4, 5, 6, 7, 8];
+const CIDS: [&[u8]; 2] =
+    [b"\x07\x00\x00\x40\xc3cid\x05\x00\x00", b"\x06\x00\x00\x40\xc3cid\x06\x00"];
+const LANES: usize = CIDS.len();
+const DOCUMENTS: usize = 4096;
+
+/// Puts frames of a lane behind a stream; their indexes follow those before, if nothing is wrong.
+fn put_frames(stream: &mut Vec<u8>, lane: usize, index: i64, batch: &Batch) -> i64 {
+    let frames = Frames {
+        data: Source::from(&*batch.data),
+        offsets: Longs::from(&*batch.offsets),
+        lengths: Longs::from(&*batch.lengths),
+        cid_document: CIDS[lane],
+        ns_item: &NS_ITEM,
+    };
+    let mut room = vec![0; 16 << 10];
+    let Ok(mut framing) = Framing::new(frames, 0, index, Target::from(&mut *room), 0) else {
+        return index;
+    };
+    while let Ok(true) = framing.step(64, usize::MAX) {}
+    let (count, end) = (framing.count, framing.filled);
+    stream.extend_from_slice(&room[..end]);
+    index.wrapping_add(count as i64)
+}
+
+/// What a peer might send: mostly what it should.
+fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
+    let (mut stream, mut next) = (Vec::new(), [INDEX_FIRST; LANES]);
+    for _ in 0..input.int_in_range(0..=8_u8)? {
+        let lane = input.int_in_range(0..=LANES - 1)?;
+        match input.int_in_range(0..=9_u8)? {
+            0 => stream.extend_from_slice(Arbitrary::arbitrary(input)?),
+            1 => stream.extend_from_slice(CIDS[lane]),
+            2 => next[lane] = next[lane].wrapping_add(Number::arbitrary(input)?.0),
+            _ => {
+                next[lane] =
+                    put_frames(&mut stream, lane, next[lane], &Arbitrary::arbitrary(input)?)
+            }
+        }
+    }
+    for (at, byte) in <Vec<(u16, u8)>>::arbitrary(input)?.into_iter().take(2) {
+        if let Some(there) = stream.get_mut(usize::from(at)) {
+            *there = byte;
+        }
+    }
+    let cut = input.int_in_range(0..=stream.len().min(40))?;
+    stream.truncate(stream.len() - cut);
+    Ok(stream)
+}
+
+/// Payloads and last nano time of each lane in the frames that were taken.
+fn taken_of(taken: &[u8]) -> [(Vec<&[u8]>, i64); LANES] {
+    let (mut found, mut at) = ([const { (Vec::new(), 0) }; LANES], 0);
+    while at < taken.len() {
+        let lane = CIDS.iter().position(|cid| taken[at..].starts_with(cid)).expect("a lane's");
+        let mut scan =
+            Scan::new(taken.into(), at as i64, CIDS[lane], i64::MAX).expect("a position");
+        while scan.step(1).expect("there is memory") {}
+        assert!(scan.end > at && !scan.offsets.is_empty());
+        for (&offset, &length) in scan.offsets.iter().zip(&scan.lengths) {
+            found[lane].0.push(&taken[offset as usize..][..length as usize]);
+        }
+        (found[lane].1, at) = (scan.ns_last, scan.end);
+    }
+    found
+}
+
+fn acknowledgement(lane: usize, count: usize, ns: i64) -> Vec<u8> {
+    let index = INDEX_FIRST + count as i64 - 1;
+    let head = [CIDS[lane], b"\x19\0\0\0\xC3idx\xAF"].concat();
+    [&head[..], &index.to_le_bytes(), b"\xC2ns\xA7", &ns.to_le_bytes()].concat()
+}
+
+/// What is known when a pump has come back.
+struct Outcome {
+    rest: Rest,
+    unread: Vec<u8>,
+    sent: Vec<u8>,
+    noted: [Stored; LANES],
+}
+
+/// Has a pump take a stream in: a part of it was received before, the rest is in the socket.
+fn pump(
+    files: &mut [Files; LANES],
+    stream: &[u8],
+    is_acknowledged: bool,
+    input: &mut Unstructured,
+) -> Result<Option<Outcome>> {
+    let received = input.int_in_range(0..=stream.len())?;
+    let mut buffer = vec![0; input.int_in_range(1..=8192_usize)?];
+    let slice = Duration::from_secs(u64::from(input.ratio(9, 10_u8)?));
+    let payload_max = Number::arbitrary(input)?.0;
+    let control = Control::new().expect("descriptors");
+    if input.ratio(1, 20_u8)? {
+        control.interrupt();
+    }
+    let (mut ours, mut peer) = UnixStream::pair().expect("descriptors");
+    peer.write_all(&stream[received..]).expect("room in the socket");
+    peer.shutdown(Shutdown::Write).expect("it is open");
+    let noted: [Mutex<Stored>; LANES] = Default::default();
+    let terms = [files[0].terms(), files[1].terms()];
+    let places: [Place; LANES] =
+        std::array::from_fn(|_| Place { sequence: 0.into(), position: (FIRST as i64).into() });
+    let mut lanes = Vec::new();
+    for (nth, files) in files.iter_mut().enumerate() {
+        lanes.push(Lane {
+            cid_document: CIDS[nth],
+            pen: files.pen(&terms[nth], &places[nth]).expect("usual numbers"),
+            payload_max,
+            is_acknowledged,
+            stored: &noted[nth],
+            due: None,
+        });
+    }
+    let stored_before = &stream[..received];
+    let Ok(rest) = receive(ours.as_fd(), &control, &mut lanes, stored_before, &mut buffer, slice)
+    else {
+        return Ok(None); // payloads of less than no bytes
+    };
+    let (mut unread, mut sent) = (Vec::new(), Vec::new());
+    ours.read_to_end(&mut unread).expect("it has an end");
+    drop(ours);
+    peer.read_to_end(&mut sent).expect("it has an end");
+    let noted = noted.map(|stored| stored.into_inner().expect("nobody has panicked"));
+    Ok(Some(Outcome { rest, unread, sent, noted }))
+}
+
+fn receive_stream(input: &mut Unstructured) -> Result<()> {
+    let (stream, is_acknowledged) = (stream_of(input)?, bool::arbitrary(input)?);
+    let mut files = [Files::new(&[], DOCUMENTS), Files::new(&[], DOCUMENTS)];
+    let Some(outcome) = pump(&mut files, &stream, is_acknowledged, input)? else {
+        return Ok(());
+    };
+    let left = [&outcome.rest.received[..], &outcome.unread].concat();
+    assert!(stream.ends_with(&left));
+    let said = [&outcome.sent[..], &outcome.rest.unsent].concat();
+    let taken = taken_of(&stream[..stream.len() - left.len()]);
+    for (lane, (payloads, ns)) in taken.iter().enumerate() {
+        let found = files[lane].excerpts(FIRST as i64);
+        assert!(files[lane].are_free());
+        assert!(found.iter().copied().eq(payloads.iter().map(|payload| stored(payload))));
+        let bytes: usize = payloads.iter().map(|payload| payload.len()).sum();
+        let Stored { excerpts, bytes: noted } = outcome.noted[lane];
+        assert_eq!((excerpts, noted), (payloads.len() as i64, bytes as i64));
+        let due = acknowledgement(lane, payloads.len(), *ns);
+        let is_said = said.windows(due.len()).any(|part| part == due);
+        assert_eq!(is_said, is_acknowledged && !payloads.is_empty());
+    }
+    assert!(is_acknowledged || said.is_empty());
+    Ok(())
+}
+
+fuzz_target!(|input: &[u8]| {
+    let _ = receive_stream(&mut Unstructured::new(input)); // too few bytes for an input
+});
