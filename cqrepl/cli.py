@@ -192,7 +192,7 @@ def source(
     type=SIZE,
     metavar="SIZE",
     help="Bytes of each queue's file that are brought into memory ahead of what is written; 0: "
-    "none. By default 8MiB where there are two processors. Takes the native kernel.",
+    "none. By default 8MiB where there are three processors. Takes the native kernel.",
 )
 def sink(
     queues: tuple[str, ...],

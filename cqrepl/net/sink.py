@@ -86,8 +86,8 @@ async def serve_sink(
         payload_max: longest excerpt in bytes that is taken.
         gives_up: one that dials stops after 30 s without success.
         touch_ahead_bytes: so many bytes of each queue's file are brought into memory ahead of the
-            writer, by a thread of its own; 0 for none. By default 8 MiB where there are two
-            processors. The plain kernel cannot.
+            writer, by a thread of its own; 0 for none. By default 8 MiB where there are
+            three processors. The plain kernel cannot.
 
     Raises:
         QueueError: a directory holds something else, another process holds its append lock, or a

@@ -40,6 +40,7 @@ from cqrepl.queue.precreating import NextCycle
 from wire.kernel import page_populator
 
 AHEAD_BYTES: Final = 8 << 20
+_PROCESSORS_MIN: Final = 3  # of fewer, peer and writer leave none to a helper
 _PIECE: Final = 256 << 10
 _NICE: Final = 10
 _GROWTH_MIN: Final = 1 << 20
@@ -157,8 +158,8 @@ class PageToucher:
 
 
 def usual_ahead_bytes() -> int:
-    """What is touched ahead where nobody has said how much: nothing on a single processor."""
-    return AHEAD_BYTES if len(os.sched_getaffinity(0)) > 1 else 0
+    """What is touched ahead where nobody has said how much: nothing on two processors."""
+    return AHEAD_BYTES if len(os.sched_getaffinity(0)) >= _PROCESSORS_MIN else 0
 
 
 def page_toucher(cycles: Cycles, layout: QueueLayout, ahead_bytes: int) -> PageToucher | None:

@@ -308,11 +308,12 @@ def test_a_full_disk_is_the_writers_error_alone(tmp_path: Path) -> None:
     assert read(tmp_path)[-1][0] == index
 
 
-def test_it_is_usual_where_there_are_two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert usual_ahead_bytes() == 8 * MIB
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert usual_ahead_bytes() == 0
+@pytest.mark.parametrize(("processors", "mib"), [(1, 0), (2, 0), (3, 8), (64, 8)])
+def test_it_is_usual_where_a_processor_is_left_for_it(
+    monkeypatch: pytest.MonkeyPatch, processors: int, mib: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    assert usual_ahead_bytes() == mib * MIB
 
 
 def test_the_plain_kernel_has_no_helper(tmp_path: Path) -> None:
