@@ -163,8 +163,10 @@ class Pump:
         lanes = session.lanes_in()
         if not lanes:
             return False
-        came = await self._live.receive(lanes, self.connection.hand_over())
-        has_stored = session.leave_lanes()
+        try:
+            came = await self._live.receive(lanes, self.connection.hand_over())
+        finally:
+            has_stored = session.leave_lanes()
         self._unsent = came.unsent
         now = trio.current_time()
         if came.has_heard or came.data:

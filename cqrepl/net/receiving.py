@@ -101,8 +101,7 @@ class SinkSession:
             excerpts, payload_bytes = lane.take_stored()
             if excerpts:
                 handler.took(queue.appender.next_index)
-                queue.received_excerpts += excerpts
-                queue.received_bytes += payload_bytes
+                queue.note_received(excerpts, payload_bytes)
                 self.has_progressed = self._has_stored = True
 
     def leave_lanes(self) -> bool:
@@ -196,8 +195,7 @@ class SinkSession:
             self._pump.fail(f"queue {event.name!r}: {error}")
             return
         self.has_progressed = True
-        queue.received_excerpts += len(batch)
-        queue.received_bytes += batch.payload_bytes
+        queue.note_received(len(batch), batch.payload_bytes)
         self._connection.stored(event.cid, batch.index_last, event.ns)
 
     def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:

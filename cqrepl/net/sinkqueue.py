@@ -1,7 +1,7 @@
 """One queue of a sink: opened or made like the source's, and locked for everybody else."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
@@ -16,6 +16,13 @@ _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
 
 
+class Owner(Protocol):
+    """A connection that a queue takes from."""
+
+    def catch_up(self) -> None:
+        """Notes what a live pump has received since the last call."""
+
+
 class SinkQueue:
     """One queue of a sink, over all connections."""
 
@@ -24,9 +31,9 @@ class SinkQueue:
     ) -> None:
         self.name = name
         self.path = path
-        self.owner: object | None = None  # the connection that it takes from
+        self.owner: Owner | None = None  # the connection that it takes from
         self.stop: Stop | None = None
-        self.received_excerpts = self.received_bytes = 0
+        self._received_excerpts = self._received_bytes = 0
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
@@ -34,6 +41,23 @@ class SinkQueue:
         self._appender: Appender | None = None
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._open(None)
+
+    @property
+    def received_excerpts(self) -> int:
+        """Number of excerpts taken in."""
+        self._catch_up()
+        return self._received_excerpts
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of payload taken in."""
+        self._catch_up()
+        return self._received_bytes
+
+    def note_received(self, excerpts: int, payload_bytes: int) -> None:
+        """So much was taken in."""
+        self._received_excerpts += excerpts
+        self._received_bytes += payload_bytes
 
     @property
     def queue(self) -> Queue:
@@ -71,6 +95,10 @@ class SinkQueue:
         if self._queue is not None:
             self._queue.close()
             self._queue = self._appender = None
+
+    def _catch_up(self) -> None:
+        if self.owner is not None:
+            self.owner.catch_up()
 
     def _open(self, create: QueueLayout | None) -> None:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):

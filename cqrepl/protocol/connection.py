@@ -230,8 +230,10 @@ class Connection:
         self._router.sink(cid).stored(index_last, ns)
 
     def receiving(self) -> list[SinkHandler]:
-        """The queues whose stream is on, for somebody else to receive."""
-        if self.state is not ConnectionState.OPEN:
+        """The queues whose stream is on, for somebody else to receive; none while a document comes
+        in pieces that is longer than what is received at a time."""
+        pending = self._inflow.splitter.pending_bytes
+        if self.state is not ConnectionState.OPEN or pending > RECEIVE_BYTES // 2:
             return []
         return self._router.receiving()
 
