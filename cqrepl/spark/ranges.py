@@ -1,0 +1,178 @@
+"""Which excerpts a job reads, and how they are cut into tasks. Knows nothing of Spark.
+
+Theory of operation. Sequences are dense within a cycle, so what a cycle holds is told by two
+numbers, and a queue by one range for each of its cycles. `present` takes them from the files as
+they are at that moment: only whole excerpts count, and what is appended later is in no range. A
+cycle that nobody has ended counts like any other; who follows a queue has to ask `has_ended`.
+
+A task of Spark costs as much as reading tens of thousands of excerpts, so `split` makes few and
+large ones. It fills one split after the other from the ranges in their order, over cycles and
+queues alike, and cuts a range only where an index slot stands, as there a reader begins without a
+walk. The positions that slots tell are taken as they are: a wrong one makes a split larger or
+smaller, and nothing else. Ranges of all splits, one behind the other, are exactly those that came.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import NEXT_OF_EMPTY, Queue, cycle_of, format_index, index_of, sequence_of
+from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.index import INDEX_MAX
+from cqrepl.queue.indexing import Indexing
+from cqrepl.queue.storefile import StoreFile
+from wire.kernel import NO_LIMIT
+
+SPLIT_BYTES: Final = 64 * 1024 * 1024
+SPLIT_EXCERPTS: Final = 4096
+SPLITS_MAX: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRange:
+    """Excerpts of one cycle, `index_first` to `index_last` without a gap; at least one.
+
+    Args:
+        queue: its directory.
+        size_bytes: what they take of the store file, about.
+    """
+
+    queue: Path
+    index_first: int
+    index_last: int
+    size_bytes: int
+
+    @property
+    def count(self) -> int:
+        """How many excerpts these are."""
+        return self.index_last - self.index_first + 1
+
+    def __str__(self) -> str:
+        first, last = format_index(self.index_first), format_index(self.index_last)
+        return f"{self.queue}: {first} to {last}"
+
+
+Split = tuple[IndexRange, ...]
+
+
+def present(
+    queue: Queue, index_from: int = NEXT_OF_EMPTY, index_to: int = INDEX_MAX
+) -> list[IndexRange]:
+    """What a queue holds now of the indexes from `index_from` to `index_to`, both included.
+
+    One range for each cycle that holds any, in their order; costs time for each cycle only.
+
+    Raises:
+        QueueDamaged: a store file cannot be followed.
+    """
+    cycles, ranges = queue.cycles, []
+    first, last = cycle_of(max(index_from, 0), cycles.shift), cycle_of(index_to, cycles.shift)
+    for cycle in cycles.listing():
+        if first <= cycle <= last:
+            start = sequence_of(index_from, cycles.shift) if cycle == first else 0
+            end = sequence_of(index_to, cycles.shift) + 1 if cycle == last else NO_LIMIT
+            found = _present_in(queue.path, cycles, cycle, start, end)
+            if found is not None:
+                ranges.append(found)
+    return ranges
+
+
+def _present_in(path: Path, cycles: Cycles, cycle: int, start: int, end: int) -> IndexRange | None:
+    """What one cycle holds of the sequences from `start` up to, excluding, `end`."""
+    store = cycles.open(cycle)
+    if store is None:  # not ready, or removed since it was listed
+        return None
+    try:
+        indexing = Indexing(store)
+        before = indexing.place_before(end - 1 if end < NO_LIMIT else NO_LIMIT)
+        place = store.walk(before, end).place
+        if place.sequence <= start:
+            return None
+        size = place.position - indexing.guess_before(start).position
+    finally:
+        store.close()
+    return IndexRange(
+        queue=path,
+        index_first=index_of(cycle, start, cycles.shift),
+        index_last=index_of(cycle, place.sequence - 1, cycles.shift),
+        size_bytes=max(1, size),
+    )
+
+
+def split(
+    ranges: Sequence[IndexRange],
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    split_excerpts: int = SPLIT_EXCERPTS,
+    splits_max: int = SPLITS_MAX,
+) -> list[Split]:
+    """The same ranges, cut and put together so that each split is worth a task.
+
+    Args:
+        split_bytes: of store file that each split has at least, but for the last; raised where
+            there would be more than `splits_max`.
+        split_excerpts: that each has at least, but for the last.
+    """
+    total = sum(one.size_bytes for one in ranges)
+    split_bytes = max(split_bytes, total // splits_max + 1)
+    splits: list[Split] = []
+    filled: list[IndexRange] = []
+    for one in ranges:
+        rest: IndexRange | None = one
+        while rest is not None:
+            size_missing = split_bytes - sum(each.size_bytes for each in filled)
+            count_missing = split_excerpts - sum(each.count for each in filled)
+            head, rest = cut(rest, size_missing, count_missing)
+            filled.append(head)
+            if head.size_bytes >= size_missing and head.count >= count_missing:
+                splits.append(tuple(filled))
+                filled = []
+    return [*splits, tuple(filled)] if filled else splits
+
+
+def cut(one: IndexRange, size_bytes: int, count: int = 1) -> tuple[IndexRange, IndexRange | None]:
+    """The least beginning of a range that has a size and a number of excerpts, and the rest of it.
+
+    Cut before an index slot; None for the rest where there is none.
+    """
+    if one.size_bytes <= size_bytes or one.count <= count:
+        return one, None
+    with Queue.open(one.queue) as queue:
+        cycles = queue.cycles
+        store = cycles.open(cycle_of(one.index_first, cycles.shift))
+    if store is None:  # gone meanwhile: whoever reads it will say so
+        return one, None
+    try:
+        start = sequence_of(one.index_first, cycles.shift)
+        sequence, size = _slot_behind(store, start, start + one.count, size_bytes, count)
+    finally:
+        store.close()
+    index = one.index_first + sequence - start
+    if index > one.index_last:
+        return one, None
+    size = min(max(1, size), one.size_bytes - 1)
+    head = replace(one, index_last=index - 1, size_bytes=size)
+    return head, replace(one, index_first=index, size_bytes=one.size_bytes - size)
+
+
+def _slot_behind(
+    store: StoreFile, start: int, end: int, size_bytes: int, count: int
+) -> tuple[int, int]:
+    """The first sequence with a slot so far behind `start`, and its distance; or `end`, if none."""
+    indexing, spacing = Indexing(store), store.header.index_spacing
+    origin = indexing.guess_before(start).position
+
+    def distance(slot: int) -> int:
+        return indexing.guess_before(slot * spacing).position - origin
+
+    low = -(-max(start + 1, start + count) // spacing)
+    high = -(-end // spacing)
+    while low < high:
+        middle = (low + high) // 2
+        if distance(middle) >= size_bytes:
+            high = middle
+        else:
+            low = middle + 1
+    sequence = min(low * spacing, end)
+    return sequence, distance(low) if sequence < end else 0
