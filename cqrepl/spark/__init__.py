@@ -1,1 +1,24 @@
-"""Queues in Spark; needs the extra `spark`, but for `ranges`, which plans what tasks read."""
+"""Queues in Spark: the data source `chronicle`. Needs the extra `spark`.
+
+    from cqrepl.spark import register
+    register(spark)
+    spark.read.format("chronicle").load("queues/orders").groupBy("cycle").count().show()
+
+What decides (`ranges`, `options`, `finding`, `offsets`, `staging`) knows nothing of Spark.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cqrepl.spark.datasource import register
+
+__all__ = ["register"]
+
+
+def __getattr__(name: str) -> object:
+    """Loads Spark for who needs it: planning runs without."""
+    if name != "register":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cqrepl.spark.datasource import register
+
+    return register

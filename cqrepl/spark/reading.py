@@ -1,0 +1,75 @@
+"""What a task of a batch or a stream does: reads its split, all of it or nothing.
+
+A split names excerpts that were there when it was planned. If one is not there any more when the
+task runs, its store file was removed meanwhile; that is an error, as the rows would silently be
+fewer, unless the reader was told that lost excerpts may be left out.
+"""
+
+import gc
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from cqrepl.queue import IndexGap, NotAQueue, Queue
+from cqrepl.spark.columns import BatchMaker
+from cqrepl.spark.options import ReadOptions
+from cqrepl.spark.ranges import IndexRange, Split
+
+_logger = logging.getLogger(__name__)
+
+
+def settle_worker() -> None:
+    """Makes the collection of garbage that follows each task cheap; may be called often.
+
+    Spark's worker collects after each task, which walks all that pyarrow has loaded, unless that
+    is set apart.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+
+
+def read_split(
+    split: Split,
+    names: Mapping[Path, str],
+    schema: "pa.Schema",
+    options: ReadOptions,
+    *,
+    may_be_lost: bool = False,
+) -> Iterator["pa.RecordBatch"]:
+    """The record batches of a split.
+
+    Args:
+        names: of the queues in it, by their directories.
+        may_be_lost: leaves out what is not there any more, instead of failing.
+
+    Raises:
+        IndexGap: an excerpt of the split is not there any more.
+        QueueDamaged: a store file cannot be followed.
+    """
+    settle_worker()
+    maker = BatchMaker(schema, options.payload)
+    for one in split:
+        try:
+            with Queue.open(one.queue) as queue:
+                yield from _read_range(queue, one, names[one.queue], maker, options)
+        except (IndexGap, NotAQueue) as gap:
+            if not may_be_lost:
+                raise
+            _logger.warning("left out what is lost: %s", gap)
+
+
+def _read_range(
+    queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
+) -> Iterator["pa.RecordBatch"]:
+    index, shift = one.index_first, queue.cycles.shift
+    while index <= one.index_last:
+        columns = queue.read_columns(
+            index, one.index_last, options.batch_excerpts, options.batch_bytes
+        )
+        if not columns.rows or columns.indexes[0] != index:
+            found = columns.indexes[0] if columns.rows else columns.next_index
+            raise IndexGap(index, found, "it was there when the job was planned", path=one.queue)
+        yield maker.make(columns, name, shift)
+        index = columns.next_index

@@ -1,0 +1,65 @@
+"""One Spark session for all tests here: starting one takes seconds, a query a fraction of one."""
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.requirements import require
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def spark_missing() -> str | None:
+    """Why no session can be made here; None when one can."""
+    if find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        return "no java on the path"
+    return None
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """A session with two tasks at a time, of which each is tried three times."""
+    reason = spark_missing()
+    if reason is not None:
+        require("spark", reason)
+    from pyspark.sql import SparkSession
+
+    from cqrepl.spark import register
+
+    folder: Path = tmp_path_factory.mktemp("spark")
+    # workers import the tests' own functions from the tree, and use this very Python
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    tree = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join([tree, os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[2,3]").appName("cqrepl tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.local.dir", str(folder))
+    builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the gateway's subprocess and sockets
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
