@@ -44,8 +44,13 @@ def _no_process_is_left() -> Iterator[None]:
     """What the tests of a module start, they also end and wait for."""
     before = child_processes()
     yield
+    wait_for_children(before)
+
+
+def wait_for_children(staying: set[int]) -> None:
+    """Until no other children of this process are left than these."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while left := child_processes() - before:
+    while left := child_processes() - staying:
         assert time.monotonic() < deadline, f"processes {sorted(left)} were left behind"
         time.sleep(0.01)
 

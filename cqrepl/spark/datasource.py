@@ -16,20 +16,32 @@ where the user gives a schema, so each further entrance checks them too.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import Queue
 from cqrepl.spark.columns import arrow_schema, spark_schema
 from cqrepl.spark.finding import Finder
-from cqrepl.spark.options import Bounds, OptionError, ReadOptions, bounds, read_options
-from cqrepl.spark.ranges import IndexRange, Split, present, split
+from cqrepl.spark.options import (
+    Bounds,
+    OptionError,
+    ReadOptions,
+    bounds,
+    read_options,
+    stream_options,
+)
+from cqrepl.spark.partitions import SplitPartition, partitions_of
+from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reading import read_split
+from cqrepl.spark.streaming import ChronicleStreamReader
 
 FORMAT = "chronicle"
 
@@ -37,14 +49,6 @@ FORMAT = "chronicle"
 def register(spark: SparkSession) -> None:
     """Makes `format("chronicle")` known to a session; once more replaces it."""
     spark.dataSource.register(ChronicleSource)
-
-
-@dataclass
-class SplitPartition(InputPartition):
-    """What one task reads, and what the queues in it are called."""
-
-    split: Split
-    names: dict[Path, str]
 
 
 class ChronicleSource(DataSource):
@@ -73,6 +77,16 @@ class ChronicleSource(DataSource):
         """
         options = read_options(self.options)
         return ChronicleReader(options, bounds(self.options), planned_schema(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Reads what is appended, micro-batch by micro-batch.
+
+        Raises:
+            OptionError: an option cannot be used, or a column is no column of a queue.
+        """
+        options = read_options(self.options)
+        stream = stream_options(self.options)
+        return ChronicleStreamReader(options, stream, planned_schema(schema, options))
 
 
 def planned_schema(schema: StructType, options: ReadOptions) -> "pa.Schema":
@@ -114,22 +128,4 @@ class ChronicleReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The record batches of one task."""
         if isinstance(partition, SplitPartition):  # Spark makes an empty one where there is none
-            yield from read_split(partition.split, partition.names, self._schema, self._options)
-
-
-def partitions_of(
-    ranges: Sequence[IndexRange], found: dict[str, Path], options: ReadOptions
-) -> list[SplitPartition]:
-    """The ranges as what tasks get.
-
-    Args:
-        found: the queues by name.
-    """
-    splits = split(
-        ranges,
-        split_bytes=options.split_bytes,
-        split_excerpts=options.split_excerpts,
-        splits_max=options.splits_max,
-    )
-    names = {path: name for name, path in found.items()}
-    return [SplitPartition(each, {one.queue: names[one.queue] for one in each}) for each in splits]
+            yield from read_split(partition, self._schema, self._options)

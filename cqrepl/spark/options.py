@@ -33,7 +33,7 @@ _READING: Final = (
 _BOUNDS: Final = ("fromIndex", "toIndex", "fromCycle", "toCycle", "fromTime", "toTime")
 _STREAMING: Final = (
     "startingIndex", "maxExcerptsPerBatch", "maxBytesPerBatch", "maxCyclesPerBatch",
-    "failOnDataLoss",
+    "failOnDataLoss", "reader",
 )  # fmt: skip
 _WRITING: Final = ("path", "rollCycle", "like", "stagingPath", "onExisting", "durability")
 Value = TypeVar("Value")
@@ -100,13 +100,17 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What only a stream has. `starting` is `earliest`, `latest`, or an index."""
+    """What only a stream has. `starting` is `earliest`, `latest`, or an index.
+
+    `reader` is the name under which retention waits for the query.
+    """
 
     starting: str | int
     excerpts_max: int | None
     bytes_max: int | None
     cycles_max: int | None
     fail_on_data_loss: bool
+    reader: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +234,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         bytes_max=given.size("maxBytesPerBatch"),
         cycles_max=given.number("maxCyclesPerBatch", 1),
         fail_on_data_loss=given.choice("failOnDataLoss", ("true", "false")) == "true",
+        reader=given.take("reader", "a name", _name),
     )
 
 
@@ -315,6 +320,12 @@ def _starting(text: str) -> str | int:
 
 def _milliseconds(text: str) -> int:
     return since_1970_ns(datetime.fromisoformat(text)) // 1_000_000
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text
 
 
 def _roll_cycle(text: str) -> str:

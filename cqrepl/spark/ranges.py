@@ -3,7 +3,8 @@
 Theory of operation. Sequences are dense within a cycle, so what a cycle holds is told by two
 numbers, and a queue by one range for each of its cycles. `present` takes them from the files as
 they are at that moment: only whole excerpts count, and what is appended later is in no range. A
-cycle that nobody has ended counts like any other; who follows a queue has to ask `has_ended`.
+cycle that nobody has ended counts like any other. Who comes back for what is appended meanwhile
+must not leave such a cycle; `followed` is for him.
 
 A task of Spark costs as much as reading tens of thousands of excerpts, so `split` makes few and
 large ones. It fills one split after the other from the ranges in their order, over cycles and
@@ -17,7 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue import NEXT_OF_EMPTY, Queue, cycle_of, format_index, index_of, sequence_of
+from cqrepl.queue import (
+    NEXT_OF_EMPTY,
+    IndexGap,
+    Queue,
+    cycle_of,
+    format_index,
+    index_of,
+    sequence_of,
+)
+from cqrepl.queue.counting import count_in
 from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.index import INDEX_MAX
 from cqrepl.queue.indexing import Indexing
@@ -48,6 +58,13 @@ class IndexRange:
         """How many excerpts these are."""
         return self.index_last - self.index_first + 1
 
+    def until(self, index_last: int) -> "IndexRange":
+        """Its excerpts up to one of them, included; their size is estimated."""
+        assert self.index_first <= index_last <= self.index_last
+        count = index_last - self.index_first + 1
+        size = max(1, self.size_bytes * count // self.count)
+        return replace(self, index_last=index_last, size_bytes=size)
+
     def __str__(self) -> str:
         first, last = format_index(self.index_first), format_index(self.index_last)
         return f"{self.queue}: {first} to {last}"
@@ -66,20 +83,79 @@ def present(
     Raises:
         QueueDamaged: a store file cannot be followed.
     """
+    cycles = queue.cycles
+    first, last = cycle_of(index_from, cycles.shift), cycle_of(index_to, cycles.shift)
+    wanted = (cycle for cycle in _listed(cycles) if first <= cycle <= last)
+    found = (_present_in(queue.path, cycles, cycle, index_from, index_to) for cycle in wanted)
+    return [one for one in found if one is not None]
+
+
+def followed(
+    queue: Queue, index_from: int = NEXT_OF_EMPTY, *, may_be_lost: bool = False
+) -> list[IndexRange]:
+    """What a tailer that stands at `index_from` would read now: as `present`, up to the first cycle
+    that has not ended, as more may be appended there.
+
+    Args:
+        may_be_lost: goes on with what is there.
+
+    Raises:
+        IndexGap: what follows `index_from` is not there any more.
+        QueueDamaged: as `present`.
+    """
     cycles, ranges = queue.cycles, []
-    first, last = cycle_of(max(index_from, 0), cycles.shift), cycle_of(index_to, cycles.shift)
-    for cycle in cycles.listing():
-        if first <= cycle <= last:
-            start = sequence_of(index_from, cycles.shift) if cycle == first else 0
-            end = sequence_of(index_to, cycles.shift) + 1 if cycle == last else NO_LIMIT
-            found = _present_in(queue.path, cycles, cycle, start, end)
-            if found is not None:
-                ranges.append(found)
+    first = cycle_of(index_from, cycles.shift)
+    if not may_be_lost:
+        check_held(queue, index_from)
+    for cycle in _listed(cycles):
+        if cycle < first:
+            continue
+        has_ended = cycles.has_ended(cycle)  # asked first: nothing comes in between then
+        found = _present_in(queue.path, cycles, cycle, index_from, INDEX_MAX)
+        if found is not None:
+            ranges.append(found)
+        if not has_ended:
+            break
     return ranges
 
 
-def _present_in(path: Path, cycles: Cycles, cycle: int, start: int, end: int) -> IndexRange | None:
-    """What one cycle holds of the sequences from `start` up to, excluding, `end`."""
+def check_held(queue: Queue, next_index: int) -> None:
+    """Does nothing while the queue still holds the cycle of `next_index`, up to that index.
+
+    Without the file nobody can tell what else stood in it, or in those that followed.
+
+    Raises:
+        IndexGap: it does not.
+    """
+    if next_index == NEXT_OF_EMPTY:
+        return
+    cycles, shift = queue.cycles, queue.cycles.shift
+    cycle, sequence = cycle_of(next_index, shift), sequence_of(next_index, shift)
+    if not cycles.has(cycle):
+        following = cycles.following(cycle)
+        found = NEXT_OF_EMPTY if following is None else index_of(following, 0, shift)
+        raise IndexGap(next_index, found, "its store file was removed", path=queue.path)
+    count = count_in(cycles, cycle, sequence)
+    if count < sequence:
+        raise IndexGap(
+            next_index, index_of(cycle, count, shift), "its cycle ends before", path=queue.path
+        )
+
+
+def _listed(cycles: Cycles) -> list[int]:
+    """The cycles that have a store file, without a hole; `Cycles` tells why it takes two looks."""
+    last = max(cycles.listing(), default=-1)
+    return [cycle for cycle in cycles.listing() if cycle <= last]
+
+
+def _present_in(
+    path: Path, cycles: Cycles, cycle: int, index_from: int, index_to: int
+) -> IndexRange | None:
+    """What one cycle holds of the indexes between two, both included."""
+    shift = cycles.shift
+    start = sequence_of(index_from, shift) if cycle == cycle_of(index_from, shift) else 0
+    is_last = cycle == cycle_of(index_to, shift)
+    end = sequence_of(index_to, shift) + 1 if is_last else NO_LIMIT
     store = cycles.open(cycle)
     if store is None:  # not ready, or removed since it was listed
         return None

@@ -7,15 +7,15 @@ fewer, unless the reader was told that lost excerpts may be left out.
 
 import gc
 import logging
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from cqrepl.queue import IndexGap, NotAQueue, Queue
 from cqrepl.spark.columns import BatchMaker
 from cqrepl.spark.options import ReadOptions
-from cqrepl.spark.ranges import IndexRange, Split
+from cqrepl.spark.partitions import SplitPartition
+from cqrepl.spark.ranges import IndexRange
 
 _logger = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ def settle_worker() -> None:
 
 
 def read_split(
-    split: Split,
-    names: Mapping[Path, str],
+    partition: SplitPartition,
     schema: "pa.Schema",
     options: ReadOptions,
     *,
@@ -41,7 +40,6 @@ def read_split(
     """The record batches of a split.
 
     Args:
-        names: of the queues in it, by their directories.
         may_be_lost: leaves out what is not there any more, instead of failing.
 
     Raises:
@@ -50,10 +48,10 @@ def read_split(
     """
     settle_worker()
     maker = BatchMaker(schema, options.payload)
-    for one in split:
+    for one in partition.split:
         try:
             with Queue.open(one.queue) as queue:
-                yield from _read_range(queue, one, names[one.queue], maker, options)
+                yield from _read_range(queue, one, partition.names[one.queue], maker, options)
         except (IndexGap, NotAQueue) as gap:
             if not may_be_lost:
                 raise

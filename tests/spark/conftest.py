@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import child_processes, wait_for_children
 from tests.requirements import require
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+_java_processes: set[int] = set()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    """As for all tests, but for the Java process of the session, which many modules share."""
+    before = child_processes()
+    yield
+    wait_for_children(before | _java_processes)
 
 
 def spark_missing() -> str | None:
@@ -61,5 +73,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     register(session)
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    java = gateway.proc
+    _java_processes.add(java.pid)
     yield session
     session.stop()
+    gateway.shutdown()
+    java.stdin.close()
+    java.wait()

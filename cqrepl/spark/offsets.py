@@ -1,0 +1,115 @@
+"""How far a stream has come in each of its queues, and how far it goes with its next batch.
+
+    {"queues": {"orders": {"next": "0x451600000010"}}, "v": 1}
+
+`next` is the index wanted next, so a batch is what lies from the start's up to, excluding, the
+end's. Behind the last excerpt of a cycle it stays there until one of a later cycle is taken: no
+index is ever invented. Spark keeps this as text, so there is one form only: names sorted, indexes
+in hexadecimal.
+
+A batch can be limited. Several queues share a limit evenly, and what one does not need goes to the
+others; each gets at least one excerpt, so that a busy one starves no other. Excerpts and cycles are
+exact; bytes end at the next index slot.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cqrepl.queue import NEXT_OF_EMPTY, format_index, parse_index
+from cqrepl.spark.ranges import IndexRange, cut
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one batch may hold at most; None is no limit."""
+
+    excerpts: int | None = None
+    size_bytes: int | None = None
+    cycles: int | None = None
+
+
+NO_LIMITS: Final = Limits()
+
+
+def as_offset(positions: Mapping[str, int]) -> dict[str, object]:
+    """The next index of each queue, by name, as Spark keeps it."""
+    queues = {name: {"next": format_index(positions[name])} for name in sorted(positions)}
+    return {"queues": queues, "v": _VERSION}
+
+
+def positions_of(offset: Mapping[str, object]) -> dict[str, int]:
+    """The next index of each queue, by name.
+
+    Raises:
+        ValueError: it is no offset of this version.
+    """
+    queues = offset.get("queues")
+    if offset.get("v") != _VERSION or not isinstance(queues, Mapping):
+        raise ValueError(f"expected an offset of version {_VERSION}, found {dict(offset)}")
+    return {str(name): parse_index(str(each["next"])) for name, each in queues.items()}
+
+
+def advanced(
+    positions: Mapping[str, int], pending: Mapping[str, Sequence[IndexRange]], limits: Limits
+) -> dict[str, int]:
+    """Where the next batch ends.
+
+    Args:
+        positions: where it starts.
+        pending: what there is to be read of each queue, beginning at its position.
+    """
+    waiting = {name: ranges for name, ranges in sorted(pending.items()) if ranges}
+    excerpts = _shares(
+        [sum(one.count for one in each) for each in waiting.values()], limits.excerpts
+    )
+    sizes = _shares(
+        [sum(one.size_bytes for one in each) for each in waiting.values()], limits.size_bytes
+    )
+    cycles = _shares([len(each) for each in waiting.values()], limits.cycles)
+    ends = dict(positions)
+    for nth, (name, ranges) in enumerate(waiting.items()):
+        ends[name] = _end_within(ranges[: cycles[nth]], excerpts[nth], sizes[nth])
+    return ends
+
+
+def capped(ranges: Sequence[IndexRange], end: int) -> list[IndexRange]:
+    """The ranges as far as they lie before an index."""
+    found = []
+    for one in ranges:
+        if one.index_last < end:
+            found.append(one)
+        elif one.index_first < end:
+            found.append(one.until(end - 1))
+    return found
+
+
+def end_of(ranges: Sequence[IndexRange], otherwise: int = NEXT_OF_EMPTY) -> int:
+    """One past the last excerpt of some ranges."""
+    return ranges[-1].index_last + 1 if ranges else otherwise
+
+
+def _end_within(ranges: Sequence[IndexRange], count: int, size_bytes: int) -> int:
+    """One past the last excerpt that a batch may hold."""
+    for one in ranges:
+        head, rest = cut(one, size_bytes)
+        if head.count >= count or rest is not None:
+            return one.index_first + min(head.count, count)
+        count, size_bytes = count - head.count, size_bytes - head.size_bytes
+        if size_bytes <= 0:
+            return one.index_last + 1
+    return end_of(ranges)
+
+
+def _shares(demands: Sequence[int], limit: int | None) -> list[int]:
+    """A limit shared among those who demand, each no more than that, and at least 1."""
+    if limit is None or sum(demands) <= limit:
+        return list(demands)
+    shares = [0] * len(demands)
+    left = limit
+    for nth, place in enumerate(sorted(range(len(demands)), key=demands.__getitem__)):
+        shares[place] = max(1, min(demands[place], left // (len(demands) - nth)))
+        left = max(0, left - shares[place])
+    return shares

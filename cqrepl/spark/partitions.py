@@ -1,0 +1,36 @@
+"""What Spark carries to a task: a split, and what the queues in it are called."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
+
+from cqrepl.spark.options import ReadOptions
+from cqrepl.spark.ranges import IndexRange, Split, split
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """What one task reads; `names` are those of the queues, by their directories."""
+
+    split: Split
+    names: dict[Path, str]
+
+
+def partitions_of(
+    ranges: Sequence[IndexRange], paths: dict[str, Path], options: ReadOptions
+) -> list[SplitPartition]:
+    """The ranges as what tasks get.
+
+    Args:
+        paths: of the queues, by their names.
+    """
+    splits = split(
+        ranges,
+        split_bytes=options.split_bytes,
+        split_excerpts=options.split_excerpts,
+        splits_max=options.splits_max,
+    )
+    names = {path: name for name, path in paths.items()}
+    return [SplitPartition(each, {one.queue: names[one.queue] for one in each}) for each in splits]

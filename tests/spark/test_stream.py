@@ -1,0 +1,285 @@
+"""Queues as streams: offsets, limits, what is lost; called as Spark calls them, and by Spark."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cqrepl.queue import IndexGap, Queue, index_of
+from cqrepl.queue.retention import Policy, remove
+from cqrepl.queue.rollcycle import by_name
+from tests.requirements import require
+from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path
+
+try:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    from cqrepl.spark.datasource import ChronicleSource
+    from cqrepl.spark.offsets import positions_of
+    from cqrepl.spark.streaming import ChronicleStreamReader
+except ImportError:
+    require("spark", "pyspark is not installed")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DAY = "FAST_DAILY"
+QUERY_S = 90
+COLUMNS = StructType(
+    [StructField("index", LongType(), False), StructField("payload", BinaryType(), False)]
+)
+
+
+def reader_of(path: Path | str, **options: object) -> "ChronicleStreamReader":
+    texts = {name: str(value) for name, value in options.items()}
+    found = ChronicleSource({"path": str(path), **texts}).streamReader(schema=COLUMNS)
+    assert isinstance(found, ChronicleStreamReader)
+    return found
+
+
+def between(reader: "ChronicleStreamReader", start: Any, end: Any) -> Excerpts:
+    found: Excerpts = []
+    for partition in reader.partitions(start, end):
+        for batch in reader.read(partition):
+            found += [(row["index"], row["payload"]) for row in batch.to_pylist()]
+    return found
+
+
+def batches(reader: "ChronicleStreamReader", at: Any = None) -> Iterator[tuple[Excerpts, Any]]:
+    """Batch after batch, with the offset behind it, until there is nothing."""
+    at = reader.initialOffset() if at is None else at
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        yield between(reader, at, end), end
+        at = end
+
+
+def rest(reader: "ChronicleStreamReader", at: Any = None) -> Excerpts:
+    return [excerpt for found, _ in batches(reader, at) for excerpt in found]
+
+
+def append(path: Path, count: int, *, ahead: int = 0, roll_cycle: str = DAY) -> Excerpts:
+    """Appends in a cycle behind noon's; gives what was appended."""
+    roll = by_name(roll_cycle)
+    cycle = noon_index(roll_cycle, ahead=ahead) >> roll.shift
+    with Queue.open(path) as queue:
+        payloads = [b"%d %d" % (cycle, number) for number in range(count)]
+        last = queue.append_many(payloads, now_ms=cycle * roll.length_ms)
+        return list(zip(range(last - count + 1, last + 1), payloads, strict=True))
+
+
+def test_a_stream_takes_everything_once(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", DAY, {0: 300, 1: 20, 5: 10})
+    reader = reader_of(tmp_path / "q")
+    [(found, end)] = batches(reader)
+    assert found == written
+    added = append(tmp_path / "q", 7, ahead=5) + append(tmp_path / "q", 3, ahead=6)
+    assert rest(reader, end) == added
+    assert reader.initialOffset() == reader.initialOffset()
+
+
+def test_the_offset_is_one_text(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        fill(tmp_path / name, DAY, {0: 3})
+    end = reader_of(f"{tmp_path}/*").reportLatestOffset()
+    last = noon_index(DAY)
+    queues = {name: {"next": hex(last + 3)} for name in ("a", "b")}
+    assert end == {"queues": queues, "v": 1}
+    assert list(queues) == ["a", "b"]
+    with pytest.raises(ValueError, match="expected an offset of version 1"):
+        reader_of(tmp_path / "a").latestOffset({"v": 2}, ReadAllAvailable())
+
+
+def test_a_cycle_that_has_not_ended_is_not_left(tmp_path: Path) -> None:
+    """Its late excerpts would be missed; a tailer waits there too."""
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 4})
+    fill(tmp_path / "later", DAY, {1: 2})
+    shutil.copy(noon_path(tmp_path / "later", DAY, ahead=1), path)
+    reader = reader_of(path)
+    [(found, end)] = batches(reader)
+    assert found == written
+    with Queue.open(path) as queue:
+        queue.appender()  # closes it
+    assert len(rest(reader, end)) == 2
+
+
+def test_limits_of_excerpts_of_bytes_and_of_cycles(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 700, 1: 100, 2: 10})
+    sizes = [len(found) for found, _ in batches(reader_of(path, maxExcerptsPerBatch=300))]
+    assert sizes == [300, 300, 210]
+    assert [len(found) for found, _ in batches(reader_of(path, maxCyclesPerBatch=2))] == [800, 10]
+    by_bytes = [found for found, _ in batches(reader_of(path, maxBytesPerBatch=1000))]
+    assert [excerpt for found in by_bytes for excerpt in found] == written
+    assert [len(found) for found in by_bytes[:2]] == [256, 256]
+    both = reader_of(path, maxExcerptsPerBatch=90, maxCyclesPerBatch=1)
+    assert [len(found) for found, _ in batches(both)][-3:] == [90, 10, 10]
+    everything = both.latestOffset(both.initialOffset(), ReadAllAvailable())
+    assert between(both, both.initialOffset(), everything) == written
+
+
+def test_queues_share_a_limit(tmp_path: Path) -> None:
+    for name, count in (("busy", 1000), ("quiet", 10), ("other", 300)):
+        fill(tmp_path / name, DAY, {0: count})
+    reader = reader_of(f"{tmp_path}/*", maxExcerptsPerBatch=100)
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    start = noon_index(DAY)
+    found = {name: index - start for name, index in positions_of(first).items()}
+    assert found == {"busy": 45, "other": 45, "quiet": 10}
+    assert len(rest(reader)) == 1310
+
+
+def test_where_a_stream_starts(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 30, 2: 10})
+    latest = reader_of(path, startingIndex="latest")
+    start = latest.initialOffset()
+    added = append(path, 4, ahead=3)
+    assert latest.initialOffset() == start
+    assert rest(latest, start) == added
+    assert rest(reader_of(path, startingIndex=hex(written[25][0]))) == written[25:] + added
+    between_cycles = index_of(noon_index(DAY, ahead=1) >> 32, 0, 32)
+    assert rest(reader_of(path, startingIndex=between_cycles)) == written[30:] + added
+    with pytest.raises(
+        ValueError, match=r"option startingIndex: expected an index that .* reached"
+    ):
+        reader_of(path, startingIndex=hex(added[-1][0] + 2)).initialOffset()
+
+
+def test_queues_that_come_later_are_taken_from_their_start(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    reader = reader_of(f"{tmp_path}/*", startingIndex="latest")
+    start = reader.initialOffset()
+    assert rest(reader) == []
+    written = fill(tmp_path / "new", DAY, {0: 5})
+    [(found, end)] = batches(reader, start)
+    assert found == written
+    written = fill(tmp_path / "next", DAY, {1: 5})
+    assert rest(reader, end) == written
+
+
+def test_a_run_that_takes_what_is_there_now(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    written = fill(path, DAY, {0: 30})
+    reader = reader_of(f"{tmp_path}/*", maxExcerptsPerBatch=20)
+    reader.prepareForTriggerAvailableNow()
+    append(path, 5, ahead=1)
+    fill(tmp_path / "later", DAY, {0: 5})
+    assert rest(reader) == written
+
+
+def test_a_batch_that_is_planned_again_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, DAY, {0: 300, 1: 20})
+    reader = reader_of(path, maxExcerptsPerBatch=310)
+    [(found, end), _] = batches(reader)
+    append(path, 50, ahead=1)
+    append(path, 5, ahead=2)
+    assert between(reader_of(path), reader.initialOffset(), end) == found
+
+
+def test_what_retention_took_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    written = fill(path, DAY, {0: 300, 1: 20, 2: 5})
+    reader = reader_of(path, maxExcerptsPerBatch=100)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(100))
+    noon_path(path, DAY).unlink()
+    for call in (
+        lambda: reader.partitions(start, end),
+        lambda: reader.latestOffset(end, ReadMaxRows(100)),
+    ):
+        with pytest.raises(IndexGap, match=r"expected index 0x4d4b000000.*store file was removed"):
+            call()
+    careless = reader_of(path, failOnDataLoss="false")
+    assert between(careless, start, end) == []
+    assert rest(careless, end) == written[300:]
+    shutil.rmtree(path)
+    assert rest(careless, end) == []
+
+
+def test_a_queue_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, DAY, {0: 30})
+    reader = reader_of(path)
+    [(_, end)] = batches(reader)
+    shutil.rmtree(path)
+    fill(path, DAY, {0: 10, 1: 5})
+    with pytest.raises(IndexGap, match="its cycle ends before"):
+        reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_retention_waits_for_a_registered_stream(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, DAY, {0: 30, 1: 20, 2: 10, 3: 1})
+    reader = reader_of(path, reader="spark", maxCyclesPerBatch=1)
+    ends = [end for _, end in batches(reader)]
+    with Queue.open(path) as queue:
+        assert remove(queue.cycles, Policy()) == []
+        reader.commit(ends[1])
+        cycles = [one.cycle for one in remove(queue.cycles, Policy())]
+    assert cycles == [noon_index(DAY) >> 32]
+
+
+# ---------------------------------------------------------------- by Spark
+
+
+def run(
+    spark: "SparkSession", path: Path | str, folder: Path, **options: object
+) -> "StreamingQuery":
+    """A query that takes what is there into Parquet files, and ends."""
+    stream = spark.readStream.format("chronicle")
+    for name, value in options.items():
+        stream = stream.option(name, str(value))
+    writing = stream.load(str(path)).writeStream.format("parquet")
+    writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writing.trigger(availableNow=True).start(str(folder / "out"))
+    assert query.awaitTermination(QUERY_S)
+    return query
+
+
+def taken(spark: "SparkSession", folder: Path) -> Excerpts:
+    frame = spark.read.parquet(str(folder / "out")).orderBy("queue", "index")
+    return [(row["index"], bytes(row["payload"])) for row in frame.collect()]
+
+
+def test_spark_takes_everything_once_over_restarts(spark: "SparkSession", tmp_path: Path) -> None:
+    queues, folder = tmp_path / "queues", tmp_path / "out"
+    written = fill(queues / "a", DAY, {0: 300, 1: 20})
+    query = run(spark, f"{queues}/*", folder, maxExcerptsPerBatch=150)
+    progress = [each for each in query.recentProgress if each["numInputRows"]]
+    assert [each["numInputRows"] for each in progress] == [150, 150, 20]
+    assert taken(spark, folder) == written
+    written += append(queues / "a", 10, ahead=1)
+    written += fill(queues / "b", DAY, {2: 30})
+    run(spark, f"{queues}/*", folder, maxExcerptsPerBatch=150)
+    assert taken(spark, folder) == written
+
+
+def test_spark_tells_what_is_lost(spark: "SparkSession", tmp_path: Path) -> None:
+    path, folder = tmp_path / "q", tmp_path / "out"
+    written = fill(path, DAY, {0: 300, 1: 20})
+    run(spark, path, folder)
+    append(path, 5, ahead=2)
+    noon_path(path, DAY, ahead=1).unlink()
+    with pytest.raises(PySparkException, match="its store file was removed"):
+        run(spark, path, folder)
+    run(spark, path, folder, failOnDataLoss="false")
+    assert len(taken(spark, folder)) == len(written) + 5
+
+
+def test_bad_options_of_a_stream(spark: "SparkSession", tmp_path: Path) -> None:
+    fill(tmp_path / "q", DAY, {0: 3})
+    for options, told in (
+        ({"fromIndex": "1"}, "option fromindex: expected an option of a stream"),
+        ({"maxExcerptsPerBatch": "0"}, "option maxExcerptsPerBatch: expected a number from 1"),
+        ({"failOnDataLoss": "no"}, "option failOnDataLoss: expected true or false, found 'no'"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            run(spark, tmp_path / "q", tmp_path / "out", **options)
+        assert told in str(raised.value)
