@@ -1,0 +1,74 @@
+"""A stream over a queue that Java appends to and rolls, stopped and restarted at random points."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cqrepl.queue import Queue
+from cqrepl.queue.index import cycle_of
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.java import JavaQueue, require_java
+from tests.unit.queue.samples import Excerpts, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+ROLL_CYCLE = "TEST_SECONDLY"
+STOPS = 20
+COUNT = 60_000
+RATE = 1500
+QUERY_S = 120
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(props={"interop.blockSize": 1 << 20}) as queue:
+        yield queue
+
+
+def start(
+    spark: "SparkSession", path: Path, folder: Path, excerpts_max: int, *, to_end: bool = False
+) -> "StreamingQuery":
+    stream = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", excerpts_max)
+    writing = stream.load(str(path)).writeStream.format("parquet")
+    writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
+    if to_end:
+        writing = writing.trigger(availableNow=True)
+    return writing.start(str(folder / "out"))
+
+
+def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
+    spark: "SparkSession", java: JavaQueue, tmp_path: Path
+) -> None:
+    """Stopped by the clock, so in the middle of whatever it does, but for a batch or two."""
+    path, numbers = tmp_path / "q", random.Random(20)
+    assert java.call("append", path, ROLL_CYCLE, 0, 0, 0).exit == 0  # makes an empty queue
+    appending = java.start("append", path, ROLL_CYCLE, COUNT, "0-300", 4, RATE)
+    seen_while_growing = 0
+    for _ in range(STOPS):
+        query = start(spark, path, tmp_path, numbers.randrange(500, 5000))
+        time.sleep(numbers.uniform(0.5, 2.5))
+        query.stop()
+        assert query.exception() is None
+        seen_while_growing += not appending.done()
+    assert seen_while_growing > STOPS // 3
+    assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) > STOPS // 4
+    assert appending.result(QUERY_S).exit == 0
+    last = start(spark, path, tmp_path, COUNT, to_end=True)
+    assert last.awaitTermination(QUERY_S)
+    frame = spark.read.parquet(str(tmp_path / "out")).orderBy("index")
+    found: Excerpts = [(row["index"], bytes(row["payload"])) for row in frame.collect()]
+    written = read(path)
+    assert len(written) == COUNT
+    assert found == written
+    with Queue.open(path) as queue:
+        cycles = {cycle_of(index, queue.cycles.shift) for index, _ in written}
+    assert len(cycles) > COUNT // RATE // 2
