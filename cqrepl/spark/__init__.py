@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cqrepl.spark.datasource import register
+    from cqrepl.spark.writing import in_index_order
 
-__all__ = ["register"]
+__all__ = ["in_index_order", "register"]
 
 
 def __getattr__(name: str) -> object:
     """Loads Spark for who needs it: planning runs without."""
-    if name != "register":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cqrepl.spark.datasource import register
+    match name:
+        case "register":
+            from cqrepl.spark.datasource import register
 
-    return register
+            return register
+        case "in_index_order":
+            from cqrepl.spark.writing import in_index_order
+
+            return in_index_order
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,6 +23,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -37,11 +39,13 @@ from cqrepl.spark.options import (
     bounds,
     read_options,
     stream_options,
+    write_options,
 )
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reading import read_split
 from cqrepl.spark.streaming import ChronicleStreamReader
+from cqrepl.spark.writing import ChronicleStreamWriter, ChronicleWriter
 
 FORMAT = "chronicle"
 
@@ -87,6 +91,22 @@ class ChronicleSource(DataSource):
         options = read_options(self.options)
         stream = stream_options(self.options)
         return ChronicleStreamReader(options, stream, planned_schema(schema, options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes rows at exactly their indexes.
+
+        Raises:
+            OptionError, ValueError, QueueError: as `ChronicleWriter`.
+        """
+        return ChronicleWriter(write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Writes micro-batches at exactly their indexes.
+
+        Raises:
+            OptionError, ValueError, QueueError: as `ChronicleStreamWriter`.
+        """
+        return ChronicleStreamWriter(write_options(self.options), schema, overwrite)
 
 
 def planned_schema(schema: StructType, options: ReadOptions) -> "pa.Schema":

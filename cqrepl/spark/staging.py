@@ -1,0 +1,278 @@
+"""Writing a queue from many tasks: what is staged, and how it gets into the queue exactly once.
+
+Theory of operation. Tasks cannot append: Spark runs them in any order, again after a failure, and
+sometimes twice at once. So a task only stages: it checks that its indexes rise, and writes a file
+of its own, which nobody else knows of until its message arrives. The driver gets one message for
+each task, from the attempt that counts, puts the staged runs into the order of their indexes, and
+appends them at exactly these indexes, under the locks that keep all others out.
+
+    <staging>/<job>/<attempt>.arrow     record batches (index, payload); none reaches over a cycle
+
+What Spark guarantees is that a commit happens at least once. That it is once in effect is the
+queue's own doing: what has an index below the queue's end is compared instead of appended, and a
+crash leaves whole excerpts only, so a repeated commit goes on where the last one ended. Anything
+else stops it before anything is changed: an index twice, a hole, other bytes under an index (as
+another appender would have left there).
+
+A job's directory goes when its commit is done, or when it is given up. What a killed driver left is
+swept by a later writer, once nothing in it has changed for a day.
+"""
+
+import os
+import shutil
+import time
+import uuid
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cqrepl.queue import (
+    Appender,
+    Durability,
+    ExcerptBatch,
+    IndexGap,
+    Queue,
+    QueueError,
+    QueueLayout,
+    format_index,
+)
+from cqrepl.queue.index import cycle_of, is_next
+
+LOCK_TIMEOUT_S: Final = 5.0
+ABANDONED_S: Final = 24 * 3600
+_SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Consecutive excerpts in a staged file: those of the record batches `batch` to `batch_end`."""
+
+    index_first: int
+    index_last: int
+    batch: int
+    batch_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one task has staged.
+
+    Args:
+        longest: the bytes of its longest excerpt.
+        queues: the names of those that the excerpts came from, as far as they were told.
+    """
+
+    file: Path
+    runs: tuple[Run, ...]
+    longest: int
+    queues: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The queue that is written to, and how."""
+
+    path: Path
+    layout: QueueLayout
+    is_existing_refused: bool = False
+    is_synced: bool = True
+
+
+def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Part:
+    """Writes what a task was given to a file of its own; the queue is not touched.
+
+    Args:
+        folder: of the job; made if need be.
+        shift: how an index is divided in the target.
+        batches: with the columns `index`, `payload`, and perhaps `queue`.
+
+    Raises:
+        QueueError: an index does not rise, or there is a hole in a cycle.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{uuid.uuid4().hex}.arrow"
+    runs: list[Run] = []
+    queues: set[str] = set()
+    longest = 0
+    with pa.OSFile(str(file), "wb") as out:
+        with pa.ipc.new_file(out, _SCHEMA) as writer:
+            for number, batch in enumerate(_cut_at_cycles(batches, shift, queues)):
+                writer.write_batch(batch)
+                _add(runs, batch.column(0), number, shift)
+                longest = max(longest, pc.max(pc.binary_length(batch.column(1))).as_py())
+        out.flush()
+        os.fsync(out.fileno())
+    return Part(file=file, runs=tuple(runs), longest=longest, queues=frozenset(queues))
+
+
+def commit(target: Target, parts: Sequence[Part]) -> int:
+    """Appends what was staged, but for what is there already; how many excerpts were appended.
+
+    Raises:
+        IndexGap: there would be a hole. Nothing was changed.
+        Diverged: other bytes stand under one of the indexes. Nothing was changed.
+        QueueLocked: another process writes the queue. Nothing was changed.
+        QueueError: an index is there twice, or is there and must not be; an excerpt is too long.
+            Nothing was changed.
+        OSError: no space. What was appended before it is whole.
+    """
+    queues = sorted(frozenset().union(*(part.queues for part in parts)))
+    if len(queues) > 1:
+        raise QueueError(f"expected excerpts of one queue, found {queues}", path=target.path)
+    runs = sorted(((run, part) for part in parts for run in part.runs), key=_index_first)
+    durability = Durability.SYNCED if target.is_synced else Durability.NONE
+    with (
+        Queue.open(target.path, create=target.layout, durability=durability) as queue,
+        closing(queue.appender()) as appender,
+        appender.exclusive(LOCK_TIMEOUT_S),
+    ):
+        _check_runs([run for run, _ in runs], appender.next_index, target)
+        _check_longest(parts, appender.payload_max, target)
+        return sum(
+            _store(appender, batch) for run, part in runs for batch in _staged(part.file, run)
+        )
+
+
+def discard(folder: Path) -> None:
+    """Removes all that a job has staged."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep(staging: Path) -> None:
+    """Removes jobs that nobody has worked on for a day."""
+    if not staging.is_dir():
+        return
+    for folder in staging.iterdir():
+        try:
+            touched = max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
+        except OSError:  # it is just being removed
+            continue
+        if time.time() - touched > ABANDONED_S:
+            discard(folder)
+
+
+def _index_first(staged: tuple[Run, Part]) -> int:
+    return staged[0].index_first
+
+
+def _cut_at_cycles(
+    batches: Iterable["pa.RecordBatch"], shift: int, queues: set[str]
+) -> Iterator["pa.RecordBatch"]:
+    """The two columns that count, in batches that each lie within one cycle."""
+    for batch in batches:
+        if "queue" in batch.schema.names:
+            queues.update(batch.column("queue").unique().to_pylist())
+        for name in ("index", "payload"):
+            if batch.column(name).null_count:
+                raise QueueError(f"expected a value in each {name}, found null")
+        rest = pa.RecordBatch.from_arrays(
+            [batch.column("index"), batch.column("payload")], schema=_SCHEMA
+        )
+        while rest.num_rows:
+            last = ((cycle_of(rest.column(0)[0].as_py(), shift) + 1) << shift) - 1
+            count = pc.sum(pc.less_equal(rest.column(0), last)).as_py()
+            yield rest.slice(0, count)
+            rest = rest.slice(count)
+
+
+def _add(runs: list[Run], indexes: "pa.Array", number: int, shift: int) -> None:
+    """Adds a batch to the runs: it goes on with the last one, or begins a cycle."""
+    first, last = indexes[0].as_py(), indexes[-1].as_py()
+    before = runs[-1].index_last if runs else None
+    if before is not None and first == before + 1:
+        runs[-1] = Run(
+            index_first=runs[-1].index_first,
+            index_last=last,
+            batch=runs[-1].batch,
+            batch_end=number + 1,
+        )
+    elif before is not None and cycle_of(first, shift) <= cycle_of(before, shift):
+        raise _disorder(before, first)
+    else:
+        runs.append(Run(index_first=first, index_last=last, batch=number, batch_end=number + 1))
+    if last - first + 1 != len(indexes) or not _is_dense(indexes):
+        values = indexes.to_pylist()
+        place = next(nth for nth in range(1, len(values)) if values[nth] != values[nth - 1] + 1)
+        raise _disorder(values[place - 1], values[place])
+
+
+def _is_dense(indexes: "pa.Array") -> bool:
+    steps = pc.subtract(indexes.slice(1), indexes.slice(0, len(indexes) - 1))
+    return bool(pc.all(pc.equal(steps, 1), min_count=0).as_py())
+
+
+def _disorder(before: int, index: int) -> QueueError:
+    reason = f"expected {format_index(before + 1)} after {format_index(before)} in a task"
+    return QueueError(f"{reason}, found {format_index(index)}", index=index)
+
+
+def _check_runs(runs: Sequence[Run], next_index: int, target: Target) -> None:
+    """Refuses what cannot be appended as a whole, before anything is."""
+    shift = target.layout.roll_cycle.shift
+    end = 0
+    for run in runs:
+        if run.index_first < end:
+            raise QueueError(
+                f"expected each index once, found {format_index(run.index_first)} twice",
+                path=target.path,
+                index=run.index_first,
+            )
+        end = run.index_last + 1
+        if run.index_first < next_index and target.is_existing_refused:
+            raise QueueError(
+                f"expected indexes from {format_index(next_index)} on,"
+                f" found {format_index(run.index_first)}",
+                path=target.path,
+                index=run.index_first,
+            )
+        if run.index_last >= next_index:
+            if run.index_first >= next_index and not is_next(next_index, run.index_first, shift):
+                reason = "what was written does not follow what the queue holds"
+                raise IndexGap(next_index, run.index_first, reason, path=target.path)
+            next_index = end
+
+
+def _check_longest(parts: Sequence[Part], payload_max: int, target: Target) -> None:
+    longest = max((part.longest for part in parts), default=0)
+    if longest > payload_max:
+        raise QueueError(
+            f"expected excerpts of at most {payload_max} bytes, found one of {longest}",
+            path=target.path,
+        )
+
+
+def _store(appender: Appender, batch: ExcerptBatch) -> int:
+    """Compares what is there already, and appends the rest; how many were appended."""
+    there = min(max(0, appender.next_index - batch.index_first), len(batch))
+    if there:
+        appender.compare(batch.part(0, there))
+    if there == len(batch):
+        return 0
+    appender.append_at(batch.part(there, len(batch)))
+    return len(batch) - there
+
+
+def _staged(file: Path, run: Run) -> Iterator[ExcerptBatch]:
+    """The excerpts of a run, batch by batch."""
+    with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as reader:
+        for number in range(run.batch, run.batch_end):
+            batch = reader.get_batch(number)
+            yield excerpt_batch(batch.column(0)[0].as_py(), batch.column(1))
+
+
+def excerpt_batch(index_first: int, payloads: "pa.BinaryArray") -> ExcerptBatch:
+    """A batch that shares the memory of a column of payloads."""
+    _, offsets, data = payloads.buffers()
+    view = memoryview(b"" if data is None else data).cast("B")
+    starts = memoryview(offsets).cast("i")[payloads.offset : payloads.offset + len(payloads)]
+    lengths = pc.binary_length(payloads).cast(pa.int64())
+    lengths_view = memoryview(lengths.buffers()[1]).cast("q")[
+        lengths.offset : lengths.offset + len(payloads)
+    ]
+    return ExcerptBatch(index_first, view, array("q", starts), array("q", lengths_view))

@@ -1,0 +1,181 @@
+"""Staging and committing without Spark: order, repeats, others' excerpts, crashes."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLocked
+from tests.requirements import require
+from tests.unit.queue.samples import Excerpts, noon_index, read
+
+try:
+    import pyarrow as pa
+
+    from cqrepl.spark.staging import ABANDONED_S, Part, commit, stage, sweep
+    from tests.spark.committing import SHIFT, excerpts, record_batches, staged, target
+except ImportError:
+    require("arrow", "pyarrow is not installed")
+
+ROOT = Path(__file__).parents[2]
+KILLS = 12
+
+
+def stage_all(tmp_path: Path, *parts: Excerpts) -> "list[Part]":
+    return [stage(tmp_path / "job", SHIFT, record_batches(rows, 7)) for rows in parts]
+
+
+def test_parts_in_any_order_are_appended_in_that_of_indexes(tmp_path: Path) -> None:
+    rows = excerpts(100)
+    parts = staged(tmp_path / "job", rows, tasks=7)
+    random.Random(1).shuffle(parts)
+    assert commit(target(tmp_path / "q"), parts) == 400
+    assert read(tmp_path / "q") == rows
+    by_cycles = stage_all(tmp_path, rows[:100] + rows[200:300], rows[100:200] + rows[300:])
+    assert commit(target(tmp_path / "other"), by_cycles) == 400
+    assert read(tmp_path / "other") == rows
+
+
+def test_a_repeated_commit_changes_nothing(tmp_path: Path) -> None:
+    rows = excerpts(50)
+    first, more = staged(tmp_path / "job", rows[:120]), staged(tmp_path / "job", rows)
+    assert commit(target(tmp_path / "q"), first) == 120
+    assert commit(target(tmp_path / "q"), first) == 0
+    assert commit(target(tmp_path / "q"), more) == 80
+    assert commit(target(tmp_path / "q"), more) == 0
+    assert read(tmp_path / "q") == rows
+
+
+def test_attempts_that_do_not_count_leave_no_trace(tmp_path: Path) -> None:
+    rows = excerpts(50)
+    given = iter(record_batches(rows[:100], 7))
+
+    def dies() -> Iterator["pa.RecordBatch"]:
+        yield next(given)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stage(tmp_path / "job", SHIFT, dies())
+    twice = [staged(tmp_path / "job", rows, tasks=2) for _ in range(2)]
+    assert commit(target(tmp_path / "q"), [twice[1][0], twice[0][1]]) == 200
+    assert read(tmp_path / "q") == rows
+
+
+def test_empty_excerpts_and_empty_parts(tmp_path: Path) -> None:
+    rows = [(index, b"") for index, _ in excerpts(3)]
+    for _ in range(2):
+        commit(target(tmp_path / "q"), stage_all(tmp_path, rows, []))
+    assert read(tmp_path / "q") == [(index, b"\x8f") for index, _ in rows]
+    assert commit(target(tmp_path / "none"), []) == 0
+    assert read(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("others", ["other bytes", "further on", "in a later cycle"])
+def test_another_appender_in_between_is_detected(tmp_path: Path, others: str) -> None:
+    rows, path = excerpts(50), tmp_path / "q"
+    commit(target(path), staged(tmp_path / "job", rows[:20]))
+    at, shown = {
+        "other bytes": (rows[20][0], Diverged),
+        "further on": (rows[20][0], Diverged),
+        "in a later cycle": (noon_index("FAST_DAILY", ahead=9), IndexGap),
+    }[others]
+    foreign = [(at + n, b"foreign") for n in range(1 if others == "other bytes" else 60)]
+    commit(target(path), staged(tmp_path / "job", foreign[:30]))
+    before = read(path)
+    with pytest.raises(shown):
+        commit(target(path), staged(tmp_path / "job", rows))
+    assert read(path) == before
+
+
+def test_what_cannot_be_appended_whole_changes_nothing(tmp_path: Path) -> None:
+    rows, path = excerpts(50), tmp_path / "q"
+    commit(target(path), staged(tmp_path / "job", rows[:20]))
+    for parts, told in (
+        ([rows[:30], rows[29:]], "expected each index once, found 0x4d4b0000001d twice"),
+        ([rows[:30], rows[31:]], "expected index 0x4d4b0000001e, found 0x4d4b0000001f"),
+        ([rows[21:]], "expected index 0x4d4b00000014, found 0x4d4b00000015"),
+    ):
+        with pytest.raises(QueueError, match=told):
+            commit(target(path), stage_all(tmp_path, *parts))
+    careful = replace(target(path), is_existing_refused=True)
+    with pytest.raises(QueueError, match="expected indexes from 0x4d4b00000014 on, found 0x4d4b"):
+        commit(careful, stage_all(tmp_path, rows))
+    for rows_bad, told in (
+        (rows[5:10] + rows[:5], "expected 0x4d4b0000000a after 0x4d4b00000009 in a task"),
+        (rows[:5] + rows[4:], "expected 0x4d4b00000005 after 0x4d4b00000004 in a task"),
+        (rows[:3] + rows[4:], "expected 0x4d4b00000003 after 0x4d4b00000002 in a task"),
+        (rows[50:60] + rows[:5], "expected 0x4d4c0000000a after 0x4d4c00000009 in a task"),
+    ):
+        with pytest.raises(QueueError, match=told):
+            stage_all(tmp_path, rows_bad)
+    assert read(path) == rows[:20]
+
+
+def test_an_excerpt_that_readers_would_not_take(tmp_path: Path) -> None:
+    rows = [*excerpts(2)[:2], (noon_index("FAST_DAILY", sequence=2), bytes(20 << 20))]
+    with pytest.raises(QueueError, match="expected excerpts of at most 16"):
+        commit(target(tmp_path / "q"), stage_all(tmp_path, rows))
+    assert read(tmp_path / "q") == []
+
+
+def test_a_queue_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    rows, path = excerpts(10), tmp_path / "q"
+    commit(target(path), staged(tmp_path / "job", rows[:5]))
+    sleeping = (
+        "import sys, cqrepl.queue as q; w = q.Queue.open_for_append(sys.argv[1]);"
+        "w.append_lock.acquire(); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", sleeping, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(QueueLocked):
+            commit(target(path), staged(tmp_path / "job", rows))
+        other.communicate()
+    assert commit(target(path), staged(tmp_path / "job", rows)) == 35
+
+
+def test_a_killed_driver_leaves_what_the_next_commit_completes(tmp_path: Path) -> None:
+    """Killed when the queue has reached a random length; killed again over what it left."""
+    numbers, count = random.Random(7), 5000
+    rows, path = excerpts(count), tmp_path / "q"
+    killed = 0
+    for nth in range(KILLS):
+        killed += kill_when_reached(path, tmp_path / "staging", count, numbers.randrange(len(rows)))
+        if nth % 3 == 2:
+            commit(target(path), staged(tmp_path / "job", rows))
+            assert read(path) == rows
+            path = tmp_path / f"q{nth}"
+    assert killed > KILLS // 4
+
+
+def kill_when_reached(path: Path, staging: Path, count: int, length: int) -> bool:
+    """Runs a commit in a process of its own; true if it was killed in the middle."""
+    module = "tests.spark.committing"
+    command = [sys.executable, "-m", module, str(path), str(staging), str(count)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"staged\n"
+        while child.poll() is None:
+            if path.is_dir() and any(path.glob("*.cq4")):
+                with Queue.open(path) as queue:
+                    if queue.count() >= length:
+                        child.kill()
+                        break
+    return child.returncode != 0
+
+
+def test_abandoned_jobs_are_swept(tmp_path: Path) -> None:
+    staged(tmp_path / "staging" / "old", excerpts(2))
+    staged(tmp_path / "staging" / "new", excerpts(2))
+    for each in (tmp_path / "staging" / "old", *(tmp_path / "staging" / "old").iterdir()):
+        os.utime(each, (0, each.stat().st_mtime - ABANDONED_S - 60))
+    sweep(tmp_path / "staging")
+    assert [each.name for each in (tmp_path / "staging").iterdir()] == ["new"]
+    sweep(tmp_path / "none")
