@@ -42,7 +42,7 @@ from cqrepl.queue import (
     QueueLayout,
     format_index,
 )
-from cqrepl.queue.index import cycle_of, is_next
+from cqrepl.queue.index import cycle_of, is_next, sequence_of
 
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600
@@ -214,7 +214,8 @@ def _disorder(before: int, index: int) -> QueueError:
 
 def _check_runs(runs: Sequence[Run], next_index: int, target: Target) -> None:
     """Refuses what cannot be appended as a whole, before anything is."""
-    shift = target.layout.roll_cycle.shift
+    shift, layout = target.layout.roll_cycle.shift, target.layout
+    capacity = min(1 << shift, layout.index_count**2 * layout.index_spacing)
     end = 0
     for run in runs:
         if run.index_first < end:
@@ -230,6 +231,13 @@ def _check_runs(runs: Sequence[Run], next_index: int, target: Target) -> None:
                 f" found {format_index(run.index_first)}",
                 path=target.path,
                 index=run.index_first,
+            )
+        if sequence_of(run.index_last, shift) >= capacity:
+            raise QueueError(
+                f"expected at most {capacity} excerpts in a cycle,"
+                f" found {format_index(run.index_last)}",
+                path=target.path,
+                index=run.index_last,
             )
         if run.index_last >= next_index:
             if run.index_first >= next_index and not is_next(next_index, run.index_first, shift):

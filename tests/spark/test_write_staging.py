@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLocked
+from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
+from cqrepl.queue.rollcycle import by_name
 from tests.requirements import require
 from tests.unit.queue.samples import Excerpts, noon_index, read
 
@@ -179,3 +180,13 @@ def test_abandoned_jobs_are_swept(tmp_path: Path) -> None:
     sweep(tmp_path / "staging")
     assert [each.name for each in (tmp_path / "staging").iterdir()] == ["new"]
     sweep(tmp_path / "none")
+
+
+def test_a_cycle_that_has_no_room(tmp_path: Path) -> None:
+    small = QueueLayout(roll_cycle=by_name("FAST_DAILY"), epoch=0, index_count=8, index_spacing=1)
+    narrow = replace(target(tmp_path / "q"), layout=small)
+    rows = excerpts(65)
+    with pytest.raises(QueueError, match="expected at most 64 excerpts in a cycle, found 0x"):
+        commit(narrow, staged(tmp_path / "job", rows))
+    assert read(tmp_path / "q") == []
+    assert commit(narrow, staged(tmp_path / "job", excerpts(64))) == 256

@@ -1,0 +1,281 @@
+"""Writing queues by Spark, in batch and as streams: once, whatever fails in between."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cqrepl.queue import Queue
+from tests.requirements import require
+from tests.unit.queue.samples import Excerpts, fill, noon_index, read
+
+try:
+    from py4j.protocol import Py4JJavaError
+    from pyspark import TaskContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Row
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    from cqrepl.spark import in_index_order
+    from cqrepl.spark.datasource import ChronicleSource
+    from cqrepl.spark.writing import ChronicleStreamWriter, ChronicleWriter
+    from tests.spark.committing import record_batches
+except ImportError:
+    require("spark", "pyspark is not installed")
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY = "FAST_DAILY"
+QUERY_S = 90
+ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
+CUTS = {"splitBytes": 1, "splitExcerpts": 100}
+COLUMNS = StructType(
+    [StructField("index", LongType(), False), StructField("payload", BinaryType(), False)]
+)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> tuple[Path, Excerpts]:
+    path = tmp_path / "source"
+    return path, fill(path, DAY, {0: 700, 1: 20, 4: 300})
+
+
+def load(spark: "SparkSession", path: Path, **options: int) -> "DataFrame":
+    return spark.read.format("chronicle").options(**{**CUTS, **options}).load(str(path))
+
+
+def save(frame: "DataFrame", path: Path, mode: str = "append", **options: str) -> None:
+    frame.write.format("chronicle").options(**options).mode(mode).save(str(path))
+
+
+def assert_nothing_is_staged(path: Path) -> None:
+    staging = path.with_name(f".{path.name}.staging")
+    assert not staging.exists() or not list(staging.iterdir())
+
+
+def test_a_copy_is_the_same(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    save(load(spark, source[0]), copy, like=str(source[0]))
+    assert read(copy) == source[1]
+    assert_nothing_is_staged(copy)
+    save(load(spark, source[0]), copy)
+    assert read(copy) == source[1]
+
+
+def test_rows_in_any_order(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    shuffled = load(spark, source[0]).select("payload", "index").repartition(3, "payload")
+    with pytest.raises(PySparkException, match=r"expected 0x\w+ after 0x\w+ in a task"):
+        save(shuffled, tmp_path / "copy", rollCycle=DAY)
+    assert not (tmp_path / "copy").exists()
+    assert_nothing_is_staged(tmp_path / "copy")
+    save(in_index_order(shuffled, 3), tmp_path / "copy", rollCycle=DAY)
+    assert read(tmp_path / "copy") == source[1]
+
+
+def test_tasks_that_fail_and_workers_that_die(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    """Each task's first attempt raises, its second one ends the worker, in the middle of both."""
+    attempts = tmp_path / "attempts"
+    attempts.mkdir()
+
+    def failing(rows: Iterable[Row]) -> Iterable[Row]:
+        context = TaskContext.get()
+        assert context is not None
+        (attempts / f"{context.partitionId()} {context.attemptNumber()}").touch()
+        for nth, row in enumerate(rows):
+            yield row
+            if nth == 150 and context.attemptNumber() == 0:
+                raise RuntimeError("killed by the test")
+            if nth == 150 and context.attemptNumber() == 1:
+                os._exit(1)
+
+    frame = load(spark, source[0])
+    tried = spark.createDataFrame(frame.rdd.mapPartitions(failing), frame.schema)
+    save(tried, tmp_path / "copy", rollCycle=DAY)
+    assert read(tmp_path / "copy") == source[1]
+    assert_nothing_is_staged(tmp_path / "copy")
+    assert sum(each.name.endswith(" 2") for each in attempts.iterdir()) > 1
+
+
+def test_a_commit_that_is_killed_half_way_is_completed_by_the_next(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    written = fill(tmp_path / "source", DAY, {0: 10_000, 1: 10_000})
+    copy = tmp_path / "copy"
+    Queue.open_for_append(copy, create=DAY).close()
+    frame = load(spark, tmp_path / "source", splitExcerpts=10_000)
+    spark.conf.set(ROWS_PER_BATCH, 50)
+    try:
+        with ThreadPoolExecutor() as pool:
+            killing = pool.submit(kill_writer, copy, 5000)
+            with pytest.raises(Py4JJavaError, match="EOFException"):
+                save(frame, copy)
+            assert killing.result() >= 5000
+    finally:
+        spark.conf.unset(ROWS_PER_BATCH)
+    left = read(copy)
+    assert left == written[: len(left)]
+    assert 5000 <= len(left) < len(written)
+    save(frame, copy)
+    assert read(copy) == written
+    assert_nothing_is_staged(copy)
+
+
+def kill_writer(path: Path, length: int) -> int:
+    """Kills who keeps the append lock when a queue has so many excerpts; how many it had then."""
+    deadline = time.monotonic() + QUERY_S
+    with Queue.open(path) as queue:
+        lock = queue.append_lock
+        while (count := queue.count()) < length:
+            assert time.monotonic() < deadline
+        holder = lock.holder()
+        assert holder is not None
+        os.kill(holder, signal.SIGKILL)
+    return count
+
+
+def test_another_appender_in_between(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    first, rest = source[1][299][0], source[1][300][0]
+    save(load(spark, source[0], toIndex=rest), copy, rollCycle=DAY)
+    with Queue.open(copy) as queue:
+        cycle_ms = 86_400_000 * (first >> queue.cycles.shift)
+        assert queue.append(b"foreign", now_ms=cycle_ms) == rest
+    before = read(copy)
+    with pytest.raises(PySparkException, match=f"diverged at {rest:#x}: stored"):
+        save(load(spark, source[0], fromIndex=rest), copy)
+    assert read(copy) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "told"),
+    [
+        ({}, "append", "option rollCycle: expected one, or like, as there is no queue at"),
+        ({"rollCycle": "DALY"}, "append", "option rollCycle: expected a roll cycle such as"),
+        ({"rollCycle": DAY, "like": "x"}, "append", "option like: expected no rollCycle beside it"),
+        ({"like": "none"}, "append", "expected a queue directory, found none"),
+        ({"rolCycle": DAY}, "append", "option rolcycle: expected an option of writing, such as"),
+        ({"path": "full"}, "overwrite", "option mode: expected append, as the queue holds"),
+        ({"path": "full", "onExisting": "fail"}, "append", "expected indexes from 0x"),
+    ],
+)
+def test_bad_options_are_told_in_one_sentence(
+    spark: "SparkSession",
+    source: tuple[Path, Excerpts],
+    tmp_path: Path,
+    options: dict[str, str],
+    mode: str,
+    told: str,
+) -> None:
+    path = source[0] if "path" in options else tmp_path / "copy"
+    given = {name: text for name, text in options.items() if name != "path"}
+    with pytest.raises(PySparkException) as raised:
+        save(load(spark, source[0]), path, mode, **given)
+    assert told in str(raised.value)
+    assert read(source[0]) == source[1]
+
+
+def test_columns_that_cannot_be_written(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    frame = load(spark, source[0])
+    for columns, told in (
+        (["index"], "expected a column payload of binary to write a queue, found none"),
+        (["cast(index as int)", "payload"], "expected a column index of bigint"),
+        (["index", "payload", "1 as price"], "expected columns of queue, index, .* found price"),
+    ):
+        with pytest.raises(PySparkException, match=told):
+            save(frame.selectExpr(*columns), tmp_path / "copy", rollCycle=DAY)
+    fill(tmp_path / "other", DAY, {7: 5})
+    two = frame.union(load(spark, tmp_path / "other"))
+    with pytest.raises(PySparkException, match="expected excerpts of one queue, found"):
+        save(two, tmp_path / "copy", rollCycle=DAY)
+    save(two.drop("queue"), tmp_path / "copy", rollCycle=DAY)
+    assert read(tmp_path / "copy") == source[1] + read(tmp_path / "other")
+
+
+def test_overwriting_begins_only_what_is_empty(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    with Queue.open_for_append(tmp_path / "copy", create=DAY):
+        pass
+    save(load(spark, source[0]), tmp_path / "copy", "overwrite")
+    assert read(tmp_path / "copy") == source[1]
+
+
+def test_attempts_that_run_twice_at_once(tmp_path: Path, source: tuple[Path, Excerpts]) -> None:
+    """The writer called as Spark calls it, with two finished attempts of each task."""
+    options = {"path": str(tmp_path / "copy"), "rollCycle": DAY}
+    writer = ChronicleSource(options).writer(COLUMNS, overwrite=False)
+    assert isinstance(writer, ChronicleWriter)
+    halves = source[1][:500], source[1][500:]
+    first, second = ([writer.write(iter(record_batches(rows))) for rows in halves] for _ in "ab")
+    writer.commit([first[0], second[1], None])
+    assert read(tmp_path / "copy") == source[1]
+    assert_nothing_is_staged(tmp_path / "copy")
+
+
+def test_a_batch_of_a_stream_that_is_committed_three_times(
+    tmp_path: Path, source: tuple[Path, Excerpts]
+) -> None:
+    """As after a lost commit log: new writers, tasks that run again, the same batch number."""
+    options = {"path": str(tmp_path / "copy"), "rollCycle": DAY, "checkpointlocation": "c"}
+    for _ in range(3):
+        tasks, commit = (
+            ChronicleSource(options).streamWriter(COLUMNS, overwrite=False) for _ in "ab"
+        )
+        assert isinstance(tasks, ChronicleStreamWriter)
+        assert isinstance(commit, ChronicleStreamWriter)
+        halves = source[1][:500], source[1][500:]
+        commit.commit([tasks.write(iter(record_batches(rows))) for rows in halves], 0)
+        assert read(tmp_path / "copy") == source[1]
+    tasks.write(iter(record_batches(source[1])))
+    commit.abort([None], 1)
+    assert_nothing_is_staged(tmp_path / "copy")
+
+
+def replicate(spark: "SparkSession", source: Path, copy: Path, checkpoint: Path) -> None:
+    """A stream from queue to queue, over what is there now."""
+    reading = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", 400)
+    writing = reading.options(**{k: str(v) for k, v in CUTS.items()}).load(str(source))
+    query = (
+        writing.writeStream.format("chronicle")
+        .option("checkpointLocation", str(checkpoint))
+        .option("rollCycle", DAY)
+        .trigger(availableNow=True)
+        .start(str(copy))
+    )
+    assert query.awaitTermination(QUERY_S)
+
+
+def test_spark_delivers_a_batch_three_times(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    """Its entry in the commit log is removed, so Spark plans and runs it anew."""
+    path, written = source
+    copy, checkpoint = tmp_path / "copy", tmp_path / "checkpoint"
+    replicate(spark, path, copy, checkpoint)
+    assert read(copy) == written
+    for _ in range(2):
+        commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
+        for each in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
+            each.unlink()
+        with Queue.open(path) as queue:
+            cycle_ms = 86_400_000 * (noon_index(DAY, ahead=4) >> queue.cycles.shift)
+            written.append((queue.append(b"more", now_ms=cycle_ms), b"more"))
+        replicate(spark, path, copy, checkpoint)
+        assert read(copy) == written
+    assert_nothing_is_staged(copy)
