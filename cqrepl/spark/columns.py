@@ -10,21 +10,25 @@
                             wire   JSON of what the payload says; text and hexadecimal as strings
 
 Spark takes a batch only with exactly the schema it has planned, order and nullability included, and
-looks at the first one only: so all are made with one schema, that of the plan. Buffers are those of
-`Queue.read_columns`, but for offsets, which Spark wants with 32 bits.
+looks at the first one only: so all are made with one schema, that of the plan.
+
+Nothing here costs time in Python for each excerpt, but for payloads that are decoded. Payloads are
+copied once, side by side, and not at all where they are not wanted.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cqrepl.payload import json_of
-from cqrepl.queue.columns import Columns
-from cqrepl.queue.index import cycle_of, index_of
-from cqrepl.spark.options import OptionError
+from cqrepl.queue import ExcerptBatch, cycle_of, sequence_of
+from cqrepl.spark.options import BATCH_EXCERPTS, OptionError
 from wire.header import EMPTY_STORED
+from wire.kernel import gather_payloads
 
 _TYPES: Final = {
     "queue": "string",
@@ -69,55 +73,75 @@ def arrow_schema(fields: Sequence[Field], payload_form: str) -> "pa.Schema":
 
 
 class BatchMaker:
-    """Makes record batches of one schema from columns that lie within one cycle."""
+    """Makes record batches of one schema from excerpts of one cycle."""
 
     def __init__(self, schema: "pa.Schema", payload_form: str) -> None:
         self._schema = schema
         self._make: dict[str, Callable[[_Excerpts], pa.Array]] = {
-            "queue": lambda each: pa.repeat(pa.scalar(each.name, pa.string()), each.count),
-            "index": lambda each: each.index,
-            "cycle": lambda each: pa.repeat(pa.scalar(each.cycle, pa.int32()), each.count),
-            "sequence": lambda each: pc.subtract(each.index, each.index_base),
-            "length": lambda each: pc.binary_length(each.payload),
+            "queue": lambda each: pa.repeat(_value(each.name, "string"), len(each.batch)),
+            "index": lambda each: _counted(each.batch.index_first, len(each.batch)),
+            "cycle": lambda each: pa.repeat(_value(each.cycle, "int"), len(each.batch)),
+            "sequence": lambda each: _counted(each.sequence, len(each.batch)),
+            "length": lambda each: _longs(each.batch.lengths).cast(pa.int32()),
             "payload": {"raw": _raw, "text": _text, "wire": _wire}[payload_form],
         }
 
-    def make(self, columns: Columns, name: str, shift: int) -> "pa.RecordBatch":
+    def make(self, batch: ExcerptBatch, name: str, shift: int) -> "pa.RecordBatch":
         """The record batch of some excerpts of the queue of this name."""
-        excerpts = _Excerpts(columns, name, shift)
+        excerpts = _Excerpts(batch, name, shift)
         arrays = [self._make[column](excerpts) for column in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 class _Excerpts:
-    """Columns as Arrow arrays."""
+    """A batch, and where it comes from."""
 
-    def __init__(self, columns: Columns, name: str, shift: int) -> None:
+    def __init__(self, batch: ExcerptBatch, name: str, shift: int) -> None:
+        self.batch = batch
         self.name = name
-        self.count = columns.rows
-        self.cycle = cycle_of(columns.indexes[0], shift)
-        self.index_base = index_of(self.cycle, 0, shift)
-        self.index = pa.Int64Array.from_buffers(
-            pa.int64(), self.count, [None, pa.py_buffer(columns.indexes)]
-        )
-        wide = pa.Int64Array.from_buffers(
-            pa.int64(), self.count + 1, [None, pa.py_buffer(columns.offsets)]
-        )
-        offsets = wide.cast(pa.int32()).buffers()[1]
-        self.payload = pa.BinaryArray.from_buffers(
-            pa.binary(), self.count, [None, offsets, pa.py_buffer(columns.payload)]
-        )
+        self.cycle = cycle_of(batch.index_first, shift)
+        self.sequence = sequence_of(batch.index_first, shift)
+
+    def payloads(self) -> "pa.BinaryArray":
+        batch = self.batch
+        data, starts = gather_payloads(batch.data, batch.offsets, batch.lengths)
+        offsets = _longs(starts).cast(pa.int32()).buffers()[1]
+        buffers = [None, offsets, pa.py_buffer(data)]
+        return pa.BinaryArray.from_buffers(pa.binary(), len(batch), buffers)
+
+
+def _longs(values: "array[int]") -> "pa.Int64Array":
+    """The same numbers, in the same memory."""
+    return pa.Int64Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+@lru_cache(maxsize=1)
+def _numbers(count: int) -> "pa.Int64Array":
+    return pa.array(range(count), pa.int64())
+
+
+def _counted(first: int, count: int) -> "pa.Int64Array":
+    """`first`, `first + 1`, and so on; without a Python object for each."""
+    numbers = _numbers(max(1 << (count - 1).bit_length(), BATCH_EXCERPTS)).slice(0, count)
+    # taken from an array, as pyarrow looks for pandas whenever it converts a single value
+    return pc.add(numbers, _longs(array("q", [first]))[0])
+
+
+@lru_cache(maxsize=16)
+def _value(value: str | int, type_name: str) -> "pa.Scalar":
+    return pa.scalar(value, _ARROW[type_name])
 
 
 def _raw(excerpts: _Excerpts) -> "pa.Array":
-    return excerpts.payload
+    return excerpts.payloads()
 
 
 def _text(excerpts: _Excerpts) -> "pa.Array":
+    payloads = excerpts.payloads()
     try:
-        return excerpts.payload.cast(pa.string())
+        return payloads.cast(pa.string())
     except pa.ArrowInvalid:  # some are not UTF-8
-        texts = [_decoded(each.as_buffer()) for each in excerpts.payload]
+        texts = [_decoded(each.as_buffer()) for each in payloads]
         return pa.array(texts, pa.string())
 
 
@@ -127,6 +151,4 @@ def _decoded(payload: "pa.Buffer") -> str:
 
 
 def _wire(excerpts: _Excerpts) -> "pa.Array":
-    return pa.array(
-        [json_of(memoryview(each.as_buffer())) for each in excerpts.payload], pa.string()
-    )
+    return pa.array([json_of(payload) for _, payload in excerpts.batch], pa.string())

@@ -8,6 +8,7 @@ fewer, unless the reader was told that lost excerpts may be left out.
 import gc
 import logging
 from collections.abc import Iterator
+from functools import cache
 
 import pyarrow as pa
 
@@ -16,18 +17,19 @@ from cqrepl.spark.columns import BatchMaker
 from cqrepl.spark.options import ReadOptions
 from cqrepl.spark.partitions import SplitPartition
 from cqrepl.spark.ranges import IndexRange
+from wire.kernel import NO_LIMIT
 
 _logger = logging.getLogger(__name__)
 
 
+@cache
 def settle_worker() -> None:
-    """Makes the collection of garbage that follows each task cheap; may be called often.
+    """Makes the collection of garbage that follows each task cheap; once for each worker.
 
     Spark's worker collects after each task, which walks all that pyarrow has loaded, unless that
-    is set apart.
+    is set apart. Even counting what is set apart walks all of it.
     """
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
+    gc.freeze()
 
 
 def read_split(
@@ -61,13 +63,15 @@ def read_split(
 def _read_range(
     queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
 ) -> Iterator["pa.RecordBatch"]:
-    index, shift = one.index_first, queue.cycles.shift
+    tailer, index, shift = queue.tailer(one.index_first), one.index_first, queue.cycles.shift
     while index <= one.index_last:
-        columns = queue.read_columns(
-            index, one.index_last, options.batch_excerpts, options.batch_bytes
+        batch = tailer.next_batch(
+            count_max=min(options.batch_excerpts, one.index_last - index + 1),
+            bytes_max=options.batch_bytes,
+            payload_max=NO_LIMIT,
         )
-        if not columns.rows or columns.indexes[0] != index:
-            found = columns.indexes[0] if columns.rows else columns.next_index
+        if batch is None or batch.index_first != index:
+            found = tailer.next_index if batch is None else batch.index_first
             raise IndexGap(index, found, "it was there when the job was planned", path=one.queue)
-        yield maker.make(columns, name, shift)
-        index = columns.next_index
+        yield maker.make(batch, name, shift)
+        index = batch.index_last + 1

@@ -1,0 +1,177 @@
+"""Reading a queue through Spark, beside the best that Spark could do, in one interleaved run.
+
+    python -m tests.bench.spark_read [--rounds 5] [--count 2000000] [--size 256]
+
+ready     a data source whose tasks yield one batch, made before, again and again: the same number
+          of excerpts, of the same size and columns, at no cost of its own
+queue     the data source `chronicle` on a queue
+parquet   `spark.read.parquet` on the same data, not compressed
+
+All go into Spark's sink `noop`. Excerpts a second on the clock, and for each second of the
+processors (of Java and all its Python workers); medians, and ratios of medians.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from cqrepl.demo import make_queue
+from cqrepl.spark import register
+from cqrepl.spark.columns import spark_schema
+from cqrepl.spark.datasource import ChronicleSource
+from cqrepl.spark.options import COLUMNS_USUAL
+from cqrepl.spark.reading import settle_worker
+
+TASKS = 8
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@dataclass(slots=True)
+class Rates:
+    """Of one way of reading, a number for each round."""
+
+    wall: list[float] = field(default_factory=list)
+    processors: list[float] = field(default_factory=list)
+
+
+class ReadyReader(DataSourceReader):
+    """Yields one batch of a queue as often as is needed."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        source = ChronicleSource({"path": options["path"]})
+        reader = source.reader(schema)
+        batch = next(iter(reader.read(reader.partitions()[0])))
+        assert isinstance(batch, pa.RecordBatch)
+        self._count = int(options["count"]) // TASKS
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        self._batch = sink.getvalue().to_pybytes()
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(TASKS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        settle_worker()
+        batch = pa.ipc.open_stream(self._batch).read_next_batch()
+        for start in range(0, self._count, batch.num_rows):
+            yield batch.slice(0, min(batch.num_rows, self._count - start))
+
+
+class ReadySource(DataSource):
+    """Batches that are ready."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> str:
+        return spark_schema(COLUMNS_USUAL, "raw")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReadyReader(schema, dict(self.options))
+
+
+def session(folder: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    root = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[2]").config("spark.local.dir", str(folder))
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    spark.dataSource.register(ReadySource)
+    return spark
+
+
+def processor_seconds() -> dict[int, float]:
+    """Of each process below this one, its waited-for children included."""
+    seconds = {}
+    for each in psutil.Process().children(recursive=True):
+        try:
+            times = each.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        seconds[each.pid] = times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+def measure(frame: DataFrame, count: int, rates: Rates) -> None:
+    """Reads everything once."""
+    before, began = processor_seconds(), time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    rates.wall.append(count / (time.perf_counter() - began))
+    after = processor_seconds()
+    used = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+    rates.processors.append(count / used)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=2_000_000)
+    parser.add_argument("--size", type=int, default=256)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        queue, parquet = folder / "queue", folder / "parquet"
+        make_queue(queue, options.count, options.size)
+        spark = session(folder)
+        reader = spark.read.format("chronicle")
+        reader.load(str(queue)).write.option("compression", "none").parquet(str(parquet))
+        ready = spark.read.format("ready").option("count", options.count)
+        frames: dict[str, Callable[[], DataFrame]] = {
+            "ready": lambda: ready.load(str(queue)),
+            "queue": lambda: reader.load(str(queue)),
+            "parquet": lambda: spark.read.parquet(str(parquet)),
+        }
+        rates = {name: Rates() for name in frames}
+        for frame in frames.values():
+            measure(frame(), options.count, Rates())  # warms up
+        for _ in range(options.rounds):
+            for name, frame in frames.items():
+                measure(frame(), options.count, rates[name])
+        spark.stop()
+    show(rates, options.count, options.size, options.rounds)
+
+
+def show(rates: dict[str, Rates], count: int, size: int, rounds: int) -> None:
+    load = os.getloadavg()[0]
+    print(f"{count:,} excerpts of {size} bytes, {rounds} rounds, load {load:.1f}")
+    for name, found in rates.items():
+        print(
+            f"{name:<8} {statistics.median(found.wall):>12,.0f} excerpts/s"
+            f" {statistics.median(found.processors):>12,.0f} for each second of the processors"
+        )
+    wall, processors = (
+        {name: statistics.median(getattr(found, each)) for name, found in rates.items()}
+        for each in ("wall", "processors")
+    )
+    print(f"queue / ready    {wall['queue'] / wall['ready']:.2f} on the clock,", end=" ")
+    print(f"{processors['queue'] / processors['ready']:.2f} of the processors")
+    print(f"queue / parquet  {wall['queue'] / wall['parquet']:.2f} on the clock,", end=" ")
+    print(f"{processors['queue'] / processors['parquet']:.2f} of the processors")
+
+
+if __name__ == "__main__":
+    main()
