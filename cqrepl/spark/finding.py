@@ -31,11 +31,6 @@ class Finder:
         if finding.name is not None and self._patterns:
             raise OptionError("name", "one queue", f"a pattern, {finding.paths[0]!r}")
 
-    @property
-    def has_patterns(self) -> bool:
-        """True when queues can be found later that are not there yet."""
-        return bool(self._patterns)
-
     def find(self) -> dict[str, Path]:
         """The queues there are now by name; those without a pattern whether they are there or not.
 
