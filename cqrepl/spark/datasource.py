@@ -4,7 +4,9 @@
     register(spark)
     spark.read.format("chronicle").option("fromIndex", "0x451600000000").load("queues/orders")
 
-A DataFrame is a snapshot: the planner looks at the files once, at the first action on it.
+A DataFrame is a snapshot. The planner looks at the files once, at the first action on it; by then
+the queues have grown, so where they ended is noted when the schema is asked for, which is when the
+DataFrame is made (option `snapshot`). A schema that the user gives is not asked for.
 
 There is no `pushFilters` on purpose. Spark keeps the plan that it made for a filtered query and
 uses it for the next one on the same DataFrame, which then has too few rows (tests/spark shows it).
@@ -16,6 +18,7 @@ where the user gives a schema, so each further entrance checks them too.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -29,7 +32,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cqrepl.queue import Queue
+from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
 from cqrepl.spark.columns import arrow_schema, spark_schema
 from cqrepl.spark.finding import Finder
 from cqrepl.spark.options import (
@@ -58,6 +61,8 @@ def register(spark: SparkSession) -> None:
 class ChronicleSource(DataSource):
     """Queues as one table of excerpts."""
 
+    _ends: dict[Path, int] | None = None  # when the DataFrame was made; travels with this object
+
     @classmethod
     def name(cls) -> str:
         """What stands in `format`."""
@@ -70,7 +75,8 @@ class ChronicleSource(DataSource):
             OptionError: an option cannot be used.
         """
         options = read_options(self.options)
-        Finder(options.finding)
+        found = Finder(options.finding).find()
+        self._ends = {path: _end_of(path) for path in found.values()}
         return spark_schema(options.columns, options.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -79,8 +85,9 @@ class ChronicleSource(DataSource):
         Raises:
             OptionError: an option cannot be used, or a column is no column of a queue.
         """
-        options = read_options(self.options)
-        return ChronicleReader(options, bounds(self.options), planned_schema(schema, options))
+        options, wanted = read_options(self.options), bounds(self.options)
+        ends = self._ends if wanted.is_of_load else None
+        return ChronicleReader(options, wanted, planned_schema(schema, options), ends)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Reads what is appended, micro-batch by micro-batch.
@@ -109,6 +116,15 @@ class ChronicleSource(DataSource):
         return ChronicleStreamWriter(write_options(self.options), schema, overwrite)
 
 
+def _end_of(path: Path) -> int:
+    """One past the last excerpt; 0 where there is no queue, of which others tell."""
+    try:
+        with Queue.open(path) as queue:
+            return queue.next_index()
+    except NotAQueue:
+        return NEXT_OF_EMPTY
+
+
 def planned_schema(schema: StructType, options: ReadOptions) -> "pa.Schema":
     """The Arrow schema of what Spark has planned.
 
@@ -122,7 +138,15 @@ def planned_schema(schema: StructType, options: ReadOptions) -> "pa.Schema":
 class ChronicleReader(DataSourceReader):
     """Plans and reads a batch."""
 
-    def __init__(self, options: ReadOptions, wanted: Bounds, schema: "pa.Schema") -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        wanted: Bounds,
+        schema: "pa.Schema",
+        ends: dict[Path, int] | None = None,
+    ) -> None:
+        """Reads no further than `ends`, where they are given, and no other queues."""
+        self._ends = ends
         self._options = options
         self._wanted = wanted
         self._schema = schema
@@ -142,7 +166,10 @@ class ChronicleReader(DataSourceReader):
         ranges: list[IndexRange] = []
         for path in found.values():
             with Queue.open(path) as queue:
-                ranges += present(queue, *self._wanted.indexes(queue.layout))
+                first, last = self._wanted.indexes(queue.layout)
+                if self._ends is not None:
+                    last = min(last, self._ends.get(path, NEXT_OF_EMPTY) - 1)
+                ranges += present(queue, first, last)
         return partitions_of(ranges, found, options)
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:

@@ -31,6 +31,7 @@ _READING: Final = (
     "batchExcerpts", "batchBytes",
 )  # fmt: skip
 _BOUNDS: Final = ("fromIndex", "toIndex", "fromCycle", "toCycle", "fromTime", "toTime")
+_BATCH: Final = (*_BOUNDS, "snapshot")
 _STREAMING: Final = (
     "startingIndex", "maxExcerptsPerBatch", "maxBytesPerBatch", "maxCyclesPerBatch",
     "failOnDataLoss", "reader",
@@ -48,7 +49,10 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The excerpts that are wanted: by index (the end is not included), by cycle, or by time."""
+    """The excerpts that are wanted: by index (the end is not included), by cycle, or by time.
+
+    `is_of_load`: of those that were there when the DataFrame was made, else at its first action.
+    """
 
     index_from: int | None = None
     index_end: int | None = None
@@ -56,6 +60,7 @@ class Bounds:
     cycle_to: int | None = None
     ms_from: int | None = None
     ms_end: int | None = None
+    is_of_load: bool = True
 
     def indexes(self, layout: QueueLayout) -> tuple[int, int]:
         """The first and the last index within, for a queue laid out so.
@@ -182,8 +187,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     Raises:
         OptionError: one of all options cannot be used.
     """
-    given = _Given(options, (*_READING, *_BOUNDS, *_STREAMING), "chronicle")
-    if given.has(*_BOUNDS):
+    given = _Given(options, (*_READING, *_BATCH, *_STREAMING), "chronicle")
+    if given.has(*_BATCH):
         bounds(options)
     if given.has(*_STREAMING):
         stream_options(options)
@@ -205,7 +210,7 @@ def bounds(options: Mapping[str, str]) -> Bounds:
     Raises:
         OptionError: one cannot be used, is not one of a batch, or they are of different kinds.
     """
-    given = _Given(options, (*_READING, *_BOUNDS), "a batch")
+    given = _Given(options, (*_READING, *_BATCH), "a batch")
     kinds = [pair for pair in zip(_BOUNDS[::2], _BOUNDS[1::2], strict=True) if given.has(*pair)]
     if len(kinds) > 1:
         first, other = given.has(*kinds[0]), given.has(*kinds[1])
@@ -217,6 +222,7 @@ def bounds(options: Mapping[str, str]) -> Bounds:
         cycle_to=given.number("toCycle", 0, CYCLE_MAX),
         ms_from=given.take("fromTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
         ms_end=given.take("toTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
+        is_of_load=given.choice("snapshot", ("load", "action")) == "load",
     )
 
 

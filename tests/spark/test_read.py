@@ -144,16 +144,21 @@ def test_a_schema_chooses_columns_and_their_order(spark: "SparkSession", filled:
     assert [(index, bytes(data)) for data, index in rows] == written
 
 
-def test_a_data_frame_is_a_snapshot_of_its_first_action(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    fill(tmp_path / "q", DAY, {0: 5})
-    frame = load(spark, tmp_path / "q")
-    assert frame.count() == 5
-    with Queue.open(tmp_path / "q") as queue:
+def test_a_data_frame_is_a_snapshot(spark: "SparkSession", tmp_path: Path) -> None:
+    path = tmp_path / "all" / "q"
+    fill(path, DAY, {0: 5})
+    of_load = load(spark, tmp_path / "all" / "*")
+    of_action = load(spark, tmp_path / "all" / "*", snapshot="action")
+    with Queue.open(path) as queue:
         queue.append(b"later")
-    assert frame.count() == 5
-    assert load(spark, tmp_path / "q").count() == 6
+    fill(tmp_path / "all" / "new", DAY, {0: 7})
+    assert of_load.count() == 5
+    assert of_action.count() == 13
+    with Queue.open(path) as queue:
+        queue.append(b"later still")
+    assert of_load.count() == 5
+    assert of_action.count() == 13
+    assert load(spark, path).count() == 7
 
 
 def test_sql_views(spark: "SparkSession", filled: Filled) -> None:
