@@ -84,18 +84,23 @@ class Target:
     is_synced: bool = True
 
 
+def begin(folder: Path) -> None:
+    """Makes the directory of a job; tasks never do, as one may outlive its job."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Part:
     """Writes what a task was given to a file of its own; the queue is not touched.
 
     Args:
-        folder: of the job; made if need be.
+        folder: of the job, as `begin` made it.
         shift: how an index is divided in the target.
         batches: with the columns `index`, `payload`, and perhaps `queue`.
 
     Raises:
         QueueError: an index does not rise, or there is a hole in a cycle.
+        OSError: no space; or the job was given up meanwhile.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{uuid.uuid4().hex}.arrow"
     runs: list[Run] = []
     queues: set[str] = set()

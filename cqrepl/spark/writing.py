@@ -29,7 +29,7 @@ from cqrepl.queue.rollcycle import by_name
 from cqrepl.spark.columns import type_of
 from cqrepl.spark.options import COLUMNS, OptionError, WriteOptions
 from cqrepl.spark.reading import settle_worker
-from cqrepl.spark.staging import Part, Target, commit, discard, stage, sweep
+from cqrepl.spark.staging import Part, Target, begin, commit, discard, stage, sweep
 
 _NEEDED: Final = ("index", "payload")
 
@@ -71,17 +71,18 @@ class _Writing:
         self._staging = own if options.staging is None else Path(options.staging).absolute()
         sweep(self._staging)
 
-    def _stage(self, job: str, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
+    def _begin(self, job: str) -> None:
+        self._folder = self._staging / job
+        begin(self._folder)
+
+    def _stage(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         settle_worker()
         shift = self._target.layout.roll_cycle.shift
-        return StagedMessage(stage(self._staging / job, shift, iterator))
+        return StagedMessage(stage(self._folder, shift, iterator))
 
-    def _commit(self, job: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         commit(self._target, [one.part for one in messages if isinstance(one, StagedMessage)])
-        self._discard(job)
-
-    def _discard(self, job: str) -> None:
-        discard(self._staging / job)
+        discard(self._folder)
 
 
 class ChronicleWriter(DataSourceArrowWriter, _Writing):
@@ -90,19 +91,19 @@ class ChronicleWriter(DataSourceArrowWriter, _Writing):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         """See `_Writing`."""
         _Writing.__init__(self, options, schema, overwrite)
-        self._job = uuid.uuid4().hex
+        self._begin(uuid.uuid4().hex)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """What one attempt of a task does."""
-        return self._stage(self._job, iterator)
+        return self._stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Appends what the tasks have staged."""
-        self._commit(self._job, messages)
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Gives up what was staged; also that of attempts of which there is no message."""
-        self._discard(self._job)
+        discard(self._folder)
 
 
 class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
@@ -112,19 +113,19 @@ class ChronicleStreamWriter(DataSourceStreamArrowWriter, _Writing):
         """See `_Writing`."""
         _Writing.__init__(self, options, schema, overwrite)
         told = f"{options.checkpoint}\n{self._target.path}"
-        self._job = hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        self._begin(hashlib.blake2b(told.encode(), digest_size=16).hexdigest())
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         """What one attempt of a task does."""
-        return self._stage(self._job, iterator)
+        return self._stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Appends what the tasks have staged. The batch's number decides nothing: indexes do."""
-        self._commit(self._job, messages)
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Gives up what was staged."""
-        self._discard(self._job)
+        discard(self._folder)
 
 
 def _check_columns(schema: StructType) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.rollcycle import by_name
-from cqrepl.spark.staging import Part, Target, commit, stage
+from cqrepl.spark.staging import Part, Target, begin, commit, stage
 from tests.unit.queue.samples import Excerpts, noon_index
 
 ROLL_CYCLE = "FAST_DAILY"
@@ -47,6 +47,7 @@ def record_batches(rows: Excerpts, size: int = BATCH) -> list["pa.RecordBatch"]:
 
 def staged(folder: Path, rows: Excerpts, tasks: int = 3) -> list[Part]:
     """What so many tasks stage; they end in the middle of cycles."""
+    begin(folder)
     size = -(-len(rows) // tasks)
     return [
         stage(folder, SHIFT, record_batches(rows[at : at + size]))

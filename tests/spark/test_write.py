@@ -242,8 +242,10 @@ def test_a_batch_of_a_stream_that_is_committed_three_times(
         halves = source[1][:500], source[1][500:]
         commit.commit([tasks.write(iter(record_batches(rows))) for rows in halves], 0)
         assert read(tmp_path / "copy") == source[1]
-    tasks.write(iter(record_batches(source[1])))
-    commit.abort([None], 1)
+    again = ChronicleSource(options).streamWriter(COLUMNS, overwrite=False)
+    assert isinstance(again, ChronicleStreamWriter)
+    again.write(iter(record_batches(source[1])))
+    again.abort([None], 1)
     assert_nothing_is_staged(tmp_path / "copy")
 
 

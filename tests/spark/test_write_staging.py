@@ -18,7 +18,7 @@ from tests.unit.queue.samples import Excerpts, noon_index, read
 try:
     import pyarrow as pa
 
-    from cqrepl.spark.staging import ABANDONED_S, Part, commit, stage, sweep
+    from cqrepl.spark.staging import ABANDONED_S, Part, begin, commit, discard, stage, sweep
     from tests.spark.committing import SHIFT, excerpts, record_batches, staged, target
 except ImportError:
     require("arrow", "pyarrow is not installed")
@@ -28,6 +28,7 @@ KILLS = 12
 
 
 def stage_all(tmp_path: Path, *parts: Excerpts) -> "list[Part]":
+    begin(tmp_path / "job")
     return [stage(tmp_path / "job", SHIFT, record_batches(rows, 7)) for rows in parts]
 
 
@@ -54,6 +55,7 @@ def test_a_repeated_commit_changes_nothing(tmp_path: Path) -> None:
 
 def test_attempts_that_do_not_count_leave_no_trace(tmp_path: Path) -> None:
     rows = excerpts(50)
+    begin(tmp_path / "job")
     given = iter(record_batches(rows[:100], 7))
 
     def dies() -> Iterator["pa.RecordBatch"]:
@@ -65,6 +67,14 @@ def test_attempts_that_do_not_count_leave_no_trace(tmp_path: Path) -> None:
     twice = [staged(tmp_path / "job", rows, tasks=2) for _ in range(2)]
     assert commit(target(tmp_path / "q"), [twice[1][0], twice[0][1]]) == 200
     assert read(tmp_path / "q") == rows
+
+
+def test_a_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
+    staged(tmp_path / "job", excerpts(1))
+    discard(tmp_path / "job")
+    with pytest.raises(FileNotFoundError):
+        stage(tmp_path / "job", SHIFT, record_batches(excerpts(1)))
+    assert not (tmp_path / "job").exists()
 
 
 def test_empty_excerpts_and_empty_parts(tmp_path: Path) -> None:
