@@ -151,4 +151,6 @@ def _decoded(payload: "pa.Buffer") -> str:
 
 
 def _wire(excerpts: _Excerpts) -> "pa.Array":
-    return pa.array([json_of(payload) for _, payload in excerpts.batch], pa.string())
+    # an unpaired surrogate, which Java's strings may hold, becomes its escape in JSON
+    texts = [json_of(payload).encode("utf-8", "backslashreplace") for _, payload in excerpts.batch]
+    return pa.array(texts, pa.string())

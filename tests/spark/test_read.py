@@ -128,12 +128,13 @@ def test_several_queues_and_patterns(spark: "SparkSession", tmp_path: Path) -> N
 
 def test_payloads_as_text_and_as_json(spark: "SparkSession", tmp_path: Path) -> None:
     payloads = ["grün\n".encode(), b"", b"\xff\x00plain", b"\xb9\x05price\xa5\x10\x00"]
+    payloads.append(b"\xc1a\xb8\x03\xed\xa0\x80")  # a string that is half a character
     with Queue.open(tmp_path / "q", create=DAY) as queue:
         queue.append_many(payloads)
     texts = load(spark, tmp_path / "q", payload="text", columns="payload").collect()
     assert [row[0] for row in texts[:3]] == ["grün\n", "", "\\xff\x00plain"]
     values = load(spark, tmp_path / "q", payload="wire", columns="payload").collect()
-    expected = ["grün\n", "", "ff00706c61696e", {"price": 16}]
+    expected = ["grün\n", "", "ff00706c61696e", {"price": 16}, {"a": "\ud800"}]
     assert [json.loads(row[0]) for row in values] == expected
 
 
