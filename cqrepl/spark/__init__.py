@@ -4,7 +4,7 @@
     register(spark)
     spark.read.format("chronicle").load("queues/orders").groupBy("cycle").count().show()
 
-What decides (`ranges`, `options`, `finding`, `offsets`, `staging`) knows nothing of Spark.
+What decides (`ranges`, `options`, `finding`, `columns`, `offsets`, `staging`) knows no Spark.
 """
 
 from typing import TYPE_CHECKING

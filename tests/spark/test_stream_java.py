@@ -45,22 +45,31 @@ def start(
     return writing.start(str(folder / "out"))
 
 
+def batches_in(folder: Path) -> int:
+    """How many batches have been committed."""
+    return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+
 def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     spark: "SparkSession", java: JavaQueue, tmp_path: Path
 ) -> None:
-    """Stopped by the clock, so in the middle of whatever it does, but for a batch or two."""
+    """Stopped a random time after a random number of batches: in the midst of anything."""
     path, numbers = tmp_path / "q", random.Random(20)
     assert java.call("append", path, ROLL_CYCLE, 0, 0, 0).exit == 0  # makes an empty queue
     appending = java.start("append", path, ROLL_CYCLE, COUNT, "0-300", 4, RATE)
     seen_while_growing = 0
     for _ in range(STOPS):
+        wanted = batches_in(tmp_path) + numbers.randrange(3)
         query = start(spark, path, tmp_path, numbers.randrange(500, 5000))
-        time.sleep(numbers.uniform(0.5, 2.5))
+        while batches_in(tmp_path) < wanted and not appending.done():
+            assert query.isActive, query.exception()
+            time.sleep(0.02)
+        time.sleep(numbers.uniform(0.0, 1.5))
         query.stop()
         assert query.exception() is None
         seen_while_growing += not appending.done()
-    assert seen_while_growing > STOPS // 3
-    assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) > STOPS // 4
+    assert seen_while_growing > 2
+    assert batches_in(tmp_path) > 2
     assert appending.result(QUERY_S).exit == 0
     last = start(spark, path, tmp_path, COUNT, to_end=True)
     assert last.awaitTermination(QUERY_S)

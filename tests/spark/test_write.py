@@ -119,7 +119,7 @@ def test_a_commit_that_is_killed_half_way_is_completed_by_the_next(
     try:
         with ThreadPoolExecutor() as pool:
             killing = pool.submit(kill_writer, copy, 5000)
-            with pytest.raises(Py4JJavaError, match="EOFException"):
+            with pytest.raises(Py4JJavaError):
                 save(frame, copy)
             assert killing.result() >= 5000
     finally:

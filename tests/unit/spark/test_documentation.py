@@ -1,0 +1,15 @@
+"""docs/spark.md names every option, and no other."""
+
+import re
+from pathlib import Path
+
+from cqrepl.spark import options
+
+PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
+
+
+def test_every_option_is_documented() -> None:
+    known = {*options._READING, *options._BATCH, *options._STREAMING, *options._WRITING}
+    tables = PAGE.read_text().partition("## Options of reading")[2]
+    rows = re.findall(r"^\| (`.*?) \|", tables, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == known
