@@ -11,7 +11,16 @@ from cqrepl.queue import IndexGap, Queue, index_of
 from cqrepl.queue.retention import Policy, remove
 from cqrepl.queue.rollcycle import by_name
 from tests.requirements import require
-from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path
+from tests.unit.queue.samples import (
+    GOLDEN_NAMES,
+    Excerpts,
+    digests,
+    fill,
+    manifest,
+    noon_index,
+    noon_path,
+    unpack,
+)
 
 try:
     from pyspark.errors import PySparkException
@@ -80,6 +89,13 @@ def test_a_stream_takes_everything_once(tmp_path: Path) -> None:
     added = append(tmp_path / "q", 7, ahead=5) + append(tmp_path / "q", 3, ahead=6)
     assert rest(reader, end) == added
     assert reader.initialOffset() == reader.initialOffset()
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_a_stream_reaches_what_java_reaches(tmp_path: Path, name: str) -> None:
+    golden = manifest(name)
+    found = digests(rest(reader_of(unpack(name, tmp_path), maxExcerptsPerBatch=70)))
+    assert found == golden.digests[: golden.java_reads]
 
 
 def test_the_offset_is_one_text(tmp_path: Path) -> None:
