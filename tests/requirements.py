@@ -7,8 +7,11 @@ import pytest
 
 
 def require(name: str, reason: str) -> NoReturn:
-    """Skips the running test for want of `name`; fails it where CQREPL_REQUIRE lists that name."""
+    """Skips the running test, or the module being loaded, for want of `name`.
+
+    Fails it where CQREPL_REQUIRE lists that name.
+    """
     promised = os.environ.get("CQREPL_REQUIRE", "").split(",")
     if name in (word.strip() for word in promised):
         pytest.fail(f"CQREPL_REQUIRE promises {name}: {reason}", pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
