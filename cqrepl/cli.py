@@ -12,6 +12,7 @@ import click
 
 from cqrepl._version import VERSION
 from cqrepl.commands import QUEUE_COMMANDS
+from cqrepl.commands.spark import spark
 from cqrepl.options import SIZE, TIME, Command
 
 INTERRUPTED_EXIT = 130
@@ -251,7 +252,7 @@ def demo(count: int, size: int, keep: Path | None, as_json: bool) -> None:
     sys.exit(running.guarded("cqrepl demo", work))
 
 
-for command in QUEUE_COMMANDS:
+for command in (*QUEUE_COMMANDS, spark):
     cli.add_command(command)
 
 

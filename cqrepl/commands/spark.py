@@ -1,0 +1,17 @@
+"""`cqrepl spark`: jobs over whole queues, on this machine or on a cluster."""
+
+import click
+
+from cqrepl.commands.sparkaudit import audit
+
+
+@click.group()
+def spark() -> None:
+    """Jobs over whole queues with Spark; needs `pip install cqrepl[spark]`, and Java.
+
+    All executors must see the queues under the same path: this machine, or a shared file system.
+    """
+
+
+for command in (audit,):
+    spark.add_command(command)

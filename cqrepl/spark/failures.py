@@ -1,0 +1,53 @@
+"""What went wrong in Spark, as one line and an exit code.
+
+An error that a task raised reaches the driver as text: a Java stack around a Python one. Of that
+text the last line of the Python stack says what happened, and its first word is the class.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from cqrepl import exits
+
+# the last line of a Python stack: a class with its module, or a built-in one, and what it says
+_LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
+_CODES: Final = {
+    "QueueDamaged": exits.DAMAGED,
+    "LayoutMismatch": exits.REFUSED,
+    "QueueLocked": exits.REFUSED,
+}
+
+
+class JobFailed(Exception):
+    """A job that ended early. The message is one line for people; `code` the exit code."""
+
+    def __init__(self, text: str, code: int = exits.USAGE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Turns what Spark raises in a block into `JobFailed`."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> JobFailed:
+    """The failure that the text of an error of Spark tells about."""
+    lines = [line.strip() for line in text.splitlines()]
+    stack = max((n for n, line in enumerate(lines) if line.startswith("Traceback")), default=-1)
+    for line in lines[stack + 1 :] if stack >= 0 else ():
+        match = _LAST_LINE.match(line)
+        if match is not None:
+            name = match[1].rpartition(".")[2]
+            return JobFailed(match[2], _CODES.get(name, exits.USAGE))
+    said = next((line for line in lines if line), "Spark gave no reason")
+    return JobFailed(f"Spark: {said}")

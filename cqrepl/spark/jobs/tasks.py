@@ -1,0 +1,82 @@
+"""Runs Python over a list of tasks in Spark, and gives what comes out to the driver.
+
+Each task is one partition; no DataFrame is in between, which would ask for pandas. What a task
+answers travels as JSON, a line for each answer; it is a summary, never excerpts.
+"""
+
+import gc
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Answer = dict[str, Any]
+
+_PAUSE_S: Final = 0.5
+_CLEAR_LINE: Final = "\r\x1b[K"
+
+
+def run_tasks(
+    spark: SparkSession,
+    what: str,
+    work: Callable[[Task], Iterable[Answer]],
+    tasks: Sequence[Task],
+) -> list[Answer]:
+    """All answers of all tasks, in the order of the tasks. Progress shows on a terminal.
+
+    Args:
+        what: the word for it in the line of progress.
+        work: what is done with a task; run in a worker.
+    """
+    if not tasks:
+        return []
+
+    def run(numbers: Iterable[int]) -> Iterator[str]:
+        settle_worker()
+        for number in numbers:
+            for answer in work(tasks[number]):
+                yield json.dumps(answer)
+
+    count = len(tasks)
+    with progress(spark, what):
+        texts = spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
+    return [json.loads(text) for text in texts]
+
+
+def settle_worker() -> None:
+    """Makes the collection of garbage that follows each task cheap; safe to call often."""
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+
+
+@contextmanager
+def progress(spark: SparkSession, what: str) -> Iterator[None]:
+    """Shows how many tasks are done while a block runs; nothing where stderr is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_show, args=(spark, what, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        sys.stderr.write(_CLEAR_LINE)
+        sys.stderr.flush()
+
+
+def _show(spark: SparkSession, what: str, ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not ended.wait(_PAUSE_S):
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        total = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        sys.stderr.write(f"{_CLEAR_LINE}{what}: {done:,} of {total:,} tasks")
+        sys.stderr.flush()

@@ -1,0 +1,172 @@
+"""A Spark session for a command: found Java, quiet, on this machine unless told otherwise.
+
+What the Java side prints goes to a file, which is shown in part when the session cannot start. The
+workers run the Python that runs this.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from cqrepl import exits
+from cqrepl.spark.failures import JobFailed, one_line
+from cqrepl.spark.java import find_java
+from cqrepl.spark.shipping import ship_settings
+
+LOCAL: Final = "local[*]"
+EXECUTORS_TIMEOUT_S: Final = 60.0
+_CONNECT_TIMEOUT_S: Final = 5.0
+_POLL_S: Final = 0.1
+# without types in pyspark
+_launch: Final[Callable[[SparkConf, dict[str, IO[str]]], Any]] = launch_gateway
+_QUIET: Final = Path(__file__).with_name("log4j2.properties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Where and how a job runs.
+
+    Args:
+        master: `local[*]`, `spark://host:7077`, ...
+        conf: settings of Spark, which go before ours.
+        ship: send this installation to the executors.
+        verbose: what Spark prints comes on standard error.
+    """
+
+    master: str = LOCAL
+    conf: Mapping[str, str] = field(default_factory=dict)
+    ship: bool = False
+    verbose: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """True when the tasks run on this machine, in the session's own Java process."""
+        return self.master.startswith("local")
+
+
+@contextmanager
+def session(settings: SessionSettings, name: str) -> Iterator[SparkSession]:
+    """A session for the length of a block. One that is active in this process is used, and stays.
+
+    Raises:
+        BadArguments: there is no Java for it.
+        JobFailed: it cannot be started, the master cannot be reached, or has no executors.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        with one_line():
+            yield active
+        return
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _check_reachable(settings.master)
+    with tempfile.TemporaryDirectory(prefix="cqrepl-spark-") as folder:
+        spark = _start(settings, name, Path(folder))
+        try:
+            if not settings.is_local:
+                _wait_for_executors(spark, settings.master)
+            with one_line():
+                yield spark
+        finally:
+            _stop(spark)
+
+
+def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
+    conf = SparkConf(loadDefaults=False)
+    for key, value in _conf(settings, name, folder).items():
+        conf.set(key, value)
+    log = folder / "spark.log"
+    try:
+        if settings.verbose:
+            return SparkSession(SparkContext(conf=conf))
+        with log.open("w") as out:
+            gateway = _launch(conf, {"stdout": out, "stderr": out})
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except (PySparkException, Py4JError) as error:
+        said = log.read_text(errors="replace").splitlines() if log.exists() else []
+        reasons = [line.strip() for line in said if "Exception" in line or "Error" in line]
+        text = reasons[0] if reasons else str(error).splitlines()[0]
+        raise JobFailed(f"Spark does not start: {text}") from error
+
+
+def _conf(settings: SessionSettings, name: str, folder: Path) -> dict[str, str]:
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": name,
+        "spark.submit.deployMode": "client",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if not settings.verbose:
+        conf["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_QUIET}"
+    if settings.is_local:
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+        }
+    if settings.ship:
+        conf |= ship_settings(folder)
+    return conf | dict(settings.conf)
+
+
+def _check_reachable(master: str) -> None:
+    """Asks the master of a standalone cluster for a connection; Spark itself would try a minute."""
+    if not master.startswith("spark://"):
+        return
+    address = urlsplit(master.split(",")[0])
+    try:
+        host, port = address.hostname, address.port
+    except ValueError:
+        host = port = None
+    if host is None or port is None:
+        raise exits.BadArguments(f"a master such as spark://host:7077 expected, {master!r} came")
+    try:
+        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        text = f"the master {master} cannot be reached: {error.strerror or error}"
+        raise JobFailed(text, exits.UNREACHABLE) from error
+
+
+def _wait_for_executors(spark: SparkSession, master: str) -> None:
+    """Waits until a cluster has given an executor; a job would wait for ever."""
+    deadline = time.monotonic() + EXECUTORS_TIMEOUT_S
+    status = spark.sparkContext._jsc.sc().statusTracker()  # Python's own does not tell executors
+    while len(status.getExecutorInfos()) < 2:  # the driver counts as one
+        if time.monotonic() >= deadline:
+            text = f"{master} gave no executor within {EXECUTORS_TIMEOUT_S:.0f} s: are its workers"
+            raise JobFailed(f"{text} running, with memory free?", exits.UNREACHABLE)
+        time.sleep(_POLL_S)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Ends the session and its Java process, however far it is."""
+    gateway = spark.sparkContext._gateway
+    try:
+        spark.stop()
+    except (PySparkException, Py4JError, OSError):
+        pass  # Java is gone already: what it was is told by another error
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None
+        if gateway is not None:
+            gateway.shutdown()
+            process = getattr(gateway, "proc", None)
+            if process is not None:
+                process.stdin.close()
+                process.wait()
