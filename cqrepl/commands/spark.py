@@ -2,6 +2,7 @@
 
 import click
 
+from cqrepl.commands.sparkarchive import archive, restore
 from cqrepl.commands.sparkaudit import audit
 
 
@@ -13,5 +14,5 @@ def spark() -> None:
     """
 
 
-for command in (audit,):
+for command in (audit, archive, restore):
     spark.add_command(command)

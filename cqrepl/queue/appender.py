@@ -256,6 +256,16 @@ class Appender:
             finally:
                 self._is_exclusive = False
 
+    def end_cycle(self) -> None:
+        """Closes the cycle of the last excerpt for good, as rolling on does; nothing if empty.
+
+        Raises:
+            QueueLocked, DurabilityLost: as `append_at`.
+        """
+        with self._writing():
+            if self._end.writer is not None:
+                self._end.writer.end()
+
     def close(self) -> None:
         """Unmaps the files. Nothing is written."""
         self.is_closed = True

@@ -3,12 +3,13 @@
 Theory of operation. A block is 65,536 sequences of one cycle, from a multiple of that number on. So
 every copy of a queue is cut alike, wherever its bytes lie, and blocks of copies can be compared by
 their digests alone. A digest covers the index of the first excerpt, the lengths and the bytes; it
-is taken over whole buffers, so nothing here costs Python's time for each excerpt.
+is taken over whole buffers, so it costs no Python for each excerpt.
 """
 
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from cqrepl.queue import ExcerptBatch, IndexGap, Queue
@@ -18,7 +19,7 @@ from wire.kernel import NO_LIMIT, gather_payloads
 
 BLOCK_EXCERPTS: Final = 65_536
 TASK_BYTES: Final = 64 * 1024 * 1024
-_PIECE_BYTES: Final = 4 * 1024 * 1024
+_PIECE_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +82,8 @@ def digest_of(index_first: int, pieces: Iterator[Piece]) -> str:
 
 def batch_of(piece: Piece) -> ExcerptBatch:
     """The same excerpts, to be appended."""
-    offsets, at = array("q"), 0
-    for length in piece.lengths:
-        offsets.append(at)
-        at += length
+    offsets = array("q", accumulate(piece.lengths, initial=0))
+    offsets.pop()
     return ExcerptBatch(piece.index_first, piece.payload, offsets, piece.lengths)
 
 

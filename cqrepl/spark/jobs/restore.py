@@ -1,0 +1,63 @@
+"""Gives a queue back from an archive: each cycle a store file, every excerpt under its index.
+
+A task builds a cycle's file from its parts and checks the digests on the way; a cycle that is in
+the target already is compared instead, so a run that was cut off can be repeated.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from cqrepl.queue import Queue, QueueError
+from cqrepl.spark.jobs.archive import checked_pieces
+from cqrepl.spark.jobs.building import build_cycle, holds_same, install, workshop
+from cqrepl.spark.jobs.parts import ArchivedCycle, Manifest, read_manifest
+from cqrepl.spark.jobs.tasks import Answer, run_tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was restored; `made` cycles now, the others were there and hold the same."""
+
+    manifest: Manifest
+    made: tuple[int, ...]
+
+
+def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Restored:
+    """Makes a queue of an archive, in a directory that is not there, or holds a part of it.
+
+    Raises:
+        QueueError: there is no archive; or the target holds something else.
+        QueueDamaged: the archive does not hold what its manifest says.
+    """
+    archive, target = Path(archive).absolute(), Path(target).absolute()
+    manifest = read_manifest(archive)
+    with workshop(target) as folder:
+
+        def work(cycle: ArchivedCycle) -> Iterator[Answer]:
+            if (target / cycle.file).exists():
+                _check_same(target, cycle)
+                yield {"cycle": cycle.cycle, "file": None}
+            else:
+                pieces = chain.from_iterable(checked_pieces(archive, part) for part in cycle.parts)
+                path = build_cycle(folder, manifest.layout, pieces, is_closed=cycle.is_closed)
+                yield {"cycle": cycle.cycle, "file": str(path)}
+
+        answers = run_tasks(spark, "restored", work, manifest.cycles)
+        made = {answer["cycle"]: answer["file"] for answer in answers if answer["file"]}
+        install(target, manifest.layout, [Path(file) for file in made.values()])
+    return Restored(manifest=manifest, made=tuple(made))
+
+
+def _check_same(target: Path, cycle: ArchivedCycle) -> None:
+    with Queue.open(target) as queue:
+        spans = (span for part in cycle.parts for span in part.spans())
+        end = queue.count(cycle.index_first, cycle.index_last + 1)
+        if end != cycle.count or not holds_same(queue, spans):
+            raise QueueError(
+                f"expected the {cycle.count} excerpts of the archive, found other ones",
+                path=target / cycle.file,
+            )

@@ -1,0 +1,177 @@
+"""What was archived comes back index for index, in files that Java reads."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cqrepl.cli import cli
+from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.java import JavaQueue, require_java
+from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, flip_byte, make_queue, payload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL_TASKS = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
+        yield queue
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three cycles, of which the last one is open; the second takes several tasks."""
+    return make_queue(tmp_path_factory.mktemp("queue") / "orders", (1000, 100_000, 500))
+
+
+def archived(spark: "SparkSession", queue: Path, out: Path, **options: bool) -> tuple[int, int]:
+    from cqrepl.spark.jobs.archive import archive
+
+    manifest, new = archive(spark, queue, out, task_bytes=SMALL_TASKS, **options)
+    return manifest.count, new
+
+
+def restored(spark: "SparkSession", archive: Path, target: Path) -> tuple[int, ...]:
+    from cqrepl.spark.jobs.restore import restore
+
+    return restore(spark, archive, target).made
+
+
+def assert_same(spark: "SparkSession", *paths: Path) -> None:
+    from cqrepl.spark.jobs.audit import audit
+
+    found = audit(spark, paths)
+    assert found.is_same, found.differences
+
+
+@pytest.mark.java
+@pytest.mark.timeout(BUILD_TIMEOUT_S + 120)
+def test_java_verifies_what_is_restored(
+    spark: "SparkSession", queue: Path, tmp_path: Path, java: JavaQueue
+) -> None:
+    assert archived(spark, queue, tmp_path / "out", with_open=True) == (101_500, 3)
+    back = tmp_path / "back"
+    assert restored(spark, tmp_path / "out", back) == (CYCLE, CYCLE + 1, CYCLE + 2)
+    assert_same(spark, queue, back)
+    answer = java.call("verify", back, 2000)
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == 101_500
+
+
+def test_spark_reads_an_archive(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+    archived(spark, queue, tmp_path / "out")
+    frame = spark.read.parquet(str(tmp_path / "out"))
+    assert frame.columns == ["index", "payload", "day", "cycle"]
+    by_cycle = {row["cycle"]: row["count"] for row in frame.groupBy("cycle").count().collect()}
+    assert by_cycle == {CYCLE: 1000, CYCLE + 1: 100_000}
+    row = frame.filter(frame["index"] == FIRST + 7).collect()[0]
+    assert bytes(row["payload"]) == payload(7)
+    assert str(row["day"]) == "2023-11-14"
+
+
+def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> None:
+    queue, out, back = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out", tmp_path / "b"
+    assert archived(spark, queue, out, with_open=True) == (300, 2)
+    assert archived(spark, queue, out, with_open=True) == (300, 0)
+    with Queue.open(queue) as growing:
+        growing.append_many([b"more"] * 50, now_ms=(CYCLE + 1) * DAY_MS)
+        growing.append(b"next", now_ms=(CYCLE + 2) * DAY_MS)
+    assert archived(spark, queue, out, verify=True) == (350, 1)
+    assert restored(spark, out, back) == (CYCLE, CYCLE + 1)
+    assert excerpts(back) == excerpts(queue)[:-1]
+    assert archived(spark, queue, out, with_open=True) == (351, 1)
+    assert restored(spark, out, back) == (CYCLE + 2,)
+    assert excerpts(back) == excerpts(queue)
+
+
+def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "queue", (100, 200))
+    archived(spark, queue, tmp_path / "out")
+    restored(spark, tmp_path / "out", tmp_path / "back")
+    with Queue.open(tmp_path / "back") as back:
+        assert back.cycles.has_ended(CYCLE)
+        index = back.append(b"goes on", now_ms=CYCLE * DAY_MS)
+        assert cycle_of(index, 32) == CYCLE + 1
+
+
+def test_excerpts_of_all_sizes(spark: "SparkSession", tmp_path: Path) -> None:
+    """Of one byte, and larger than what is read in one piece."""
+    sizes = [1, 2, 3, 0, 12 * 1024 * 1024, 5, 9 * 1024 * 1024, 9 * 1024 * 1024, 1]
+    payloads = [bytes([n]) * size for n, size in enumerate(sizes)]
+    with Queue.open(tmp_path / "queue", create="FAST_HOURLY") as queue:
+        queue.append_many(payloads, now_ms=CYCLE * DAY_MS)
+        queue.append(b"", now_ms=(CYCLE + 1) * DAY_MS)
+    archived(spark, tmp_path / "queue", tmp_path / "out", with_open=True)
+    restored(spark, tmp_path / "out", tmp_path / "back")
+    assert excerpts(tmp_path / "back") == excerpts(tmp_path / "queue")
+
+
+def test_an_altered_part_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cqrepl.spark.failures import JobFailed, one_line
+
+    queue, out = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out"
+    archived(spark, queue, out)
+    part = next(out.rglob("*.parquet"))
+    table = pq.read_table(part)
+    payloads = [data.as_py() for data in table.column("payload")]
+    payloads[17] = payloads[17][:-1] + b"X"
+    columns = {"index": table["index"], "payload": payloads}
+    pq.write_table(pa.table(columns, schema=table.schema), part)
+    with pytest.raises(JobFailed, match="expected digest") as raised, one_line():
+        restored(spark, out, tmp_path / "back")
+    assert raised.value.code == 4
+    assert str(part) in str(raised.value)
+    assert not (tmp_path / "back").exists()
+    assert not list(tmp_path.glob("*.building"))
+
+
+def test_other_excerpts_in_the_target_stay(spark: "SparkSession", tmp_path: Path) -> None:
+    from cqrepl.spark.failures import JobFailed, one_line
+
+    queue, out = make_queue(tmp_path / "queue", (100, 200)), tmp_path / "out"
+    archived(spark, queue, out)
+    back = make_queue(tmp_path / "back", (100, 10))
+    flip_byte(next(back.glob("20231114*")), payload(50), 2)
+    held = excerpts(back)
+    with pytest.raises(JobFailed, match="found other ones"), one_line():
+        restored(spark, out, back)
+    assert excerpts(back) == held
+
+
+def test_what_is_no_archive_is_left_alone(spark: "SparkSession", tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "queue", (10, 10))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(QueueError, match="expected an archive"):
+        archived(spark, queue, tmp_path / "other")
+    Queue.open(tmp_path / "hourly", create="FAST_HOURLY").close()
+    archived(spark, queue, tmp_path / "out")
+    with pytest.raises(LayoutMismatch, match="FAST_HOURLY"):
+        archived(spark, tmp_path / "hourly", tmp_path / "out")
+
+
+def test_the_commands(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+    assert spark
+    out, back = str(tmp_path / "out"), str(tmp_path / "back")
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--verify", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["excerpts"] for row in rows] == [1000, 100_000]
+    again = CliRunner().invoke(cli, ["spark", "restore", out, back])
+    assert again.exit_code == 0, again.output
+    assert again.stdout.endswith("2 cycles, 2 of them made now; 101,000 excerpts\n")
+    bad = CliRunner().invoke(cli, ["spark", "restore", str(queue), back])
+    assert bad.exit_code == 2
+    assert "found no _manifest.json" in bad.stderr
