@@ -4,6 +4,7 @@ import click
 
 from cqrepl.commands.sparkarchive import archive, restore
 from cqrepl.commands.sparkaudit import audit
+from cqrepl.commands.sparklag import lag
 
 
 @click.group()
@@ -14,5 +15,5 @@ def spark() -> None:
     """
 
 
-for command in (audit, archive, restore):
+for command in (audit, lag, archive, restore):
     spark.add_command(command)
