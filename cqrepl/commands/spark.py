@@ -5,6 +5,7 @@ import click
 from cqrepl.commands.sparkarchive import archive, restore
 from cqrepl.commands.sparkaudit import audit
 from cqrepl.commands.sparklag import lag
+from cqrepl.commands.sparkrebuild import rebuild
 
 
 @click.group()
@@ -15,5 +16,5 @@ def spark() -> None:
     """
 
 
-for command in (audit, lag, archive, restore):
+for command in (audit, lag, archive, restore, rebuild):
     spark.add_command(command)

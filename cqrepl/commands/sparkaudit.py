@@ -71,12 +71,12 @@ def _print(found: "Audit", report: Path | None, as_json: bool) -> int:
     from cqrepl import exits, output
 
     rows = [_cycle_row(cycle) for cycle in found.cycles]
-    rows += [_difference_row(each) for each in found.differences]
+    rows += [difference_row(each) for each in found.differences]
     for row in rows:
         output.write_text(
             json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n"
             if as_json
-            else _line(row, found.paths)
+            else line_of(row, found.paths)
         )
     if not as_json:
         output.write_text(_summary(found))
@@ -98,7 +98,8 @@ def _cycle_row(cycle: "CycleAudit") -> dict[str, Any]:
     }
 
 
-def _difference_row(each: "Difference") -> dict[str, Any]:
+def difference_row(each: "Difference") -> dict[str, Any]:
+    """What is printed of a difference, as JSON has it."""
     row: dict[str, Any] = {
         "kind": each.verdict.value,
         "index_first": f"{each.index_first:#x}",
@@ -113,7 +114,8 @@ def _difference_row(each: "Difference") -> dict[str, Any]:
     return row
 
 
-def _line(row: dict[str, Any], paths: tuple[Path, ...]) -> str:
+def line_of(row: dict[str, Any], paths: tuple[Path, ...]) -> str:
+    """The same, or what is printed of a cycle, as a line."""
     if row["kind"] == "cycle":
         word = "same" if row["same"] else "differ"
         counts = " / ".join("-" if count is None else f"{count:,}" for count in row["excerpts"])

@@ -73,13 +73,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What an audit found. Cycles and differences are in the order of their indexes."""
+    """What an audit found. Cycles and differences are in the order of their indexes.
+
+    Args:
+        unknown: copies and cycles of which the end could not be found: more may have been there.
+    """
 
     paths: tuple[Path, ...]
     layout: QueueLayout
     cycles: tuple[CycleAudit, ...]
     differences: tuple[Difference, ...]
     blocks: tuple[Block, ...]
+    unknown: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -135,6 +140,7 @@ def audit(
         cycles=tuple(_cycles(blocks, len(copies), layout.roll_cycle.shift)),
         differences=tuple(_ordered(differences)),
         blocks=tuple(blocks),
+        unknown=tuple((plan.copy, cycle) for plan in plans for cycle in plan.unknown),
     )
 
 

@@ -89,15 +89,26 @@ def install(target: Path, layout: QueueLayout, files: Sequence[Path]) -> None:
     _sync(target)
 
 
-def holds_same(queue: Queue, spans: Iterable[tuple[int, int, str]]) -> bool:
-    """True when the queue's blocks of these first and last indexes have these digests.
+def check_held(file: Path, spans: Sequence[tuple[int, int, str]]) -> None:
+    """Does nothing when a store file holds these blocks, and nothing else.
+
+    Args:
+        spans: first index, last index and digest of each block, without a gap.
 
     Raises:
-        QueueError: it cannot be read, or does not reach so far.
+        QueueError: it holds something else, or cannot be read.
     """
-    return all(
-        digest_of(first, read_pieces(queue, first, last)) == digest for first, last, digest in spans
-    )
+    first, last = spans[0][0], spans[-1][1]
+    with Queue.open(file.parent) as queue:
+        is_same = queue.count(first, last + 1) == last + 1 - first and all(
+            digest_of(start, read_pieces(queue, start, end)) == digest
+            for start, end, digest in spans
+        )
+    if not is_same:
+        raise QueueError(
+            f"expected {first:#x} to {last:#x} as they are elsewhere, found other ones",
+            path=file,
+        )
 
 
 def _sync(path: Path) -> None:

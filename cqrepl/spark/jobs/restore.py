@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cqrepl.queue import Queue, QueueError
 from cqrepl.spark.jobs.archive import checked_pieces
-from cqrepl.spark.jobs.building import build_cycle, holds_same, install, workshop
+from cqrepl.spark.jobs.building import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.parts import ArchivedCycle, Manifest, read_manifest
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
@@ -39,7 +38,8 @@ def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Res
 
         def work(cycle: ArchivedCycle) -> Iterator[Answer]:
             if (target / cycle.file).exists():
-                _check_same(target, cycle)
+                spans = [span for part in cycle.parts for span in part.spans()]
+                check_held(target / cycle.file, spans)
                 yield {"cycle": cycle.cycle, "file": None}
             else:
                 pieces = chain.from_iterable(checked_pieces(archive, part) for part in cycle.parts)
@@ -50,14 +50,3 @@ def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Res
         made = {answer["cycle"]: answer["file"] for answer in answers if answer["file"]}
         install(target, manifest.layout, [Path(file) for file in made.values()])
     return Restored(manifest=manifest, made=tuple(made))
-
-
-def _check_same(target: Path, cycle: ArchivedCycle) -> None:
-    with Queue.open(target) as queue:
-        spans = (span for part in cycle.parts for span in part.spans())
-        end = queue.count(cycle.index_first, cycle.index_last + 1)
-        if end != cycle.count or not holds_same(queue, spans):
-            raise QueueError(
-                f"expected the {cycle.count} excerpts of the archive, found other ones",
-                path=target / cycle.file,
-            )

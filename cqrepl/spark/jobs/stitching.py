@@ -1,0 +1,77 @@
+"""Reads one cycle from several copies of a queue, each as far as it can be read. Knows no Spark.
+
+The first copy that holds the next excerpt is read on until it ends or cannot be followed; then the
+first of all copies that goes on there. What several copies hold is taken to be the same: an audit
+comes before, and whoever calls has decided which copy wins where they differ.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cqrepl.queue import IndexGap, Queue, QueueDamaged
+from cqrepl.spark.jobs.blocks import Piece, read_pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Excerpts that came from one copy, by its place among the copies."""
+
+    copy: int
+    index_first: int
+    index_last: int
+
+
+class Stitcher:
+    """The excerpts of one cycle; `taken` tells afterwards where they came from."""
+
+    def __init__(self, paths: Sequence[Path], order: Sequence[int]) -> None:
+        """The places of the copies among the paths are in `order`, the best first."""
+        self.taken: list[Taken] = []
+        self._paths = paths
+        self._order = order
+
+    def pieces(self, index_first: int, index_last: int) -> Iterator[Piece]:
+        """All excerpts from one index to another.
+
+        Raises:
+            QueueDamaged: an excerpt can be read from no copy.
+        """
+        queues = {copy: Queue.open(self._paths[copy]) for copy in self._order}
+        index = index_first
+        try:
+            while index <= index_last:
+                before = index
+                for copy in self._order:
+                    for piece in _readable(queues[copy], index, index_last):
+                        yield piece
+                        self._note(copy, piece)
+                        index = piece.index_last + 1
+                    if index > before:
+                        break  # the best copy may go on behind what it lacked
+                else:
+                    raise QueueDamaged(
+                        f"expected excerpt {index:#x} in one of {len(queues)} copies, found none"
+                        " that can be read",
+                        index=index,
+                    )
+        finally:
+            for queue in queues.values():
+                queue.close()
+
+    def _note(self, copy: int, piece: Piece) -> None:
+        last = self.taken[-1] if self.taken else None
+        if last is not None and last.copy == copy and last.index_last + 1 == piece.index_first:
+            self.taken[-1] = replace(last, index_last=piece.index_last)
+        else:
+            self.taken.append(
+                Taken(copy=copy, index_first=piece.index_first, index_last=piece.index_last)
+            )
+
+
+def _readable(queue: Queue, index: int, index_last: int) -> Iterator[Piece]:
+    """The excerpts of a copy from an index on, as far as it has them."""
+    try:
+        yield from read_pieces(queue, index, index_last)
+    except (IndexGap, QueueDamaged):
+        return

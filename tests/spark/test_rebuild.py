@@ -1,0 +1,143 @@
+"""A lost queue comes back from what its copies hold together."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cqrepl.cli import cli
+from cqrepl.queue import Queue
+from tests.interop.build import BUILD_TIMEOUT_S
+from tests.interop.java import JavaQueue, require_java
+from tests.spark.queues import CYCLE, FIRST, excerpts, flip_byte, make_queue, payload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cqrepl.spark.jobs.rebuild import Rebuilt
+
+SECOND, THIRD = FIRST + (1 << 32), FIRST + (2 << 32)
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
+        yield queue
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_queue(tmp_path_factory.mktemp("queue") / "orders", (1000, 100_000, 500))
+
+
+@pytest.fixture
+def copies(queue: Path, tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copytree(queue, tmp_path / f"copy-{n}")) for n in range(3)]
+
+
+def rebuilt(spark: "SparkSession", target: Path, *copies: Path, **options: Path) -> "Rebuilt":
+    from cqrepl.spark.jobs.rebuild import rebuild
+
+    return rebuild(spark, copies, target, task_bytes=1 << 20, **options)
+
+
+def break_at(path: Path, number: int) -> None:
+    """Makes a length lead nowhere: what is behind cannot be followed."""
+    position = path.read_bytes().index(payload(number)) - 4
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write((0x3FFF_FF00).to_bytes(4, "little"))
+
+
+def file_of(queue: Path, nth: int) -> Path:
+    return sorted(queue.glob("*.cq4"))[nth]
+
+
+@pytest.mark.java
+@pytest.mark.timeout(BUILD_TIMEOUT_S + 120)
+def test_from_three_copies_of_which_none_is_whole(
+    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path, java: JavaQueue
+) -> None:
+    """One lacks a cycle, one is broken early in another, one ends in the middle of it."""
+    first, second, third = copies
+    file_of(first, 0).unlink()
+    break_at(file_of(first, 0), 1000 + 300)
+    break_at(file_of(second, 1), 1000 + 40_000)
+    third_short = make_queue(tmp_path / "short", (1000, 60_000))
+    found = rebuilt(spark, tmp_path / "new", first, second, third_short, third)
+    assert not found.clashes
+    assert found.count == 101_500
+    assert excerpts(tmp_path / "new") == excerpts(queue)
+    assert len({each.copy for each in found.taken}) > 1
+    answer = java.call("verify", tmp_path / "new", 1000)
+    assert answer.exit == 0, answer
+    with Queue.open(tmp_path / "new") as new:
+        assert new.cycles.has_ended(CYCLE)
+
+
+def test_clashes_need_a_person(
+    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+) -> None:
+    flip_byte(file_of(copies[0], 1), payload(1000 + 70_000), 9)
+    flip_byte(file_of(copies[1], 2), payload(101_000 + 3), 9)
+    index = SECOND + 70_000
+    new = tmp_path / "new"
+    found = rebuilt(spark, new, *copies)
+    assert [each.index_first for each in found.clashes] == [index, THIRD + 3]
+    assert found.count == 0
+    assert not new.exists()
+    assert not rebuilt(spark, new, *copies, prefer=copies[2]).clashes
+    assert excerpts(new) == excerpts(queue)
+    other = tmp_path / "other"
+    assert not rebuilt(spark, other, *copies, prefer=copies[0]).clashes
+    assert excerpts(other) == excerpts(copies[0])
+
+
+def test_the_winner_may_be_the_shorter_one(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path
+) -> None:
+    """Within one block: what the winner holds, and behind it what only the other one has."""
+    short = make_queue(tmp_path / "short", (1000, 100))
+    flip_byte(file_of(short, 1), payload(1000 + 5), 9)
+    found = rebuilt(spark, tmp_path / "new", copies[0], short, prefer=short)
+    assert not found.clashes
+    made, lost = excerpts(tmp_path / "new"), excerpts(copies[0])
+    assert [index for index, _ in made] == [index for index, _ in lost]
+    assert [n for n in range(len(made)) if made[n] != lost[n]] == [1005]
+
+
+def test_an_excerpt_that_nobody_has(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path
+) -> None:
+    from cqrepl.spark.failures import JobFailed, one_line
+
+    for copy in copies:
+        break_at(file_of(copy, 1), 1000 + 300)
+    with pytest.raises(JobFailed, match="found none that can be read") as raised, one_line():
+        rebuilt(spark, tmp_path / "new", *copies)
+    assert raised.value.code == 4
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_command(
+    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+) -> None:
+    assert spark
+    flip_byte(file_of(copies[0], 2), payload(101_000 + 3), 9)
+    words = ["spark", "rebuild", str(copies[0]), str(copies[1]), "--to", str(tmp_path / "new")]
+    refused = CliRunner().invoke(cli, words)
+    assert refused.exit_code == 1
+    assert refused.stdout.startswith(f"differ   {THIRD + 3:#x}  1 excerpt, first: ")
+    assert refused.stdout.endswith("--prefer COPY_DIR says which copy is right\n")
+    done = CliRunner().invoke(cli, [*words, "--prefer", str(copies[1])])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith(f"{tmp_path / 'new'}: 101,500 excerpts\n")
+    again = CliRunner().invoke(cli, [*words, "--prefer", str(copies[1])])
+    assert again.exit_code == 0, again.output  # it is there, and the same
+    bad = CliRunner().invoke(cli, [*words, "--prefer", str(queue)])
+    assert bad.exit_code == 2
+    assert "one of the copies as the one that wins" in bad.stderr
