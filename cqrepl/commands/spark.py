@@ -5,6 +5,7 @@ import click
 from cqrepl.commands.sparkarchive import archive, restore
 from cqrepl.commands.sparkaudit import audit
 from cqrepl.commands.sparklag import lag
+from cqrepl.commands.sparkpreload import preload
 from cqrepl.commands.sparkrebuild import rebuild
 
 
@@ -16,5 +17,5 @@ def spark() -> None:
     """
 
 
-for command in (audit, lag, archive, restore, rebuild):
+for command in (audit, lag, archive, restore, rebuild, preload):
     spark.add_command(command)

@@ -4,7 +4,6 @@ Each task is one partition; no DataFrame is in between, which would ask for pand
 answers travels as JSON, a line for each answer; it is a summary, never excerpts.
 """
 
-import gc
 import json
 import sys
 import threading
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
+
+from cqrepl.spark.reading import settle_worker
 
 Task = TypeVar("Task")
 Answer = dict[str, Any]
@@ -46,12 +47,6 @@ def run_tasks(
     with progress(spark, what):
         texts = spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
     return [json.loads(text) for text in texts]
-
-
-def settle_worker() -> None:
-    """Makes the collection of garbage that follows each task cheap; safe to call often."""
-    if gc.get_freeze_count() == 0:
-        gc.freeze()
 
 
 @contextmanager

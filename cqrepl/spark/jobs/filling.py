@@ -1,0 +1,94 @@
+"""Fills one queue with the excerpts that belong into it, as far as they are not there yet.
+
+Theory of operation. The excerpts come in an order that only depends on what they are, so whoever
+comes again brings the same under the same indexes. What the queue holds already is compared with
+them, never written again, and the next block is appended behind it. So a filling that was cut off
+anywhere goes on where it was, and one of something else is found out. The append lock is held from
+beginning to end: a second filling of the same queue, live writers and sinks stay out meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import (
+    Appender,
+    Diverged,
+    ExcerptBatch,
+    Queue,
+    QueueError,
+    QueueLayout,
+    cycle_of,
+    index_of,
+)
+
+LOCK_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What a queue holds now, and how many excerpts of it were written just now."""
+
+    path: str
+    excerpts: int
+    written: int
+
+
+def fill(
+    path: Path, layout: QueueLayout, cycle: int, payloads: Iterable[bytes], block: int
+) -> Filled:
+    """Makes a queue hold these excerpts and no others, all in one cycle.
+
+    Args:
+        cycle: for a queue that is empty; else it is that of its first excerpt.
+        block: how many excerpts are appended in one step.
+
+    Raises:
+        QueueError: the queue holds something else.
+        QueueLocked: somebody else writes to it.
+    """
+    with Queue.open_for_append(path, create=layout) as queue:
+        with queue.append_lock.held(LOCK_TIMEOUT_S):
+            appender = queue.appender()
+            first = queue.first_index()
+            if first is None:
+                first = index_of(cycle, 0, queue.cycles.shift)
+            index = first
+            held = queue.count()
+            for batch in _batches(payloads, first, block):
+                _bring(appender, batch, first + held, path)
+                index = batch.index_last + 1
+            total = index - first
+            if held > total or queue.count() != total:
+                raise QueueError(
+                    f"expected at most {total} excerpts in cycle"
+                    f" {cycle_of(first, queue.cycles.shift)}, found {queue.count()}: it was filled"
+                    " with something else",
+                    path=path,
+                )
+            return Filled(path=str(path), excerpts=total, written=total - held)
+
+
+def _batches(payloads: Iterable[bytes], index: int, block: int) -> Iterator[ExcerptBatch]:
+    iterator = iter(payloads)
+    while some := list(islice(iterator, block)):
+        yield ExcerptBatch.of(index, some)
+        index += len(some)
+
+
+def _bring(appender: Appender, batch: ExcerptBatch, end: int, path: Path) -> None:
+    """Compares what is below `end`, and appends the rest."""
+    there = min(max(0, end - batch.index_first), len(batch))
+    if there:
+        try:
+            appender.compare(batch.part(0, there))
+        except Diverged as error:
+            raise QueueError(
+                f"expected what was filled in before, found something else at {error.index:#x}",
+                path=path,
+                index=error.index,
+            ) from error
+    if there < len(batch):
+        appender.append_at(batch.part(there, len(batch)))

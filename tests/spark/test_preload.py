@@ -1,0 +1,201 @@
+"""A table goes into queues by the hash of its keys, once, however often it is begun."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import wire
+from cqrepl.cli import cli
+from cqrepl.queue import Queue, QueueLayout
+from cqrepl.queue.locks import is_alive
+from cqrepl.queue.rollcycle import by_name
+from cqrepl.spark.jobs.hashing import key_bytes, partition_of
+from tests.processes import children_of
+from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cqrepl.spark.jobs.filling import Filled
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "partitions.json"
+SYMBOLS = [f"symbol-{n}" for n in range(50)]
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def table(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Orders: 50 symbols, 20,000 rows."""
+    path = tmp_path_factory.mktemp("table") / "orders.parquet"
+    frame = spark.range(20_000).selectExpr(
+        "id", "concat('symbol-', id % 50) symbol", "id * 0.5 price", "date'2024-03-05' day"
+    )
+    frame.write.parquet(str(path))
+    return path
+
+
+def loaded(frame: "DataFrame", out: Path, partitions: int = 4, **payload: str) -> "list[Filled]":
+    from cqrepl.spark.jobs.preload import PreloadSettings, preload
+
+    settings = PreloadSettings(key="symbol", partitions=partitions, **payload)
+    layout = QueueLayout.of(by_name("FAST_DAILY"))
+    return preload(frame, out, settings, layout=layout, now_ms=CYCLE * DAY_MS, block=500)
+
+
+def test_vectors() -> None:
+    for vector in json.loads(VECTORS.read_text()):
+        assert key_bytes(vector["key"]).hex() == vector["wire"]
+        assert partition_of(vector["key"], 1 << 32) == vector["crc32"]
+        assert partition_of(vector["key"], 13) == vector["crc32"] % 13
+
+
+def test_each_row_is_in_the_queue_of_its_key(
+    spark: "SparkSession", table: Path, tmp_path: Path
+) -> None:
+    filled = loaded(spark.read.parquet(str(table)), tmp_path / "out")
+    assert sum(each.excerpts for each in filled) == 20_000
+    seen = []
+    for nth, each in enumerate(filled):
+        held = excerpts(Path(each.path))
+        assert [index for index, _ in held] == list(range(FIRST, FIRST + each.excerpts))
+        for _, payload in held:
+            row = wire.decode(payload)
+            assert isinstance(row, dict)
+            assert partition_of(row["symbol"], 4) == nth
+            assert row["day"] == date(2024, 3, 5)
+            seen.append(row["id"])
+    assert sorted(seen) == list(range(20_000))
+
+
+def test_the_column_tells_the_same(spark: "SparkSession", table: Path) -> None:
+    from cqrepl.spark.jobs.preload import partition_column
+
+    frame = spark.read.parquet(str(table)).select("symbol").distinct()
+    for row in frame.select("symbol", partition_column(frame["symbol"], 13).alias("p")).collect():
+        assert row["p"] == partition_of(row["symbol"], 13)
+
+
+def test_again_writes_nothing_and_a_loss_is_made_good(
+    spark: "SparkSession", table: Path, tmp_path: Path
+) -> None:
+    frame, out = spark.read.parquet(str(table)), tmp_path / "out"
+    first = loaded(frame, out)
+    held = [excerpts(Path(each.path)) for each in first]
+    assert [each.written for each in loaded(frame, out)] == [0, 0, 0, 0]
+    for path in Path(first[2].path).iterdir():
+        path.unlink()
+    again = loaded(frame, out)
+    assert [each.written for each in again] == [0, 0, first[2].excerpts, 0]
+    assert [excerpts(Path(each.path)) for each in again] == held
+
+
+def test_another_table_is_found_out(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
+    from cqrepl.spark.failures import JobFailed, one_line
+
+    frame = spark.read.parquet(str(table))
+    loaded(frame, tmp_path / "out")
+    for other in (frame.selectExpr("symbol", "id + 1 id"), frame.limit(10)):
+        with pytest.raises(JobFailed, match="expected"), one_line():
+            loaded(other, tmp_path / "out")
+
+
+def test_a_column_as_payload(spark: "SparkSession", tmp_path: Path) -> None:
+    rows = [(f"k{n}", f"payload {n}") for n in range(100)]
+    frame = spark.createDataFrame(rows, "symbol string, data string")
+    filled = loaded(frame, tmp_path / "out", partitions=3, payload="data")
+    found = {bytes(data) for each in filled for _, data in excerpts(Path(each.path))}
+    assert found == {data.encode() for _, data in rows}
+
+
+def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
+    """kill -9 of all of it while blocks are appended; the next run completes each queue."""
+    out = tmp_path / "out"
+    words = ["spark", "preload", str(table), str(out), "--key", "symbol", "--partitions", "3"]
+    command = [sys.executable, "-P", "-m", "cqrepl", *words, "--block", "1"]
+    run = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not held_in(out) and time.monotonic() < deadline:
+            assert run.poll() is None
+            time.sleep(0.001)
+    finally:
+        kill_all(run.pid)
+        run.wait()
+    wait_for_locks(out, deadline)
+    before = held_in(out)
+    assert 0 < before < 20_000
+    done = CliRunner().invoke(cli, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sum(row["excerpts"] for row in rows) == 20_000
+    assert sum(row["written"] for row in rows) == 20_000 - before
+    ids = []
+    for nth in range(3):
+        for _, data in excerpts(out / f"partition-{nth:05}"):
+            row = wire.decode(data)
+            assert isinstance(row, dict)
+            ids.append(row["id"])
+    assert sorted(ids) == list(range(20_000))
+
+
+def kill_all(pid: int) -> None:
+    """Kills a process and all that it has started: Java, and the workers of Python."""
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for child in children_of(pid):
+            kill_all(child)
+        os.kill(pid, signal.SIGKILL)
+
+
+def held_in(out: Path) -> int:
+    total = 0
+    for path in out.glob("partition-*"):
+        if any(path.glob("*.cq4")):
+            with Queue.open(path) as queue:
+                total += queue.count()
+    return total
+
+
+def wait_for_locks(out: Path, deadline: float) -> None:
+    """Waits until workers that were killed are gone, which a lock takes for its holder's end."""
+    for path in out.glob("partition-*"):
+        with Queue.open(path) as queue:
+            while (holder := queue.append_lock.holder()) is not None and is_alive(holder):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--key", "nothing", "--partitions", "2"), "expected one of the columns id, symbol"),
+        (("--key", "id", "--partitions", "2", "--payload", "price"), "expected binary or string"),
+        (("--key", "id", "--partitions", "2", "--roll-cycle", "X"), "name of a roll cycle"),
+        (("--key", "id", "--partitions", "0"), "0 is not in the range"),
+    ],
+)
+def test_bad_options(
+    spark: "SparkSession", table: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    assert spark
+    done = CliRunner().invoke(cli, ["spark", "preload", str(table), str(tmp_path / "o"), *words])
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_other_settings_are_refused(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
+    assert spark
+    words = ["spark", "preload", str(table), str(tmp_path / "o"), "--key", "id"]
+    assert CliRunner().invoke(cli, [*words, "--partitions", "2"]).exit_code == 0
+    done = CliRunner().invoke(cli, [*words, "--partitions", "3"])
+    assert done.exit_code == 2
+    assert '"partitions": 3' in done.stderr
