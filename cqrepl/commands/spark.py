@@ -4,6 +4,7 @@ import click
 
 from cqrepl.commands.sparkarchive import archive, restore
 from cqrepl.commands.sparkaudit import audit
+from cqrepl.commands.sparkdoctor import doctor
 from cqrepl.commands.sparklag import lag
 from cqrepl.commands.sparkpreload import preload
 from cqrepl.commands.sparkrebuild import rebuild
@@ -17,5 +18,5 @@ def spark() -> None:
     """
 
 
-for command in (audit, lag, archive, restore, rebuild, preload):
+for command in (audit, lag, archive, restore, rebuild, preload, doctor):
     spark.add_command(command)

@@ -72,7 +72,9 @@ def session(settings: SessionSettings, name: str) -> Iterator[SparkSession]:
             yield active
         return
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # the driver tells the workers, and this is where it looks; the setting is for spark-submit
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = settings.conf.get("spark.pyspark.python", python)
     _check_reachable(settings.master)
     with tempfile.TemporaryDirectory(prefix="cqrepl-spark-") as folder:
         spark = _start(settings, name, Path(folder))

@@ -1,0 +1,101 @@
+"""A standalone cluster on loopback, from what the pip package holds: a master and two workers.
+
+Its executors run a bare Python: nothing of this project, only pyarrow.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.interop.java import free_port
+
+PATIENCE_S = 60
+BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A running cluster; `options` is what commands need to run on it, but for `--ship`."""
+
+    master: str
+    folder: Path
+    workers: tuple[int, ...]
+
+    @property
+    def options(self) -> list[str]:
+        """`--master` and the settings for so small a cluster."""
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.pyspark.python": str(BARE),
+            "spark.executorEnv.PYTHONPATH": f"./cqrepl_shipped:{self.folder / 'arrow'}",
+        }
+        words = [f"--conf={name}={value}" for name, value in conf.items()]
+        return [f"--master={self.master}", *words]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A master and two workers, for the length of a block."""
+    _only_arrow(folder / "arrow")
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    log = folder / "master.log"
+    words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+    with ExitStack() as stack:
+        _start(stack, "master.Master", words, log)
+        _wait_for(log, "Starting Spark master at", 1)
+        workers = []
+        for name in ("work1", "work2"):
+            words = ["--host", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / name)]
+            words += ["--webui-port", "0", master]
+            workers.append(_start(stack, "worker.Worker", words, folder / f"{name}.log"))
+        _wait_for(log, "Registering worker", 2)
+        yield Cluster(master=master, folder=folder, workers=tuple(workers))
+
+
+def _only_arrow(folder: Path) -> None:
+    """A folder with pyarrow and nothing else of what is installed here."""
+    folder.mkdir()
+    found = find_spec("pyarrow")
+    assert found is not None
+    assert found.origin is not None
+    package = Path(found.origin).parent
+    (folder / package.name).symlink_to(package)
+
+
+def _start(stack: ExitStack, name: str, words: list[str], log: Path) -> int:
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    program = Path(found.origin).parent / "bin" / "spark-class"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYSPARK", "PYTHON", "SPARK"))
+    }
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [str(program), f"org.apache.spark.deploy.{name}", *words],
+            env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return process.pid
+
+
+def _wait_for(log: Path, text: str, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while len(re.findall(text, log.read_text())) < count:
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.05)

@@ -1,0 +1,97 @@
+"""Jobs on a real cluster, whose executors get this installation with the job."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.java import free_port
+from tests.requirements import require
+from tests.spark.cluster import BARE, Cluster, cluster
+from tests.spark.conftest import spark_missing
+from tests.spark.queues import FIRST, excerpts, flip_byte, make_queue, payload
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    reason = spark_missing() or (None if BARE.exists() else f"no {BARE}")
+    if reason is not None:
+        require("spark", reason)
+    with cluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-P", "-m", "cqrepl", "spark", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_doctor_tells_what_executors_lack(running: Cluster) -> None:
+    bare = spark_command("doctor", *running.options)
+    assert bare.returncode == 1, bare.stdout + bare.stderr
+    last = bare.stdout.splitlines()[-1]
+    assert last.startswith("fail  workers   No module named 'cqrepl'")
+    assert "fix: pip install 'cqrepl[spark]' on each host, or --ship" in last
+
+
+# a session costs more than all that is done in it: one for several commands
+SEVERAL = """
+import json, sys
+from cqrepl.cli import cli
+from cqrepl.commands.sparkoptions import session_settings
+from cqrepl.spark.session import session
+settings, commands = json.loads(sys.argv[1])
+with session(session_settings(settings), "several"):
+    for words in commands:
+        try:
+            cli(["spark", *words])
+        except SystemExit as end:
+            print("exit", end.code, flush=True)
+"""
+
+
+def several(running: Cluster, *commands: list[str]) -> list[str]:
+    """What the commands print, each run in turn on the cluster, and their exit codes."""
+    conf = [word.removeprefix("--conf=") for word in running.options if "--conf=" in word]
+    settings = {"master": running.master, "conf": conf, "ship": True, "verbose": False}
+    words = [sys.executable, "-c", SEVERAL, json.dumps([settings, commands])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_jobs_on_two_executors(running: Cluster, tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "queue", (1000, 200_000))
+    copy = Path(shutil.copytree(queue, tmp_path / "copy"))
+    flip_byte(sorted(copy.glob("*.cq4"))[1], payload(150_000), 3)
+    paths, new = [str(queue), str(copy)], str(tmp_path / "new")
+    said = several(
+        running,
+        ["audit", *paths],
+        ["rebuild", *paths, "--to", new, "--prefer", str(queue)],
+        ["doctor", f"--master={running.master}"],
+    )
+    assert [line for line in said if line.startswith("exit")] == ["exit 1", "exit 0", "exit 0"]
+    assert any(f"{FIRST + (1 << 32) + 149_000:#x}  1 excerpt" in line for line in said)
+    assert excerpts(tmp_path / "new") == excerpts(queue)
+    workers = [line for line in said if line.startswith("ok    workers")]
+    assert workers
+    assert "cqrepl 0." in workers[0]
+    for name in ("work1", "work2"):  # both had an executor with what was shipped
+        assert list((running.folder / name).glob("app-*/*/cqrepl_shipped/cqrepl/__init__.py"))
+
+
+def test_a_master_that_is_not_there(running: Cluster) -> None:
+    assert running
+    done = spark_command("audit", "a", "b", "--master", f"spark://127.0.0.1:{free_port()}")
+    assert done.returncode == 3
+    assert done.stderr.endswith("cannot be reached: Connection refused\n")
+    bad = spark_command("audit", "a", "b", "--master", "spark://nowhere")
+    assert bad.returncode == 2
+    assert "spark://host:7077 expected" in bad.stderr

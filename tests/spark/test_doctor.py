@@ -1,0 +1,102 @@
+"""What is missing is told in one line, and how to get it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cqrepl.cli import cli
+from cqrepl.exits import BadArguments
+from cqrepl.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def command(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cqrepl", "spark", *words],
+        capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment,
+    )  # fmt: skip
+
+
+def fake_java(folder: Path, version: str | None) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").touch(mode=0o755)
+    if version is not None:
+        (folder / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+def test_all_is_well(spark: "SparkSession") -> None:
+    assert spark
+    done = CliRunner().invoke(cli, ["spark", "doctor", "--json"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    names = [row["name"] for row in rows]
+    assert names == ["python", "pyspark", "pyarrow", "java", "session", "workers", "queue"]
+    assert {row["grade"] for row in rows} == {"ok"}
+
+
+def test_no_java(tmp_path: Path) -> None:
+    done = command("doctor", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith(f"fail  java      JAVA_HOME names {tmp_path}, where no bin/java is")
+    audit = command("audit", "a", "b", JAVA_HOME=str(tmp_path))
+    assert audit.returncode == 2
+    assert audit.stderr.count("\n") == 1
+    assert "install Java 17 or newer" in audit.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "is_usable"),
+    [("17.0.15", True), ("21", True), ("25-ea", True), ("11.0.2", False), ("1.8.0_402", False),
+     (None, True), ("unknown", True)],
+)  # fmt: skip
+def test_versions_of_java(
+    tmp_path: Path, version: str | None, is_usable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", version)))
+    if is_usable:
+        assert find_java().version == version
+    else:
+        with pytest.raises(BadArguments, match="is too old: install Java 17 or newer"):
+            find_java()
+
+
+def test_java_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path / "java", "21.0.1")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(java / "bin" / "java")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_java().home == java
+
+
+def test_no_pyspark() -> None:
+    """As after a plain `pip install cqrepl`."""
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from cqrepl.cli import cli; cli(['spark', 'audit', 'a', 'b'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    said = "pyspark is not installed: pip install 'cqrepl[spark]'"
+    assert done.stderr == f"cqrepl spark audit: {said}\n"
+
+
+def test_the_command_line_loads_nothing_of_spark() -> None:
+    program = (
+        "import sys, cqrepl.cli\n"
+        "print([n for n in sys.modules if n.startswith(('pyspark', 'pyarrow', 'cqrepl.spark'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n"
