@@ -39,7 +39,8 @@ def lag(
     """Show how long acknowledgements took, over time.
 
     Reads the logs that `cqrepl source --ack-log` writes. All times are the source's own, from
-    sending an excerpt to its acknowledgement; percentiles are right to half a percent.
+    sending an excerpt to its acknowledgement. Percentiles are those of excerpts, right to half a
+    percent.
     """
     if window_ms == 0:
         raise click.UsageError("--window: more than 0ms expected")
@@ -90,13 +91,13 @@ def _print(windows: "list[LagWindow]", out: Path | None, plot: Path | None, as_j
 def _table(windows: "list[LagWindow]") -> str:
     width = max(len(window.log) for window in windows)
     head = f"{'log':<{width}}  run   from, s       acks      excerpts"
-    lines = [head + "".join(f"{name:>11}" for name in _COLUMNS)]
+    lines = [head + "".join(f"{name:>13}" for name in _COLUMNS)]
     for each in windows:
         trips = (each.p50_ns, each.p90_ns, each.p99_ns, each.p999_ns, each.longest_ns)
         start, count = f"{each.start_s:>8,.6g}", f"{each.acknowledgements:>9,}"
         lines.append(
             f"{each.log:<{width}}  {each.run:>3}  {start}  {count}  {each.excerpts:>12,}"
-            + "".join(f"{ns / 1e6:>9,.3f}ms" for ns in trips)
+            + "".join(f"{ns / 1e6:>11,.3f}ms" for ns in trips)
         )
     return "\n".join(lines) + "\n"
 

@@ -5,8 +5,9 @@ the excerpt was sent, and when its acknowledgement came. Only their difference m
 clock of a sink is in it. That clock starts anew with the machine, so where times fall a new run
 begins, and windows are counted from the first entry of their run.
 
-Round trips are counted in buckets of which each is at most 1/128 wide of what it holds, so counts
-of any parts of a log can be added up, and a percentile is right to half a percent.
+An acknowledgement of many excerpts counts as many, with the time of the last of them, which is
+what the log has. Round trips are counted in buckets, each at most 1/128 wide of what it holds, so
+counts of any parts of a log can be added up, and a percentile is right to half a percent.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ _FIELDS: Final = ENTRY.size // 8  # 64-bit numbers of an entry
 
 @dataclass(slots=True, kw_only=True)
 class Window:
-    """The acknowledgements of one span of time; `buckets` counts round trips."""
+    """The acknowledgements of one span of time; `buckets` counts excerpts by their round trip."""
 
     acknowledgements: int = 0
     excerpts: int = 0
@@ -43,8 +44,8 @@ class Window:
         self.buckets.update(other.buckets)
 
     def percentile_ns(self, percent: float) -> int:
-        """The round trip that so many of a hundred do not exceed."""
-        wanted = max(1, -(-self.acknowledgements * percent // 100))
+        """The round trip that so many of a hundred excerpts did not exceed."""
+        wanted = max(1, -(-self.excerpts * percent // 100))
         passed = 0
         for bucket in sorted(self.buckets):
             passed += self.buckets[bucket]
@@ -161,12 +162,16 @@ def _window(entries: "Sequence[int]") -> Window:
     trips = [
         noted - sent for sent, noted in zip(entries[1::_FIELDS], entries[2::_FIELDS], strict=True)
     ]
+    counts = entries[3::_FIELDS]
+    buckets: Counter[int] = Counter()
+    for trip, count in zip(trips, counts, strict=True):
+        buckets[_bucket(trip)] += count
     return Window(
         acknowledgements=len(trips),
-        excerpts=sum(entries[3::_FIELDS]),
+        excerpts=sum(counts),
         payload_bytes=sum(entries[4::_FIELDS]),
         longest_ns=max(trips),
-        buckets=Counter(map(_bucket, trips)),
+        buckets=buckets,
     )
 
 

@@ -43,7 +43,8 @@ def draw(windows: Sequence[LagWindow], path: Path) -> None:
             panel.set_ylabel("acknowledged after, ms")
             panel.grid(visible=True, which="both", alpha=0.3)
         if runs:
-            panels[0][0].legend(ncols=len(_LINES), loc="upper right")
+            handles, labels = panels[0][0].get_legend_handles_labels()
+            figure.legend(handles, labels, ncols=len(_LINES), loc="outside upper center")
         panels[-1][0].set_xlabel("seconds since the first acknowledgement")
         metadata = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(path, dpi=120, metadata=metadata)
