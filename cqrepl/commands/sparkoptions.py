@@ -70,10 +70,27 @@ def _in_session(name: str, options: dict[str, Any], work: "Callable[[SparkSessio
 
     try:
         with session(settings, name) as spark:
+            _take_interrupts()
             return work(spark)
     except JobFailed as error:
         print(f"{name}: {error}", file=sys.stderr)
         return error.code
+
+
+def _take_interrupts() -> None:
+    """Makes Ctrl-C an ordinary interrupt, as in all commands.
+
+    Spark's own handler talks to Java amid whatever is said to it, and its client logs both.
+    """
+    import logging
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
 
 
 def session_settings(options: dict[str, Any]) -> "SessionSettings":

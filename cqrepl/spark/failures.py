@@ -37,7 +37,18 @@ def one_line() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        if is_interrupted(error):
+            raise KeyboardInterrupt from error
         raise failure_of(str(error)) from error
+
+
+def is_interrupted(error: BaseException | None) -> bool:
+    """True when an interrupt came before it: what is said to Java after one fails."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 def failure_of(text: str) -> JobFailed:

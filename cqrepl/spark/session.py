@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cqrepl import exits
-from cqrepl.spark.failures import JobFailed, one_line
+from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
 from cqrepl.spark.shipping import ship_settings
 
@@ -99,6 +99,8 @@ def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
             gateway = _launch(conf, {"stdout": out, "stderr": out})
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError) as error:
+        if is_interrupted(error):
+            raise KeyboardInterrupt from error
         said = log.read_text(errors="replace").splitlines() if log.exists() else []
         reasons = [line.strip() for line in said if "Exception" in line or "Error" in line]
         text = reasons[0] if reasons else str(error).splitlines()[0]

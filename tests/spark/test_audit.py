@@ -118,6 +118,25 @@ def test_damage_is_told_and_stepped_over(spark: "SparkSession", queue: Path, cop
     assert verdicts[1][2] == second + 2 * BLOCK - 1
 
 
+def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Path) -> None:
+    """Nobody can say how far it went: it is read as far as the other copy goes."""
+    path = store_files(copy)[0]
+    header = path.read_bytes().index(payload(990)) - 4
+    with path.open("r+b") as file:
+        file.seek(header)
+        file.write((0x3FFF_FF00).to_bytes(4, "little"))
+    found = audited(spark, queue, copy)
+    assert found.unknown == ((1, CYCLE),)
+    names = [name for name, *_ in told(found)]
+    assert names == ["damaged", "missing"]
+    assert found.differences[1].index_last == FIRST + 999
+    alone = audited(spark, copy, make_queue(copy.with_name("empty"), ()))
+    assert alone.is_damaged
+    done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy)])
+    assert done.exit_code == 4
+    assert f"damaged  {found.differences[0].index_first:#x}  " in done.stdout
+
+
 def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: Path) -> None:
     one = make_queue(tmp_path / "one", (10_000,))
     with Queue.open(tmp_path / "other", create="FAST_DAILY") as queue:

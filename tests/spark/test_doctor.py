@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from click.testing import CliRunner
 from cqrepl.cli import cli
 from cqrepl.exits import BadArguments
 from cqrepl.spark.java import find_java
+from tests.processes import children_of
+from tests.spark.queues import make_queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,6 +95,33 @@ def test_no_pyspark() -> None:
     assert done.returncode == 2
     said = "pyspark is not installed: pip install 'cqrepl[spark]'"
     assert done.stderr == f"cqrepl spark audit: {said}\n"
+
+
+@pytest.mark.parametrize("name", ["spark-submit", "pyspark.daemon"])
+def test_interrupted(tmp_path: Path, name: str) -> None:
+    """While Java starts, and when its workers of Python are at work."""
+    paths = [str(make_queue(tmp_path / each, (400_000,))) for each in "ab"]
+    words = [sys.executable, "-P", "-m", "cqrepl", "spark", "audit", *paths]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stderr=pipe, stdout=pipe, text=True) as run:
+        deadline = time.monotonic() + 60
+        while not has_started(run.pid, name.encode()) and time.monotonic() < deadline:
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.send_signal(signal.SIGINT)
+        out, said = run.communicate(timeout=60)
+    assert (run.returncode, out, said) == (130, "", "")
+
+
+def has_started(pid: int, name: bytes) -> bool:
+    """True when a process below another one has this in its command line."""
+    try:
+        return any(
+            name in Path(f"/proc/{child}/cmdline").read_bytes() or has_started(child, name)
+            for child in children_of(pid)
+        )
+    except OSError:  # one has ended meanwhile
+        return False
 
 
 def test_the_command_line_loads_nothing_of_spark() -> None:

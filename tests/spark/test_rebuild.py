@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli import cli
-from cqrepl.queue import Queue
+from cqrepl.queue import Queue, QueueDamaged
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
 from tests.spark.queues import CYCLE, FIRST, excerpts, flip_byte, make_queue, payload
@@ -108,6 +108,20 @@ def test_the_winner_may_be_the_shorter_one(
     made, lost = excerpts(tmp_path / "new"), excerpts(copies[0])
     assert [index for index, _ in made] == [index for index, _ in lost]
     assert [n for n in range(len(made)) if made[n] != lost[n]] == [1005]
+
+
+def test_an_end_that_nobody_knows(
+    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+) -> None:
+    """With a copy that is whole, it is told; without, nothing is made."""
+    for copy in copies[:2]:
+        break_at(file_of(copy, 2), 101_000 + 490)
+    found = rebuilt(spark, tmp_path / "new", *copies)
+    assert found.audit.unknown == ((0, CYCLE + 2), (1, CYCLE + 2))
+    assert excerpts(tmp_path / "new") == excerpts(queue)
+    with pytest.raises(QueueDamaged, match="read to its end"):
+        rebuilt(spark, tmp_path / "other", *copies[:2])
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_excerpt_that_nobody_has(

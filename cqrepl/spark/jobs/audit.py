@@ -5,8 +5,7 @@ in no answer. Tasks digest the copies block by block (`blocks`), the driver comp
 same block, and only blocks that differ are read again (`comparing`): excerpts never meet in a
 shuffle. So a copy costs its reading and hashing, and a difference one block more.
 
-A copy whose file cannot be followed is read as far as the others reach, block by block: behind a
-damaged place an index slot may lead on.
+A copy whose file cannot be followed is read as far as any copy reaches, block by block.
 """
 
 import hashlib
@@ -19,13 +18,10 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import (
-    LayoutMismatch,
     Queue,
-    QueueDamaged,
     QueueError,
     QueueLayout,
     cycle_of,
-    index_of,
 )
 from cqrepl.queue.index import INDEX_MAX
 from cqrepl.spark.jobs.blocks import (
@@ -36,8 +32,9 @@ from cqrepl.spark.jobs.blocks import (
     tasks_of,
 )
 from cqrepl.spark.jobs.comparing import Difference, Verdict, absent, compare_block, joined
+from cqrepl.spark.jobs.planning import CopyPlan, common_layout, fill_unknown, unfollowed
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.ranges import IndexRange
 
 _DIGEST_BYTES: Final = 16
 _BLOCKS_IN_TASK: Final = 16  # of those that are read again
@@ -123,17 +120,18 @@ def audit(
     """
     copies = tuple(Path(path).absolute() for path in paths)
     layout = common_layout(copies)
-    plans = [_Plan(nth, path, index_first, index_last) for nth, path in enumerate(copies)]
+    plans = [CopyPlan(nth, path, index_first, index_last) for nth, path in enumerate(copies)]
     if common:
         end = min((plan.index_last for plan in plans), default=-1)
-        plans = [_Plan(nth, path, index_first, end) for nth, path in enumerate(copies)]
-    _fill_unknown(plans)
+        plans = [CopyPlan(nth, path, index_first, end) for nth, path in enumerate(copies)]
+    fill_unknown(plans)
     tasks = [(plan.copy, task) for plan in plans for task in tasks_of(plan.ranges, task_bytes)]
     blocks = [Block(**each) for each in run_tasks(spark, "digested", _digest, tasks)]
     suspects = list(_suspects(blocks, len(copies)))
     differences = [each for each in suspects if isinstance(each, Difference)]
     again = [each for each in suspects if not isinstance(each, Difference)]
     differences += _look_closer(spark, copies, again)
+    differences += unfollowed(plans, differences)
     return Audit(
         paths=copies,
         layout=layout,
@@ -142,74 +140,6 @@ def audit(
         blocks=tuple(blocks),
         unknown=tuple((plan.copy, cycle) for plan in plans for cycle in plan.unknown),
     )
-
-
-def common_layout(paths: Sequence[Path]) -> QueueLayout:
-    """The layout that the queues have in common.
-
-    Raises:
-        QueueError: one of them is no queue.
-        LayoutMismatch: they give other indexes to the same excerpts.
-    """
-    layouts = []
-    for path in paths:
-        with Queue.open(path) as queue:
-            layouts.append(queue.layout)
-    first = layouts[0]
-    for path, other in zip(paths, layouts, strict=True):
-        if (other.roll_cycle.name, other.epoch) != (first.roll_cycle.name, first.epoch):
-            raise LayoutMismatch(f"expected {first} as in {paths[0]}, found {other}", path=path)
-    return first
-
-
-class _Plan:
-    """What one copy holds, by its files; `unknown` are cycles whose end cannot be found."""
-
-    def __init__(self, copy: int, path: Path, index_first: int, index_last: int) -> None:
-        self.copy = copy
-        self.path = path
-        self.unknown: list[int] = []
-        self.ranges: list[IndexRange] = []
-        with Queue.open(path) as queue:
-            shift = self.shift = queue.cycles.shift
-            for cycle in queue.cycles.listing():
-                first = max(index_first, index_of(cycle, 0, shift))
-                last = min(index_last, index_of(cycle + 1, 0, shift) - 1)
-                try:
-                    self.ranges += present(queue, first, last) if first <= last else []
-                except QueueDamaged:
-                    self.unknown.append(cycle)
-
-    @property
-    def index_last(self) -> int:
-        """The last index that is known to be there; -1 for none."""
-        return self.ranges[-1].index_last if self.ranges else -1
-
-
-def _fill_unknown(plans: list[_Plan]) -> None:
-    """Where the end of a cycle cannot be found, it is read as far as any other copy has it.
-
-    Where no other has it, its first block at least, which then tells what is wrong.
-    """
-    for plan in plans:
-        for cycle in plan.unknown:
-            others = [
-                each
-                for other in plans
-                for each in other.ranges
-                if cycle_of(each.index_first, plan.shift) == cycle
-            ]
-            first = index_of(cycle, 0, plan.shift)
-            longest = max(others, key=lambda each: each.index_last, default=None)
-            plan.ranges.append(
-                IndexRange(
-                    queue=plan.path,
-                    index_first=first if longest is None else longest.index_first,
-                    index_last=first if longest is None else longest.index_last,
-                    size_bytes=1 if longest is None else longest.size_bytes,
-                )
-            )
-        plan.ranges.sort(key=lambda each: each.index_first)
 
 
 def _digest(task: tuple[int, tuple[IndexRange, ...]]) -> Iterator[Answer]:

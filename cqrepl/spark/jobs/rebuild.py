@@ -132,7 +132,8 @@ def _cycles(found: Audit, order: list[int]) -> Iterator[_Cycle]:
     for cycle, group in groupby(blocks, key=lambda block: cycle_of(block.index_first, shift)):
         held = list(group)
         last = max(block.index_last for block in held)
-        if all(block.digest is None for block in held if block.index_last == last):
+        known = [block for block in held if (block.copy, cycle) not in found.unknown]
+        if not any(block.digest for block in known if block.index_last == last):
             raise QueueDamaged(
                 f"expected a copy in which cycle {cycle} can be read to its end, found none",
                 index=last,

@@ -73,5 +73,6 @@ def _show(spark: SparkSession, what: str, ended: threading.Event) -> None:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         total = sum(stage.numTasks for stage in stages if stage is not None)
         done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        sys.stderr.write(f"{_CLEAR_LINE}{what}: {done:,} of {total:,} tasks")
-        sys.stderr.flush()
+        if total:
+            sys.stderr.write(f"{_CLEAR_LINE}{what}: {done:,} of {total:,} tasks")
+            sys.stderr.flush()
