@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cqrepl.options import Command
+from cqrepl.options import Command, Converted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 DIRECTORY: Final = click.Path(path_type=Path)
-FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+
+def _file_to_write(text: str) -> Path:
+    """A file that can be made, as it is only found out at the end of a job otherwise."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"a file in a directory that is there expected, {text!r} came")
+    return path
+
+
+FILE: Final = Converted("file", _file_to_write)
 
 
 def spark_options(command: Command) -> Command:

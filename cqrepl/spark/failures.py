@@ -16,6 +16,9 @@ from cqrepl import exits
 
 # the last line of a Python stack: a class with its module, or a built-in one, and what it says
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
+# what stands before the reason: of the call, and on the line of the reason
+_CALLING: Final = "An error occurred while calling"
+_JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 _CODES: Final = {
     "QueueDamaged": exits.DAMAGED,
     "LayoutMismatch": exits.REFUSED,
@@ -60,5 +63,6 @@ def failure_of(text: str) -> JobFailed:
         if match is not None:
             name = match[1].rpartition(".")[2]
             return JobFailed(match[2], _CODES.get(name, exits.USAGE))
-    said = next((line for line in lines if line), "Spark gave no reason")
-    return JobFailed(f"Spark: {said}")
+    said = [line for line in lines if line and not line.startswith(_CALLING)]
+    reason = _JAVA_CLASS.sub("", said[0]) if said else "it gave no reason"
+    return JobFailed(f"Spark: {reason}")

@@ -5,6 +5,7 @@ workers run the Python that runs this.
 """
 
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -33,6 +34,7 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.1
 # without types in pyspark
 _launch: Final[Callable[[SparkConf, dict[str, IO[str]]], Any]] = launch_gateway
+_REASON: Final = re.compile("Exception|Error|Invalid")
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -102,7 +104,7 @@ def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
         if is_interrupted(error):
             raise KeyboardInterrupt from error
         said = log.read_text(errors="replace").splitlines() if log.exists() else []
-        reasons = [line.strip() for line in said if "Exception" in line or "Error" in line]
+        reasons = [line.strip() for line in said if _REASON.search(line)]
         text = reasons[0] if reasons else str(error).splitlines()[0]
         raise JobFailed(f"Spark does not start: {text}") from error
 

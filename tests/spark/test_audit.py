@@ -179,6 +179,7 @@ def test_the_command(spark: "SparkSession", queue: Path, copy: Path, tmp_path: P
         (("q", "q", "--from", "-10"), 2, "an index such as 0x451600000004 was expected"),
         (("q", "q", "--conf", "memory"), 2, "spark.KEY=VALUE expected, 'memory' came"),
         (("nowhere", "nowhere"), 2, "found none"),
+        (("q", "q", "--report", "nowhere/file"), 2, "a directory that is there expected"),
     ],
 )
 def test_bad_options_are_answered_in_one_line(

@@ -192,6 +192,18 @@ def test_bad_options(
     assert said in done.stderr.splitlines()[-1]
 
 
+def test_what_is_no_table(spark: "SparkSession", tmp_path: Path) -> None:
+    assert spark
+    (tmp_path / "table").mkdir()
+    words = ["spark", "preload", str(tmp_path / "table"), str(tmp_path / "o"), "--key", "id"]
+    for form, said in (("parquet", "schema"), ("nonsense", "nonsense"), ("table", "")):
+        done = CliRunner().invoke(cli, [*words, "--partitions", "2", "--format", form])
+        assert done.exit_code == 2
+        assert done.stderr.startswith("cqrepl spark preload: Spark: [")
+        assert done.stderr.count("\n") == 1
+        assert said in done.stderr
+
+
 def test_other_settings_are_refused(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
     assert spark
     words = ["spark", "preload", str(table), str(tmp_path / "o"), "--key", "id"]

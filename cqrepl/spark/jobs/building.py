@@ -43,7 +43,7 @@ def workshop(target: Path) -> Iterator[Path]:
         except BlockingIOError as error:
             raise QueueError("another process is building it", path=target) from error
         for left in folder.iterdir():
-            shutil.rmtree(left)
+            shutil.rmtree(left, ignore_errors=True)  # of a run that was cut off
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
