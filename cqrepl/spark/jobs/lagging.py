@@ -165,7 +165,7 @@ def _window(entries: "Sequence[int]") -> Window:
     counts = entries[3::_FIELDS]
     buckets: Counter[int] = Counter()
     for trip, count in zip(trips, counts, strict=True):
-        buckets[_bucket(trip)] += count
+        buckets[bucket_of(trip)] += count
     return Window(
         acknowledgements=len(trips),
         excerpts=sum(counts),
@@ -175,7 +175,7 @@ def _window(entries: "Sequence[int]") -> Window:
     )
 
 
-def _bucket(ns: int) -> int:
+def bucket_of(ns: int) -> int:
     """The number of the bucket of a time: its leading bits, and how many follow them."""
     if ns < 1 << _BITS:
         return max(0, ns)
