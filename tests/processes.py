@@ -1,6 +1,8 @@
 """What the system tells about processes, by way of /proc."""
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -8,6 +10,14 @@ def children_of(pid: int) -> list[int]:
     """The living children of a process, of whichever of its threads."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def kill_tree(pid: int) -> None:
+    """Kills a process and all that it has started, at once as far as that can be."""
+    with suppress(OSError):  # it has ended meanwhile
+        for child in children_of(pid):
+            kill_tree(child)
+        os.kill(pid, signal.SIGKILL)
 
 
 def is_there(pid: int) -> bool:

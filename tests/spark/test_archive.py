@@ -1,6 +1,9 @@
 """What was archived comes back index for index, in files that Java reads."""
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +15,7 @@ from cqrepl.cli import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
+from tests.processes import kill_tree
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, flip_byte, make_queue, payload
 
 if TYPE_CHECKING:
@@ -91,6 +95,27 @@ def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> 
     assert archived(spark, queue, out, with_open=True) == (351, 1)
     assert restored(spark, out, back) == (CYCLE + 2,)
     assert excerpts(back) == excerpts(queue)
+
+
+def test_killed_while_restoring(spark: "SparkSession", tmp_path: Path) -> None:
+    """Nothing half-done is in the target; the next run makes it whole."""
+    queue, out, back = tmp_path / "queue", tmp_path / "out", tmp_path / "back"
+    make_queue(queue, (300_000, 300_000))
+    archived(spark, queue, out, with_open=True)
+    words = [sys.executable, "-P", "-m", "cqrepl", "spark", "restore", str(out), str(back)]
+    run = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("back.building/*/*.cq4")) and time.monotonic() < deadline:
+            assert run.poll() is None
+            time.sleep(0.001)
+    finally:
+        kill_tree(run.pid)
+        run.wait()
+    assert not back.exists()
+    assert len(restored(spark, out, back)) == 2
+    assert_same(spark, queue, back)
+    assert not list(tmp_path.glob("*.building"))
 
 
 def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -> None:

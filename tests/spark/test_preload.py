@@ -1,9 +1,6 @@
 """A table goes into queues by the hash of its keys, once, however often it is begun."""
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +17,7 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.locks import is_alive
 from cqrepl.queue.rollcycle import by_name
 from cqrepl.spark.jobs.hashing import key_bytes, partition_of
-from tests.processes import children_of
+from tests.processes import kill_tree
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
 
 if TYPE_CHECKING:
@@ -129,7 +126,7 @@ def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -
             assert run.poll() is None
             time.sleep(0.001)
     finally:
-        kill_all(run.pid)
+        kill_tree(run.pid)
         run.wait()
     wait_for_locks(out, deadline)
     before = held_in(out)
@@ -146,14 +143,6 @@ def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -
             assert isinstance(row, dict)
             ids.append(row["id"])
     assert sorted(ids) == list(range(20_000))
-
-
-def kill_all(pid: int) -> None:
-    """Kills a process and all that it has started: Java, and the workers of Python."""
-    with contextlib.suppress(OSError):  # it has ended meanwhile
-        for child in children_of(pid):
-            kill_all(child)
-        os.kill(pid, signal.SIGKILL)
 
 
 def held_in(out: Path) -> int:
