@@ -49,6 +49,8 @@ def audit(
 
     first = _index(index_from, 0)
     last = _index(index_to, INDEX_MAX)
+    if first > last:
+        raise click.UsageError(f"--from {first:#x} lies behind --to {last:#x}")
 
     def work(spark: Any) -> int:
         from cqrepl.spark.jobs.audit import audit as run
@@ -153,6 +155,8 @@ def _summary(found: "Audit") -> str:
 
     compared = f"{plural(len(found.paths), 'copy').replace('copys', 'copies')}, up to"
     compared += f" {plural(found.count, 'excerpt')} each"
+    if found.is_same and not found.count:
+        return f"{compared}: nothing to compare\n"
     if found.is_same:
         return f"{compared}: all the same\n"
     return f"{compared}: {plural(len(found.differences), 'range')} not the same\n"

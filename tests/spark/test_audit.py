@@ -60,6 +60,9 @@ def test_equal_copies(spark: "SparkSession", queue: Path, copy: Path) -> None:
 def test_empty_queues_are_equal(spark: "SparkSession", tmp_path: Path) -> None:
     paths = [make_queue(tmp_path / name, ()) for name in "ab"]
     assert audited(spark, *paths).is_same
+    done = CliRunner().invoke(cli, ["spark", "audit", *map(str, paths)])
+    assert done.exit_code == 0
+    assert done.stdout == "2 copies, up to 0 excerpts each: nothing to compare\n"
 
 
 def test_one_flipped_byte(spark: "SparkSession", queue: Path, copy: Path) -> None:
@@ -179,6 +182,7 @@ def test_the_command(spark: "SparkSession", queue: Path, copy: Path, tmp_path: P
         (("q", "q", "--from", "-10"), 2, "an index such as 0x451600000004 was expected"),
         (("q", "q", "--conf", "memory"), 2, "spark.KEY=VALUE expected, 'memory' came"),
         (("nowhere", "nowhere"), 2, "found none"),
+        (("q", "q", "--from", "9", "--to", "5"), 2, "--from 0x9 lies behind --to 0x5"),
         (("q", "q", "--report", "nowhere/file"), 2, "a directory that is there expected"),
     ],
 )

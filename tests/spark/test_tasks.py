@@ -1,0 +1,73 @@
+"""Tasks of jobs: answers in order, progress on a terminal, errors of a task in one line."""
+
+import io
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE_S = 60
+
+
+def test_answers_are_in_the_order_of_the_tasks(spark: "SparkSession") -> None:
+    from cqrepl.spark.jobs.tasks import run_tasks
+
+    def work(number: int) -> Iterator[dict[str, Any]]:
+        for nth in range(number % 3):
+            yield {"number": number, "nth": nth}
+
+    answers = run_tasks(spark, "counted", work, range(20))
+    assert answers == [{"number": n, "nth": nth} for n in range(20) for nth in range(n % 3)]
+    assert run_tasks(spark, "counted", work, []) == []
+
+
+def test_progress_on_a_terminal(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks end when it has been shown that they have not."""
+    from cqrepl.spark.jobs.tasks import run_tasks
+
+    shown = tmp_path / "shown"
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            if "waited: 0 of 2 tasks" in text:
+                shown.touch()
+            return super().write(text)
+
+    def work(number: int) -> Iterator[dict[str, Any]]:
+        deadline = time.monotonic() + PATIENCE_S
+        while not shown.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield {"number": number}
+
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        run_tasks(spark, "waited", work, [1, 2])
+    assert shown.exists()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_an_error_of_a_task(spark: "SparkSession", tmp_path: Path) -> None:
+    from cqrepl.queue import Queue
+    from cqrepl.spark.failures import JobFailed, one_line
+    from cqrepl.spark.jobs.tasks import run_tasks
+
+    def work(path: Path) -> Iterator[dict[str, Any]]:
+        Queue.open(path).close()
+        yield {}
+
+    said = f"{tmp_path}/none: expected a queue directory, found none"
+    with pytest.raises(JobFailed) as raised, one_line():
+        run_tasks(spark, "opened", work, [tmp_path / "none"])
+    assert (str(raised.value), raised.value.code) == (said, 2)
