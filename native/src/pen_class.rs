@@ -48,7 +48,8 @@ impl Pen {
         sequence: i64,
         position: i64,
     ) -> PyResult<Self> {
-        let place = Place { sequence: sequence.into(), position: position.into() };
+        let place =
+            Place { sequence: sequence.into(), position: position.into(), ..Place::default() };
         let (store, table, turn) = (View::of(store)?, View::of(table)?, View::of(turn)?);
         let made = Pen { store, table, turn, terms, place };
         made.pen()?; // what is wrong with the numbers is told now

@@ -127,7 +127,7 @@ impl Queue {
 }
 
 fn place(sequence: i64, position: usize) -> Place {
-    Place { sequence: sequence.into(), position: (position as i64).into() }
+    Place { sequence: sequence.into(), position: (position as i64).into(), ..Place::default() }
 }
 
 #[test]
@@ -321,6 +321,7 @@ fn no_numbers_lead_outside() {
         let place = Place {
             sequence: numbers.spoilt(0).into(),
             position: numbers.spoilt(FIRST as i64).into(),
+            populated: numbers.spoilt(0).into(),
         };
         let next = terms.index_first.wrapping_add(place.sequence.load(Ordering::Relaxed));
         let index = numbers.spoilt(next);

@@ -39,7 +39,7 @@ fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<Place
     terms.sequence_bits = bits as u32;
     let [sequence, position] = &mut place;
     spoil(&mut [sequence, position])?;
-    Ok(Place { sequence: place[0].into(), position: place[1].into() })
+    Ok(Place { sequence: place[0].into(), position: place[1].into(), ..Place::default() })
 }
 
 /// One that is where excerpts can be.
@@ -50,7 +50,7 @@ fn place_in(files: &Files, input: &mut Unstructured) -> arbitrary::Result<Place>
     } else {
         input.int_in_range(FIRST as i64..=files.store.len() as i64)?
     };
-    Ok(Place { sequence: sequence.into(), position: position.into() })
+    Ok(Place { sequence: sequence.into(), position: position.into(), ..Place::default() })
 }
 
 /// Appends a batch, and compares what is there then with what was there before.
