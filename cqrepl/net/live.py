@@ -80,7 +80,8 @@ class LivePump:
         ended, data, unsent, has_heard = await self._run(
             lambda: live.receive_live(self._socket, self._control, lanes, data, SLICE_MS)
         )
-        return Received(Ended(ended), data, unsent, has_heard)
+        # what was to go through the pump after its last look
+        return Received(Ended(ended), data, unsent + self._control.take(), has_heard)
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""

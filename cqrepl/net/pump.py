@@ -220,8 +220,8 @@ class Pump:
                 if self.connection.state is ConnectionState.CLOSED:
                     return
                 is_live = session.polls and await self._stream_live(session, pauser)
-                if is_live and session.has_lanes_only:
-                    continue
+                if is_live and (self._unsent or session.has_lanes_only):
+                    continue  # what is left of a frame goes before any other
                 filled = 0
                 if self.connection.remote_id is not None:  # whoever says nothing gets no buffer
                     if len(out) != session.out_bytes:

@@ -53,6 +53,13 @@ impl LiveControl {
     fn send(&self, data: &[u8]) {
         self.0.send(data);
     }
+
+    /// What was to be sent and no pump has taken.
+    fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let mut bytes = Vec::new();
+        self.0.take_outgoing(&mut bytes);
+        PyBytes::new(py, &bytes)
+    }
 }
 
 /// One queue of a source, for one slice.

@@ -155,6 +155,7 @@ class Relay:
             nursery.cancel_scope.cancel()
 
     def close_gate(self) -> None:
+        """From now on bytes wait until the gate is set."""
         self.gate = trio.Event()
 
     async def cut(self) -> None:

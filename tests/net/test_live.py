@@ -11,6 +11,7 @@ from cqrepl.net import serve_sink, serve_source
 from cqrepl.net.live import LivePump
 from cqrepl.queue import Queue
 from tests.net.live_pumps import content
+from tests.net.replicas import BEATS, LOOPBACK, Relay, received
 from wire import live
 from wire.live import Ended
 
@@ -70,6 +71,32 @@ async def test_what_is_appended_while_it_streams_comes_in_order(tmp_path: Path) 
                     with trio.fail_after(WAIT_S):
                         await source.wait_acked(last)
     assert content(copy) == content(path)
+
+
+async def test_nothing_gets_between_the_parts_of_a_frame(tmp_path: Path) -> None:
+    """The peer takes nothing while heartbeats are due and another queue is still without a file."""
+    paths = {name: tmp_path / name for name in ("large", "late")}
+    copies = {name: tmp_path / f"{name}-copy" for name in paths}
+    with (
+        Queue.open(paths["large"], create="FAST_DAILY") as large,
+        Queue.open(paths["late"], create="FAST_DAILY") as late,
+    ):
+        large.append_many([os.urandom(150_000)] * 200)
+        async with (
+            serve_source(paths, listen=LOOPBACK, **BEATS) as source,
+            Relay(source.port).running() as relay,
+            serve_sink(copies, connect=f"127.0.0.1:{relay.port}", **BEATS) as sink,
+        ):
+            for _ in range(2):
+                before = sink.queues["large"].received_excerpts
+                await received(sink, before + 1, "large")
+                relay.close_gate()
+                await trio.sleep(1.2)  # two heartbeats
+                relay.gate.set()
+            late.append(b"now")
+            for name in paths:
+                await until_equal(paths[name], copies[name])
+            assert relay.connections == 1
 
 
 async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:

@@ -217,6 +217,14 @@ def test_what_others_want_to_say_goes_between(tmp_path: Path) -> None:
         copy.close()
 
 
+def test_what_comes_too_late_for_a_pump_is_not_lost() -> None:
+    control = live.LiveControl()
+    control.send(b"one ")
+    control.send(b"two")
+    assert control.take() == b"one two"
+    assert control.take() == b""
+
+
 @pytest.mark.parametrize("nth", [2, 4])
 def test_anything_else_is_left(tmp_path: Path, nth: int) -> None:
     with filled(tmp_path / "q", 8) as queue, Ends.connected() as ends:
