@@ -1,5 +1,7 @@
 """Live pumps on a pair of sockets, with real queues at both ends."""
 
+from __future__ import annotations
+
 import socket
 import threading
 from collections.abc import Callable, Iterator
