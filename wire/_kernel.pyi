@@ -10,6 +10,7 @@ from wire._kernel_py import join_payloads as join_payloads
 from wire._kernel_py import laid_size as laid_size
 from wire._kernel_py import lay_excerpts as lay_excerpts
 from wire._kernel_py import measure_lengths as measure_lengths
+from wire._kernel_py import number_from as number_from
 from wire._kernel_py import scan_frames as scan_frames
 from wire.kernel import PenTerms
 
@@ -28,6 +29,7 @@ __all__ = [
     "laid_size",
     "lay_excerpts",
     "measure_lengths",
+    "number_from",
     "populate_pages",
     "receive_live",
     "scan_frames",

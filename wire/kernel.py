@@ -308,6 +308,15 @@ def gather_payloads(
     return _kernel.gather_payloads(data, offsets, lengths)
 
 
+def number_from(first: int, count: int) -> array[int]:
+    """The numbers `first`, `first + 1`, ...: `count` of them, none if that is below 1.
+
+    Raises:
+        OverflowError: one of them has more than 64 bits.
+    """
+    return _kernel.number_from(first, count)
+
+
 def join_payloads(
     payloads: Sequence[bytes | memoryview],
 ) -> tuple[bytes, array[int], array[int]]:

@@ -20,7 +20,7 @@ from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.index import format_index
 from cqrepl.queue.tailer import Tailer
-from wire.kernel import NO_LIMIT, gather_payloads
+from wire.kernel import NO_LIMIT, gather_payloads, measure_lengths, number_from
 
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -116,7 +116,7 @@ class _Rows:
         self.rows_left = max_rows
         self.bytes_left = max_bytes
         self._indexes = array("q")
-        self._lengths = array("q")
+        self._offsets = array("q")  # of each row, and where the last one ends
         self._payloads: list[bytes] = []
 
     @property
@@ -126,13 +126,19 @@ class _Rows:
     def take(self, batch: ExcerptBatch, index_to: int) -> int:
         """Takes as many excerpts of the batch as are wanted and fit; how many."""
         count = min(len(batch), self.rows_left, max(0, index_to - batch.index_first + 1))
-        fitting = bisect_right(list(accumulate(batch.lengths[:count])), self.bytes_left)
-        count = min(count, fitting if self._indexes else max(1, fitting))
+        if measure_lengths(batch.lengths, 0, count)[0] > self.bytes_left:
+            # a part of what was read before: it was measured for a call with more room
+            fitting = bisect_right(list(accumulate(batch.lengths[:count])), self.bytes_left)
+            count = fitting if self._indexes else max(1, fitting)
         if count == 0:
             return 0
-        payload, _ = gather_payloads(batch.data, batch.offsets[:count], batch.lengths[:count])
-        self._indexes.extend(range(batch.index_first, batch.index_first + count))
-        self._lengths.extend(batch.lengths[:count])
+        part = batch.part(0, count)
+        payload, starts = gather_payloads(part.data, part.offsets, part.lengths)
+        self._indexes.extend(number_from(part.index_first, count))
+        if self._payloads:  # these offsets go on where the last ones end
+            end = self._offsets.pop()
+            starts = array("q", [end + start for start in starts])
+        self._offsets.extend(starts)
         self._payloads.append(payload)
         self.rows_left -= count
         self.bytes_left -= len(payload)
@@ -141,7 +147,7 @@ class _Rows:
     def columns(self, next_index: int) -> Columns:
         return Columns(
             indexes=self._indexes,
-            offsets=array("q", accumulate(self._lengths, initial=0)),
-            payload=b"".join(self._payloads),
+            offsets=self._offsets or array("q", [0]),
+            payload=self._payloads[0] if len(self._payloads) == 1 else b"".join(self._payloads),
             next_index=next_index,
         )

@@ -54,3 +54,15 @@ fn excerpt(
         .filter(|&(offset, length)| data.has(offset, length))
         .ok_or(fault::EXCERPT_OUTSIDE)
 }
+
+/// `count` numbers from `first` on; none if that is below 1.
+pub fn numbers(first: i64, count: i64) -> Result<Vec<i64>, Fault> {
+    let count = count.max(0);
+    if first.checked_add((count - 1).max(0)).is_none() {
+        return Err(Fault::Overflow("expected numbers of at most 64 bits"));
+    }
+    let mut numbers = Vec::new();
+    numbers.try_reserve_exact(usize::try_from(count).map_err(|_| Fault::Memory)?)?;
+    numbers.extend((0..count).map(|nth| first + nth));
+    Ok(numbers)
+}

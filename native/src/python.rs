@@ -22,7 +22,7 @@ use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
 /// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
 pub const HELD_BYTES: usize = 32 << 10;
@@ -162,6 +162,11 @@ fn join_payloads<'py>(
         .ok_or_else(|| PyTypeError::new_err("expected payloads that are bytes in one piece"))?;
     let data = PyBytes::new(py, &joined.data);
     Ok((data, array(py, &joined.offsets)?, array(py, &joined.lengths)?))
+}
+
+#[pyfunction]
+fn number_from(py: Python<'_>, first: i64, count: i64) -> PyResult<Array<'_>> {
+    array(py, &columns::numbers(first, count)?)
 }
 
 #[pyfunction]
@@ -305,6 +310,7 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_frames, module)?)?;
     module.add_function(wrap_pyfunction!(gather_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(join_payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(number_from, module)?)?;
     module.add_function(wrap_pyfunction!(laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;

@@ -29,6 +29,7 @@ FUNCTIONS = (
     "frame_excerpts",
     "scan_frames",
     "gather_payloads",
+    "number_from",
     "join_payloads",
     "laid_size",
     "measure_lengths",
@@ -146,6 +147,15 @@ def test_nothing_follows_the_last_index(native: ModuleType) -> None:
 
 
 @THOROUGH
+@given(numbers, st.integers(-3, 300))
+@example(INT64_MAX, 1)
+@example(INT64_MAX, 2)
+@example(INT64_MIN, 2)
+def test_numbers(native: ModuleType, first: int, count: int) -> None:
+    assert_agree(native, "number_from", first, count)
+
+
+@THOROUGH
 @given(st.binary(max_size=60), batches)
 def test_gather(native: ModuleType, data: bytes, places: list[tuple[int, int]]) -> None:
     offsets, lengths = columns_of(places)
@@ -243,7 +253,7 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 
 
 # never long enough to let others run, or all of it needs Python's objects
-QUICK = ("join_payloads", "laid_size", "measure_lengths")
+QUICK = ("join_payloads", "laid_size", "measure_lengths", "number_from")
 
 
 def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:
