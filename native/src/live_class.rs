@@ -121,10 +121,10 @@ impl SourceLane {
     }
 
     /// So many excerpts and payload bytes more may be sent.
-    fn add_room(&self, excerpts: i64, bytes: i64) {
+    fn add_room(&self, excerpts: i64, payload_bytes: i64) {
         let place = &mut locked(&self.sent).place;
         place.room_excerpts = place.room_excerpts.saturating_add(excerpts);
-        place.room_bytes = place.room_bytes.saturating_add(bytes);
+        place.room_bytes = place.room_bytes.saturating_add(payload_bytes);
     }
 
     /// Lengths of the excerpts sent since the last call, an `array('q')`.
