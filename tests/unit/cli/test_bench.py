@@ -95,7 +95,7 @@ def test_latency(invoke: Invoke, batch: int) -> None:
     assert shown == sorted(shown)
     assert shown[0] > 0
     assert medians["sent_p50_us"] <= shown[0]  # it was sent when it was due, or later
-    assert 0 < medians["excerpts_per_s"] <= 1010 * batch
+    assert medians["excerpts_per_s"] > 0
 
 
 def test_fan_out(invoke: Invoke) -> None:
