@@ -122,7 +122,7 @@ fn pump(
     let noted: [Mutex<Stored>; LANES] = Default::default();
     let terms = [files[0].terms(), files[1].terms()];
     let places: [Place; LANES] =
-        std::array::from_fn(|_| Place { sequence: 0.into(), position: (FIRST as i64).into() });
+        std::array::from_fn(|_| Place { position: (FIRST as i64).into(), ..Place::default() });
     let mut lanes = Vec::new();
     for (nth, files) in files.iter_mut().enumerate() {
         lanes.push(Lane {
