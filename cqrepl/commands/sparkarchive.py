@@ -35,7 +35,7 @@ def archive(
         manifest, count = run(spark, path, out, with_open=with_open, verify=verify)
         return _print(manifest, f"{count:,} of them new", as_json)
 
-    run_job("cqrepl spark archive", options, work)
+    run_job("cqrepl spark archive", options, work, [path])
 
 
 @click.command()

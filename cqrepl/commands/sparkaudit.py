@@ -58,7 +58,7 @@ def audit(
         found = run(spark, paths, index_first=first, index_last=last, common=common)
         return _print(found, report, as_json)
 
-    run_job("cqrepl spark audit", options, work)
+    run_job("cqrepl spark audit", options, work, paths)
 
 
 def _index(spot: Spot | None, default: int) -> int:

@@ -4,7 +4,7 @@ Nothing of Spark is imported before a command runs; where it is missing, one lin
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,15 +62,42 @@ def spark_options(command: Command) -> Command:
     return command
 
 
-def run_job(name: str, options: dict[str, Any], work: "Callable[[SparkSession], int]") -> None:
+def run_job(
+    name: str,
+    options: dict[str, Any],
+    work: "Callable[[SparkSession], int]",
+    queues: Sequence[Path] = (),
+) -> None:
     """Runs a job in a session of its own and ends the process with its exit code.
 
     Args:
         options: what `spark_options` gave.
+        queues: have to be there; looked at before Spark takes its time to start.
     """
     from cqrepl import exits
 
-    sys.exit(exits.guarded(name, lambda: _in_session(name, options, work)))
+    def run() -> int:
+        _check_queues(queues)
+        return _in_session(name, options, work)
+
+    sys.exit(exits.guarded(name, run))
+
+
+def _check_queues(paths: Sequence[Path]) -> None:
+    """Does nothing where queues are, in whatever state: that is for the job to tell.
+
+    Raises:
+        NotAQueue: something else is there, or nothing.
+    """
+    from cqrepl.queue import NotAQueue, Queue, QueueError
+
+    for path in paths:
+        try:
+            Queue.open(path).close()
+        except NotAQueue:
+            raise
+        except QueueError:
+            continue
 
 
 def _in_session(name: str, options: dict[str, Any], work: "Callable[[SparkSession], int]") -> int:
