@@ -76,11 +76,7 @@ def run_job(
     """
     from cqrepl import exits
 
-    def run() -> int:
-        _check_queues(queues)
-        return _in_session(name, options, work)
-
-    sys.exit(exits.guarded(name, run))
+    sys.exit(exits.guarded(name, lambda: _in_session(name, options, work, queues)))
 
 
 def _check_queues(paths: Sequence[Path]) -> None:
@@ -100,8 +96,14 @@ def _check_queues(paths: Sequence[Path]) -> None:
             continue
 
 
-def _in_session(name: str, options: dict[str, Any], work: "Callable[[SparkSession], int]") -> int:
+def _in_session(
+    name: str,
+    options: dict[str, Any],
+    work: "Callable[[SparkSession], int]",
+    queues: Sequence[Path],
+) -> int:
     settings = session_settings(options)
+    _check_queues(queues)
     from cqrepl.spark.failures import JobFailed
     from cqrepl.spark.session import session
 
