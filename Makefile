@@ -22,7 +22,8 @@ demo: $(STAMP)
 	$(BIN)/cqrepl demo
 
 # coverage is taken where it is cheap and says most; properties and what starts processes run without
-APART := tests/property tests/stateful tests/fuzz tests/faults tests/interop tests/spark
+# fuzzing first: its limit on memory counts what the process has grown to before
+APART := tests/fuzz tests/property tests/stateful tests/faults tests/interop tests/spark
 
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 ON_BOTH := tests/unit/queue tests/unit/protocol tests/net \
