@@ -10,7 +10,7 @@ python=$(command -v "${1:-python3}")
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONWARNINGS=ignore
-unset CQREPL_KERNEL PYTHONPATH
+unset CQREPL_KERNEL CQREPL_BUILD_KERNEL PYTHONPATH # each step says what it wants
 
 environment() { # NAME: a fresh one; prints its python
   "$python" -m venv "$fresh/$1"
