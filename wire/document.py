@@ -57,11 +57,9 @@ class Splitter:
 
     def feed(self, data: bytes | memoryview) -> None:
         """Adds received bytes."""
-        count = len(data)
-        if count:
-            self._make_room(count)
-            self._buffer[self._end : self._end + count] = data
-            self._end += count
+        if data:
+            self.room(len(data))[: len(data)] = data
+            self.fed(len(data))
 
     def room(self, count: int) -> memoryview:
         """At least `count` bytes to receive into; `fed` then says how many came."""

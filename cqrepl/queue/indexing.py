@@ -77,7 +77,7 @@ class Indexing:
         if last < sequence:
             return
         page, slot = divmod(last // self._spacing, self._count)
-        array = self._array(page)
+        array = self.array_of(page)
         expected = 0 if array is None else self._slot(array, slot)
         found = offsets[last - sequence] - HEADER_BYTES
         if expected not in (0, found):  # 0: not yet there, or its writer died before
@@ -103,11 +103,10 @@ class Indexing:
         """The index page that a sequence belongs into: position of its first slot, sequence of that
         one, how many there are, and the spacing; None while there is no such page."""
         page = self.page_of(sequence)
-        array = self._array(page)
+        array = self.array_of(page)
         if array is None:
             return None
-        first = page * self._count * self._spacing
-        return array + ARRAY_HEAD_BYTES, first, self._count, self._spacing
+        return array + ARRAY_HEAD_BYTES, self.page_start(page), self._count, self._spacing
 
     def page_of(self, sequence: int) -> int:
         """Number of the page that a sequence belongs into."""
@@ -123,11 +122,7 @@ class Indexing:
 
     def has_page(self, page: int) -> bool:
         """True when this page exists."""
-        return self._array(page) is not None
-
-    def array_of(self, page: int) -> int | None:
-        """Where the array of a page starts; None when there is no such page."""
-        return self._array(page)
+        return self.array_of(page) is not None
 
     def set_page(self, page: int, position: int) -> None:
         """Records the position of a new page's header."""
@@ -140,7 +135,7 @@ class Indexing:
         """Records the (sequence, position) of excerpts in pages that exist."""
         for sequence, position in marks:
             page, slot = divmod(sequence // self._spacing, self._count)
-            array = self._array(page)
+            array = self.array_of(page)
             assert array is not None
             self._set_slot(array, slot, position)
         if marks:
@@ -189,7 +184,7 @@ class Indexing:
         if page > page_last:
             page, slot = page_last, self._count - 1
         while page >= 0:
-            array = self._array(page)
+            array = self.array_of(page)
             if array is not None:
                 for at in range(min(slot, self._last_used(array)), -1, -1):
                     position = self._slot(array, at)
@@ -217,7 +212,7 @@ class Indexing:
                 self._pages_array = self._array_at(position, "index2index")
         return self._pages_array
 
-    def _array(self, page: int) -> int | None:
+    def array_of(self, page: int) -> int | None:
         """Where the array of an index page starts; None when there is no such page."""
         if page not in self._arrays:
             pages = self._pages()

@@ -11,7 +11,8 @@ use crate::store::BODY_MAX;
 const RE_NAME: [u8; 3] = *b"\xC2re";
 const BLOCK32: u8 = 0x82;
 const INT64_0X: u8 = 0xAF;
-const INT64: u8 = 0xA7;
+/// Code of a number of 64 bits, as a nano time has it.
+pub const INT64: u8 = 0xA7;
 const BLOCK8: u8 = 0x80;
 const INDEX_ITEM_BYTES: u64 = 9;
 const NS_ITEM_BYTES: usize = 9; // of the one shape that a scan takes

@@ -9,7 +9,7 @@
 //! frames   `re` frames: write and scan
 //! columns  payloads side by side
 //! marks    what a writer records of a store file
-//! pen      appends to one open store file in one call
+//! pen      appends to one open store file in one call; terms is what it knows, and why it refuses
 //!
 //! streaming, receiving   live pumps of a source and a sink, each in a thread of its own
 //! control, pausing       how they are called back, and how they wait
@@ -41,3 +41,4 @@ mod python;
 pub mod receiving;
 pub mod store;
 pub mod streaming;
+pub mod terms;

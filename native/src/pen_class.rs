@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 use crate::fault::Fault;
 use crate::joined::Joined;
 use crate::mem::{Payload, Source, View, ViewOfLongs};
-use crate::pen::{self, Place, Refusal, Terms};
+use crate::pen::{self, Place};
 use crate::python::HELD_BYTES;
 use crate::store::Run;
+use crate::terms::{Refusal, Terms};
 
 /// A writer of one open store file, for the usual case. Any thread may use it.
 ///

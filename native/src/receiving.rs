@@ -17,11 +17,11 @@ use rustix::event::PollFlags;
 use crate::control::{locked, receive_some, send_some, Control, Ended};
 use crate::frames::Scan;
 use crate::mem::Source;
-use crate::pen::{Pen, Refusal};
+use crate::pen::Pen;
+use crate::store::{HEADER_BYTES, LENGTH_MASK};
 use crate::streaming::PumpError;
+use crate::terms::Refusal;
 
-const HEADER_BYTES: usize = 4;
-const LENGTH_MASK: u32 = 0x3FFF_FFFF;
 const UNSENT_MAX: usize = 64 << 10;
 /// Shortest time from acknowledgements to the next ones.
 const QUIET: Duration = Duration::from_micros(500);

@@ -3,15 +3,17 @@
 use crate::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
-const WORD_BYTES: usize = 4;
-const LENGTH_MASK: u32 = 0x3FFF_FFFF;
+/// A header word is so long.
+pub const HEADER_BYTES: usize = 4;
+/// The bits of a header word that say how long its body is.
+pub const LENGTH_MASK: u32 = 0x3FFF_FFFF;
 const META_DATA: u32 = 0x4000_0000;
 const NOT_COMPLETE: u32 = 0x8000_0000;
 const END_OF_FILE: u32 = 0xC000_0000;
 const EMPTY_STORED: [u8; 1] = [0x8F];
 const TAIL: [u8; 8] = [0; 8];
 /// A header, at least one byte of body, up to 3 bytes of gap.
-const LAID_BYTES_MAX: usize = WORD_BYTES + EMPTY_STORED.len() + 3;
+const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 /// The longest body that a header can tell of.
 pub const BODY_MAX: usize = LENGTH_MASK as usize;
 
@@ -78,7 +80,7 @@ impl<'a> Walk<'a> {
         for _ in 0..documents {
             // at most 2^63 + 2, then at most the length of the store
             self.position = (self.position + 3) & !3;
-            let body = self.position + WORD_BYTES as u64;
+            let body = self.position + HEADER_BYTES as u64;
             if body > self.end {
                 return Ok(Some(Stop::PastEnd));
             }
@@ -168,7 +170,7 @@ impl<'a> Run<'a> {
         let mut run = Run { data, offsets, lengths, start, stop, size, bytes, longest };
         for nth in start..stop {
             let (_, length) = run.excerpt(nth)?;
-            let laid = WORD_BYTES + padded(length.max(EMPTY_STORED.len()));
+            let laid = HEADER_BYTES + padded(length.max(EMPTY_STORED.len()));
             run.size = run.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
             run.bytes += length; // less than what was just added without an overflow
             run.longest = run.longest.max(length);
@@ -216,7 +218,7 @@ impl<'a> Run<'a> {
     ) -> Result<Laid, Fault> {
         let position = fault::offset(position, fault::POSITION_OUTSIDE)?;
         let end = position.checked_add(self.size).ok_or(fault::POSITION_OUTSIDE)?;
-        if end > store.len() || !position.is_multiple_of(WORD_BYTES) {
+        if end > store.len() || !position.is_multiple_of(HEADER_BYTES) {
             return Err(fault::POSITION_OUTSIDE);
         }
         if spacing < 1 {
@@ -231,8 +233,8 @@ impl<'a> Run<'a> {
         image.try_reserve_exact(self.size)?;
         image.resize(self.size, 0);
         let mut laid = self.write(&mut Target::from(image.as_mut_slice()), 0, marks)?;
-        let behind_word = image.get(WORD_BYTES..).unwrap_or_default();
-        store.put(position + WORD_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
+        let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
+        store.put(position + HEADER_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
         laid.end += position;
         laid.last += position;
         laid.marks.iter_mut().for_each(|(_, at)| *at += position);
@@ -244,12 +246,12 @@ impl<'a> Run<'a> {
         for nth in self.start..self.stop {
             let (offset, length) = self.excerpt(nth)?;
             marks.pass(at)?;
-            let body = at + WORD_BYTES;
+            let body = at + HEADER_BYTES;
             let stored = length.max(EMPTY_STORED.len());
             let word = stored as u32; // at most 30 bits
             let next = body + padded(stored);
             // the gap first, with the body's last bytes over it
-            let mut put = store.put(next - WORD_BYTES, &[0; WORD_BYTES]);
+            let mut put = store.put(next - HEADER_BYTES, &[0; HEADER_BYTES]);
             if nth == self.start {
                 first_word = word;
             } else {

@@ -16,15 +16,14 @@ use rustix::time::{clock_gettime, ClockId};
 
 use crate::control::{locked, send_some, Control, Ended};
 use crate::fault::Fault;
-use crate::frames::{Frames, Framing};
+use crate::frames::{Frames, Framing, INT64};
 use crate::mem::{Source, Target};
 use crate::pausing::Pauser;
-use crate::store::{Limits, Stop, Walk};
+use crate::store::{self, Limits, Stop, Walk};
 
-const HEADER_BYTES: i64 = 4;
-const INT64: u8 = 0xA7;
 /// So many are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;
+const HEADER_BYTES: i64 = store::HEADER_BYTES as i64;
 /// More than a frame adds to a payload.
 const FRAME_BYTES: usize = 4096;
 /// Looks without a pause that asks for the time, after which it is asked for all the same.

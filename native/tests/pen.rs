@@ -4,8 +4,9 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
 use _kernel::mem::{Cells, Source};
-use _kernel::pen::{Pen, Place, Refusal, Terms};
+use _kernel::pen::{Pen, Place};
 use _kernel::store::{Limits, Run, Stop, Walk};
+use _kernel::terms::{Refusal, Terms};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import child_processes, wait_for_children
+from tests.interop.java import JavaQueue, require_java
 from tests.requirements import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CHECKED = ("-ea", "-Dqueue.check.index=true")  # Java's own assertions
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -82,3 +84,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     gateway.shutdown()
     java.stdin.close()
     java.wait()
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    """The real Java, which checks what it reads."""
+    require_java()
+    with JavaQueue(java_options=CHECKED) as queue:
+        yield queue

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from cqrepl.cli import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
 from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
+from tests.interop.java import JavaQueue
 from tests.processes import kill_tree
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, flip_byte, make_queue, payload
 
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_TASKS = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
-        yield queue
 
 
 @pytest.fixture(scope="module")

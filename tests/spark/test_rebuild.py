@@ -1,7 +1,6 @@
 """A lost queue comes back from what its copies hold together."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 from cqrepl.cli import cli
 from cqrepl.queue import Queue, QueueDamaged
 from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
+from tests.interop.java import JavaQueue
 from tests.spark.queues import CYCLE, FIRST, excerpts, flip_byte, make_queue, payload
 
 if TYPE_CHECKING:
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from cqrepl.spark.jobs.rebuild import Rebuilt
 
 SECOND, THIRD = FIRST + (1 << 32), FIRST + (2 << 32)
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
-        yield queue
 
 
 @pytest.fixture(scope="module")

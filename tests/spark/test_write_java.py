@@ -1,6 +1,5 @@
 """Golden queues, read and written through Spark: Java verifies the copies."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,21 +14,12 @@ from tests.interop.goldens import (
     manifest,
     unpack,
 )
-from tests.interop.java import JavaQueue, require_java
+from tests.interop.java import JavaQueue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
-
-CHECKED = ("-ea", "-Dqueue.check.index=true")
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaQueue]:
-    require_java()
-    with JavaQueue(java_options=CHECKED) as queue:
-        yield queue
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "weekly"])

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use _kernel::fault::Fault;
 use _kernel::mem::{Cells, Source};
-use _kernel::pen::{Pen, Place, Terms};
+use _kernel::pen::{Pen, Place};
 use _kernel::store::{Limits, Walk};
+use _kernel::terms::Terms;
 
 const UNLOCKED: i64 = i64::MIN;
 const PROCESS: i64 = 4242;

@@ -134,34 +134,41 @@ def _rates() -> list[Row]:
     fresh, touched = ((5, 3), (4, 2), (5, 3), (4, 2)), ((8, 4), (8, 4), (6, 4), (5, 4))
     wire = ((0.8, 0.4), (0.85, 0.65), (0.85, 0.65), (0.85, 0.65))
     rows = []
-    for kind, title, limits in (
-        ("fresh", "catch-up rate / Java, fresh files", fresh),
-        ("touched", "catch-up rate / Java, pages touched ahead", touched),
+    for kind, title, ours, peer, limits in (
+        (
+            "fresh",
+            "catch-up rate / Java, fresh files",
+            ("ours-fresh", "excerpts_per_s"),
+            ("java", "half_per_s"),
+            fresh,
+        ),
+        (
+            "touched",
+            "catch-up rate / Java, pages touched ahead",
+            ("ours-touched", "excerpts_per_s"),
+            ("java", "half_per_s"),
+            touched,
+        ),
+        (
+            "wire",
+            "wire bytes / C send and receive, touched",
+            ("ours-touched", "wire_gb_per_s"),
+            ("c-stream", "gb_per_s"),
+            wire,
+        ),
     ):
         rows += [
             Row(
                 key=f"{kind}-{size}",
                 title=f"{title}, {size} B",
-                ours=[(f"ours-{kind}-{size}", "excerpts_per_s")],
-                peers=[(f"java-{size}", "half_per_s")],
+                ours=[(f"{ours[0]}-{size}", ours[1])],
+                peers=[(f"{peer[0]}-{size}", peer[1])],
                 goal=goal,
                 floor=floor,
                 wants_more=True,
             )
             for size, (goal, floor) in zip(SIZES, limits, strict=True)
         ]
-    rows += [
-        Row(
-            key=f"wire-{size}",
-            title=f"wire bytes / C send and receive, touched, {size} B",
-            ours=[(f"ours-touched-{size}", "wire_gb_per_s")],
-            peers=[(f"c-stream-{size}", "gb_per_s")],
-            goal=goal,
-            floor=floor,
-            wants_more=True,
-        )
-        for size, (goal, floor) in zip(SIZES, wire, strict=True)
-    ]
     return rows
 
 

@@ -149,7 +149,7 @@ def _check_store(store: StoreFile, holes: bool) -> None:
     if not holes:
         assert words.load_8(header.last_index) == len(marks) * header.index_spacing
     for page in range(-(-max(len(marks), 1) // header.index_count)):
-        array = indexing._array(page)
+        array = indexing.array_of(page)
         if array is None:
             assert holes
             continue

@@ -144,7 +144,7 @@ def wrong_slots(path: Path, name: str, wrong: int | None) -> None:
     """Puts a number into every slot of the index but the first."""
     store = StoreFile.open(noon_path(path, name), 0, writable=True)
     assert store is not None
-    array = Indexing(store)._array(0)
+    array = Indexing(store).array_of(0)
     assert array is not None
     for slot in range(1, store.header.index_count):
         at = array + ARRAY_HEAD_BYTES + slot * 8

@@ -215,7 +215,7 @@ def test_holes_are_walked_over_and_filled_by_the_next_writer(store_path: Path) -
     store = StoreFile.open(store_path, 0, writable=True)
     assert store is not None
     indexing = Indexing(store)
-    arrays = [indexing._array(page) for page in range(3)]
+    arrays = [indexing.array_of(page) for page in range(3)]
     words = store.mapping.words
     for page, slot in ((2, 5), (2, 7), (2, 8), (2, 9), (2, 10), (0, 0)):
         array = arrays[page]
@@ -241,7 +241,7 @@ def test_a_missing_page_is_added_by_the_next_writer(store_path: Path) -> None:
         appender.append([b"x"] * (384 - 300), NOON_MS)
         writer = appender._end.writer
         assert writer is not None
-        writer.indexing._array = lambda page: None  # type: ignore[method-assign]  # a death
+        writer.indexing.array_of = lambda page: None  # type: ignore[method-assign]  # a death
         writer.indexing._pages_array = 1
         end = writer.place
         writer.store.mapping.data[end.position + 4 : end.position + 8] = b"last"
@@ -273,7 +273,7 @@ def test_a_broken_page_costs_time_and_nothing_else(store_path: Path, damage: str
     store = StoreFile.open(store_path, 0, writable=True)
     assert store is not None
     indexing = Indexing(store)
-    pages, array = indexing._pages(), indexing._array(0)
+    pages, array = indexing._pages(), indexing.array_of(0)
     assert pages is not None
     assert array is not None
     words = store.mapping.words
