@@ -195,11 +195,18 @@ def source(
     help="Bytes of each queue's file that are brought into memory ahead of what is written; 0: "
     "none. By default 8MiB where there are three processors. Takes the native kernel.",
 )
+@click.option(
+    "--append-log",
+    type=click.Path(path_type=Path),
+    help="Log when excerpts were appended into a queue in this directory (with several queues: one "
+    "each, below it).",
+)
 def sink(
     queues: tuple[str, ...],
     roll_cycle: str,
     once: bool,
     touch_ahead: int | None,
+    append_log: Path | None,
     **shared: Any,
 ) -> None:
     """Take queues in from sources.
@@ -219,6 +226,7 @@ def sink(
                 roll_cycle=roll_cycle,
                 gives_up=once,
                 touch_ahead_bytes=touch_ahead,
+                append_log=append_log,
             ),
             Sink.wait_ended if once else None,
             shared["listen"],

@@ -2,6 +2,7 @@
 kernel in use is told. `each_kernel` is for tests that are to run with every one.
 """
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from wire import kernel
 
 # behind everything installed, so that only what is nowhere else comes from the tree
 sys.path.append(str(Path(__file__).parents[1]))
+
+# a shell starts what runs in the background deaf to it, and that is inherited
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PATIENCE_SECONDS = 5.0
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wire import _kernel
 
 NAME: Final = "python"
-INTERFACE: Final = 5  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 6  # raised with every change of a function's meaning, in all kernels
 AtomicWords: type[_kernel.AtomicWords] | None = None  # Python has no compare-and-set
 Pen: type[_kernel.Pen] | None = None  # which needs that
 # with the GIL held while the system looks for memory, it would stop those whom it is to help

@@ -175,6 +175,8 @@ class PenTerms:
         page_size: how many bytes a further page takes at most.
         payload_max: the longest payload.
         reserved: all before this position is allocated.
+        step: how much more a pen that is allowed to allocates at once, within what is mapped; twice
+            as much the next time. 0: nothing.
         cycle_end_ms: when the clock leaves the cycle, in milliseconds since 1970.
     """
 
@@ -199,6 +201,7 @@ class PenTerms:
     page_size: int
     payload_max: int
     reserved: int
+    step: int
     cycle_end_ms: int
 
 

@@ -54,8 +54,11 @@ class Running:
         """True when it has ended, however it did."""
         return self._reap()
 
-    def wait(self, seconds: float = WAIT_SECONDS) -> float:
+    def wait(self, seconds: float = WAIT_SECONDS, *, look_seconds: float = LOOK_SECONDS) -> float:
         """Waits for its end; the seconds of processor time that it took, in all its threads.
+
+        Args:
+            look_seconds: time between two looks, which take some of a processor.
 
         Raises:
             QueueError: it failed, or did not end in time.
@@ -64,7 +67,7 @@ class Running:
         while not self._reap():
             if time.monotonic() > deadline:
                 raise QueueError(f"the {self._title} did not end within {seconds:g} s")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(look_seconds)
         if self._code != 0:
             raise self._failed()
         return self._cpu_s

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from cqrepl.bench.processes import WAIT_SECONDS, Running, running, source_options
 from cqrepl.bench.sample import Point, Sample
@@ -37,13 +37,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a log of acknowledgements, as `ackentry` describes it."""
+    """One entry of a log of acknowledgements or of appends, as `ackentry` describes it."""
 
     index_last: int
     sent_ns: int
     noted_ns: int
     excerpts: int
     payload_bytes: int
+
+    @classmethod
+    def of(cls, payload: memoryview) -> Self:
+        """The entry that an excerpt of the log holds."""
+        return cls(*ENTRY.unpack(payload))
 
 
 def prepared(folder: Path, size: int, count: int) -> Work:
@@ -104,12 +109,12 @@ def touch_ahead(queue: Path, copy: Path) -> None:
 
 
 def log_entries(log: Path) -> Iterator[Entry]:
-    """What a source has noted of acknowledgements, in their order."""
-    with Queue.open(log) as acknowledged:
-        tailer = acknowledged.tailer()
+    """What a source or a sink has noted, in order."""
+    with Queue.open(log) as noted:
+        tailer = noted.tailer()
         while (batch := tailer.next_batch()) is not None:
             for _, payload in batch:
-                yield Entry(*ENTRY.unpack(payload))
+                yield Entry.of(payload)
 
 
 def _watched(source: Running, sink: Running) -> dict[str, float]:

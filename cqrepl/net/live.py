@@ -5,10 +5,11 @@ loop between the mapped file and the socket costs more time than all the rest. S
 would wait there lends the socket to a native pump instead, which runs in a thread without the GIL
 and comes back after a slice of time, when something unusual is there, or when it is called.
 
-There is one writer of a socket at any time. A source's pump is the writer while it runs: whoever
-has something else to send calls it back first. A sink's pump reads, and sends acknowledgements;
-what the writer task has to send meanwhile goes through it. What a pump could not send is the first
-that is sent after it.
+There is one writer of a socket at any time, and one that receives. A source's pump is both while
+it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; whoever has
+something else to send calls it back first. A sink's pump receives, and sends acknowledgements; what
+the writer task has to send meanwhile goes through it. What a pump could not send is the first that
+is sent after it, what it received and did not take the first that is taken.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import trio
 
+from cqrepl.net.scheduling import wake_soon
 from wire import live
 from wire.live import Ended, Pausing
 
@@ -23,15 +25,22 @@ if TYPE_CHECKING:
     from wire.live import SinkLane, SourceLane
 
 T = TypeVar("T")
-SLICE_MS: Final = 250  # meters, marks and the watch on silence are brought up to date so often
+SLICE_MS: Final = 1000  # marks, logs and the watch on silence are brought up to date so often
 SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
+SLICES_OF_SILENCE: Final = 8  # in the time after which a silent peer is lost
 
 
 class Streamed(NamedTuple):
-    """How a source's pump came back."""
+    """How a source's pump came back; `data` is what it left of what it received.
+
+    `is_foreign`: the peer acknowledges in a shape that the pump does not know.
+    """
 
     ended: Ended
     unsent: bytes
+    data: bytes
+    has_heard: bool
+    is_foreign: bool
 
 
 class Received(NamedTuple):
@@ -53,22 +62,31 @@ class LivePump:
         self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of others
 
     async def stream(
-        self, lanes: "Sequence[SourceLane]", pausing: Pausing, *, is_idle: bool, slice_ms: int
+        self,
+        lanes: "Sequence[SourceLane]",
+        pausing: Pausing,
+        *,
+        is_idle: bool,
+        slice_ms: int,
+        data: bytes | None,
     ) -> Streamed:
         """Sends what appears in these queues.
 
         Args:
             is_idle: nothing has appeared for some time.
+            data: received before, and not taken; None when it is not to receive.
 
         Raises:
             OSError: the connection is broken.
         """
-        ended, unsent = await self._run(
-            lambda: live.stream_live(self._socket, self._control, lanes, pausing, is_idle, slice_ms)
+        ended, unsent, left, has_heard, is_foreign = await self._run(
+            lambda: live.stream_live(
+                self._socket, self._control, lanes, pausing, is_idle, slice_ms, data
+            )
         )
-        return Streamed(Ended(ended), unsent)
+        return Streamed(Ended(ended), unsent, left, has_heard, is_foreign)
 
-    async def receive(self, lanes: "Sequence[SinkLane]", data: bytes) -> Received:
+    async def receive(self, lanes: "Sequence[SinkLane]", data: bytes, *, slice_ms: int) -> Received:
         """Stores what comes for these queues.
 
         Args:
@@ -77,11 +95,14 @@ class LivePump:
         Raises:
             OSError: the connection is broken.
         """
-        ended, data, unsent, has_heard = await self._run(
-            lambda: live.receive_live(self._socket, self._control, lanes, data, SLICE_MS)
-        )
+
+        def work() -> tuple[int, bytes, bytes, bool]:
+            wake_soon()
+            return live.receive_live(self._socket, self._control, lanes, data, slice_ms)
+
+        ended, left, unsent, has_heard = await self._run(work)
         # what was to go through the pump after its last look
-        return Received(Ended(ended), data, unsent + self._control.take(), has_heard)
+        return Received(Ended(ended), left, unsent + self._control.take(), has_heard)
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""

@@ -12,13 +12,22 @@ pump do their work (`live`), and take over again from where it stopped.
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Final
 
 import trio
 
-from cqrepl.net.live import SLICE_MIXED_MS, SLICE_MS, pump_for
+from cqrepl.net.live import (
+    SLICE_MIXED_MS,
+    SLICE_MS,
+    SLICES_OF_SILENCE,
+    LivePump,
+    Streamed,
+    pump_for,
+)
 from cqrepl.net.pauser import Pauser
 from cqrepl.net.session import Session
+from cqrepl.net.turn import ReadTurn
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
 from cqrepl.protocol.states import ConnectionState
@@ -67,6 +76,8 @@ class Pump:
         self._admit = admit
         self._pausing = pausing
         self._live = pump_for(stream)
+        self._turn = ReadTurn()
+        self._hears_live = True  # the live pump of a source takes acknowledgements
         self._unsent = b""  # left over by a live pump: goes before anything else
         self._is_sending = False
         self._is_streaming = False  # the live pump is the writer
@@ -145,7 +156,11 @@ class Pump:
             self.wake()
 
     async def _receive(self) -> None:
-        count = await self.stream.socket.recv_into(self.connection.receive_room())
+        count = await self._turn.read(
+            lambda: self.stream.socket.recv_into(self.connection.receive_room())
+        )
+        if count is None:
+            return  # the live pump has received
         now = trio.current_time()
         if count:
             self.heard = True
@@ -164,7 +179,8 @@ class Pump:
         if not lanes:
             return False
         try:
-            came = await self._live.receive(lanes, self.connection.hand_over())
+            data = self.connection.hand_over()
+            came = await self._live.receive(lanes, data, slice_ms=self._slice_ms)
         finally:
             has_stored = session.leave_lanes()
         self._unsent = came.unsent
@@ -244,14 +260,19 @@ class Pump:
         """Lets the live pump send for a slice of time; false when there is nothing for it."""
         if self._live is None or pauser.is_waiting:
             return False
+        async with self._turn.taken() if self._hears_live else nullcontext():
+            return await self._lend(self._live, session)
+
+    async def _lend(self, pump: LivePump, session: Session) -> bool:
         lanes = session.lanes_out()
         if not lanes or self._wake.is_set():
             return False
-        slice_ms = SLICE_MS if session.has_lanes_only else SLICE_MIXED_MS
+        slice_ms = self._slice_ms if session.has_lanes_only else SLICE_MIXED_MS
+        data = self.connection.hand_over() if self._hears_live else None
         self._is_streaming = True
         try:
-            came = await self._live.stream(
-                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=slice_ms
+            came = await pump.stream(
+                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=slice_ms, data=data
             )
         except OSError as error:
             raise trio.BrokenResourceError from error
@@ -260,8 +281,23 @@ class Pump:
             has_sent = session.leave_lanes()
             self._is_quiet = not has_sent
         self._unsent = came.unsent
+        self._take_left(came)
         # what it does not know is looked at from here, until something has come of it
-        return came.ended is not Ended.UNUSUAL or has_sent
+        return came.ended is not Ended.UNUSUAL or has_sent or bool(came.data)
+
+    def _take_left(self, came: Streamed) -> None:
+        """What a source's pump has received is for the reader, who has its turn again then."""
+        now = trio.current_time()
+        if came.has_heard or came.data:
+            self.connection.receive_data(came.data, now)
+        if came.ended is Ended.END_OF_STREAM:
+            self.connection.receive_end(now)
+        if came.is_foreign:  # each would call the pump back
+            self._hears_live = False
+
+    @property
+    def _slice_ms(self) -> int:
+        return min(SLICE_MS, int(self.connection.silence_max * 1000 / SLICES_OF_SILENCE))
 
     @property
     def _is_receiving_live(self) -> bool:

@@ -5,6 +5,7 @@ A queue takes from one connection at a time.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.batch import ExcerptBatch
 from wire import live
 
@@ -92,13 +94,16 @@ class SinkSession:
             pen = None if queue.stop is not None else queue.appender.pen
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
-                lane = live.SinkLane(pen, handler.cid_document, payload_max, is_acknowledged)
+                lane = live.SinkLane(
+                    pen, handler.cid_document, payload_max, is_acknowledged, queue.is_logged
+                )
                 self._lanes.append((handler, queue, lane))
         return [lane for _, _, lane in self._lanes]
 
     def catch_up(self) -> None:
         for handler, queue, lane in self._lanes:
-            excerpts, payload_bytes = lane.take_stored()
+            excerpts, payload_bytes, entries = lane.take_stored()
+            queue.log(entries)
             if excerpts:
                 handler.took(queue.appender.next_index)
                 queue.note_received(excerpts, payload_bytes)
@@ -196,6 +201,10 @@ class SinkSession:
             return
         self.has_progressed = True
         queue.note_received(len(batch), batch.payload_bytes)
+        if queue.is_logged:
+            now_ns = time.monotonic_ns()
+            entry = (batch.index_last, event.ns, now_ns, len(batch), batch.payload_bytes)
+            queue.log(ENTRY.pack(*entry))
         self._connection.stored(event.cid, batch.index_last, event.ns)
 
     def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from cqrepl.net.endpoint import Endpoint, Settings
+from cqrepl.net.entrylog import log_paths
 from cqrepl.net.names import named
 from cqrepl.net.pump import Pump
 from cqrepl.net.receiving import SinkSession
@@ -72,6 +73,7 @@ async def serve_sink(
     wire_shape: WireShape = WireShape.NETWORK,
     gives_up: bool = False,
     touch_ahead_bytes: int | None = None,
+    append_log: Path | str | None = None,
 ) -> AsyncIterator[Sink]:
     """Takes in queues from sources for the length of an `async with` block, then ends in order.
 
@@ -88,6 +90,8 @@ async def serve_sink(
         touch_ahead_bytes: so many bytes of each queue's file are brought into memory ahead of the
             writer, by a thread of its own; 0 for none. By default 8 MiB where there are
             three processors. The plain kernel cannot.
+        append_log: directory of a log of when excerpts were appended; one below it for each of
+            several queues.
 
     Raises:
         QueueError: a directory holds something else, another process holds its append lock, or a
@@ -116,8 +120,9 @@ async def serve_sink(
     atomics.require()  # now, not when the first queue is offered
     opened: list[SinkQueue] = []
     try:
-        for name, path in named(queues).items():
-            opened.append(SinkQueue(name, path, cycle, touch_ahead_bytes))
+        paths = named(queues)
+        for name, log in log_paths(append_log, paths).items():
+            opened.append(SinkQueue(name, paths[name], cycle, touch_ahead_bytes, log))
         sink = Sink(opened, settings)
         async with sink.endpoint.running():
             yield sink

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final, Protocol
 
+from cqrepl.net.entrylog import EntryLog
 from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
@@ -27,7 +28,12 @@ class SinkQueue:
     """One queue of a sink, over all connections."""
 
     def __init__(
-        self, name: str, path: Path, roll_cycle: RollCycle, touch_ahead_bytes: int
+        self,
+        name: str,
+        path: Path,
+        roll_cycle: RollCycle,
+        touch_ahead_bytes: int,
+        append_log: Path | None,
     ) -> None:
         self.name = name
         self.path = path
@@ -39,8 +45,11 @@ class SinkQueue:
         self._touch_ahead_bytes = touch_ahead_bytes
         self._queue: Queue | None = None
         self._appender: Appender | None = None
+        self._append_log: EntryLog | None = None
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._open(None)
+        if append_log is not None:
+            self._append_log = EntryLog(append_log, name, "appended excerpts")
 
     @property
     def received_excerpts(self) -> int:
@@ -58,6 +67,16 @@ class SinkQueue:
         """So much was taken in."""
         self._received_excerpts += excerpts
         self._received_bytes += payload_bytes
+
+    @property
+    def is_logged(self) -> bool:
+        """True when somebody wants to know when excerpts were appended."""
+        return self._append_log is not None
+
+    def log(self, entries: bytes) -> None:
+        """Notes when batches were appended (`ackentry`), where that is wanted."""
+        if self._append_log is not None:
+            self._append_log.note_all(entries)
 
     @property
     def queue(self) -> Queue:
@@ -95,6 +114,8 @@ class SinkQueue:
         if self._queue is not None:
             self._queue.close()
             self._queue = self._appender = None
+        if self._append_log is not None:
+            self._append_log.close()
 
     def _catch_up(self) -> None:
         if self.owner is not None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from cqrepl.net.endpoint import Endpoint, Settings
+from cqrepl.net.entrylog import log_paths
 from cqrepl.net.names import named
 from cqrepl.net.pump import Pump
 from cqrepl.net.sourcequeue import SourceQueue, SourceShared
@@ -44,7 +45,10 @@ class Source:
             queue: name of the queue; may be left out when there is one.
         """
         each = self._only(queue)
-        await until(lambda: each.acknowledged >= index, self._shared.changed)
+        with each.awaiting(index):
+            for session in self._sessions():
+                session.look_for_awaited()
+            await until(lambda: each.acknowledged >= index, self._shared.changed)
 
     async def wait_caught_up(self) -> None:
         """Returns when one sink has acknowledged all that was in the queues at the start."""
@@ -126,11 +130,8 @@ async def serve_source(
     paths = named(queues)
     with ExitStack() as stack:
         opened = []
-        for name, path in paths.items():
-            log = None if ack_log is None else Path(ack_log)
-            if log is not None and len(paths) > 1:
-                log = log / name
-            opened.append(SourceQueue(name, path, log))
+        for name, log in log_paths(ack_log, paths).items():
+            opened.append(SourceQueue(name, paths[name], log))
             stack.callback(opened[-1].close)
         source = Source(opened, settings, asks_ack=acknowledge)
         async with source.endpoint.running():

@@ -1,9 +1,12 @@
 """One queue of a source, and what the connections of a source have in common."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
-from cqrepl.net.acklog import AckLog
+from cqrepl.net.entrylog import EntryLog
 from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
@@ -11,8 +14,16 @@ from cqrepl.protocol import QueueShape
 from cqrepl.protocol import events as ev
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.backcopylock import release_dead_back_copy
+from wire.kernel import NO_LIMIT
 
 _logger = logging.getLogger(__name__)
+
+
+class Taker(Protocol):
+    """A connection that a queue goes out on."""
+
+    def catch_up(self) -> None:
+        """Notes what a live pump has sent, and what was acknowledged, since the last call."""
 
 
 class SourceQueue:
@@ -24,9 +35,11 @@ class SourceQueue:
         self.queue = Queue.open(path)
         self._release_dead_back_copy()
         self.target = self.queue.last_index()  # what was there at the start
-        self.acknowledged = -1
-        self.sent_excerpts = self.sent_bytes = 0
-        self.ack_log = None if ack_log is None else AckLog(ack_log)
+        self.takers: list[Taker] = []  # the connections that it goes out on
+        self._acknowledged = -1
+        self._sent_excerpts = self._sent_bytes = 0
+        self._awaited: list[int] = []
+        self._ack_log = None if ack_log is None else EntryLog(ack_log, name, "acknowledgements")
 
     @property
     def shape(self) -> QueueShape:
@@ -41,26 +54,69 @@ class SourceQueue:
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
 
+    @property
+    def acknowledged(self) -> int:
+        """Some sink has everything up to this index; -1 for nothing."""
+        self._catch_up()
+        return self._acknowledged
+
+    @property
+    def sent_excerpts(self) -> int:
+        """Number of excerpts sent, to all sinks together."""
+        self._catch_up()
+        return self._sent_excerpts
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of payload sent, to all sinks together."""
+        self._catch_up()
+        return self._sent_bytes
+
+    def note_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
+        """So much was sent."""
+        self._sent_excerpts += excerpts
+        self._sent_bytes += payload_bytes
+        self.queue.raise_sent(index_last)
+
     def note_acknowledged(self, index: int) -> None:
         """Some sink has everything up to `index`."""
-        self.acknowledged = max(self.acknowledged, index)
+        self._acknowledged = max(self._acknowledged, index)
         self.queue.raise_acknowledged(index)
 
-    def log(self, event: ev.Acknowledged) -> None:
-        """Notes an acknowledgement where that is wanted. Replication does not end over its log."""
-        if self.ack_log is None:
-            return
+    @property
+    def awaited(self) -> int:
+        """The next index for whose acknowledgement somebody waits."""
+        return min(
+            (index for index in self._awaited if index > self._acknowledged), default=NO_LIMIT
+        )
+
+    @contextmanager
+    def awaiting(self, index: int) -> Iterator[None]:
+        """For the length of a block somebody waits for this acknowledgement."""
+        self._awaited.append(index)
         try:
-            self.ack_log.note(event)
-        except (QueueError, OSError) as error:
-            _logger.error("queue %r: acknowledgements are logged no more: %s", self.name, error)
-            self.ack_log.close()
-            self.ack_log = None
+            yield
+        finally:
+            self._awaited.remove(index)
+
+    @property
+    def is_logged(self) -> bool:
+        """True when every acknowledgement is noted."""
+        return self._ack_log is not None
+
+    def log(self, event: ev.Acknowledged, now_ns: int) -> None:
+        """Notes an acknowledgement, and when it came, where that is wanted."""
+        if self._ack_log is not None:
+            self._ack_log.note(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)
+
+    def _catch_up(self) -> None:
+        for taker in self.takers:
+            taker.catch_up()
 
     def close(self) -> None:
         self.queue.close()
-        if self.ack_log is not None:
-            self.ack_log.close()
+        if self._ack_log is not None:
+            self._ack_log.close()
 
 
 class SourceShared:

@@ -111,7 +111,8 @@ class SourceSession:
             case ev.StreamingStarted():
                 self._start(self.outgoing[event.cid], event.next_index)
             case ev.Acknowledged():
-                self._acknowledged(self.outgoing[event.cid], event)
+                self._acknowledged(self.outgoing[event.cid], event, time.monotonic_ns())
+                self._pump.wake()  # the window may have been full
             case ev.QueueStopped():
                 self._stopped(self.outgoing[event.cid], event.reason, event.message)
 
@@ -150,12 +151,35 @@ class SourceSession:
 
     def catch_up(self) -> None:
         for each in self.outgoing.values():
-            lengths = None if each.lane is None else each.lane.take_lengths()
-            if lengths and each.tailer is not None:
-                index_first = each.tailer.next_index + each.lane_count
-                self._connection.source(each.cid).framed(index_first, lengths)
-                each.lane_count += len(lengths)
-                self._count_sent(each, index_first, lengths)
+            if each.lane is not None and each.tailer is not None:
+                self._catch_up(each, each.lane, each.tailer.next_index)
+
+    def _catch_up(self, each: Outgoing, lane: "SourceLane", lane_first: int) -> None:
+        acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
+        source = self._connection.source(each.cid)
+        if lengths:
+            index_first = lane_first + each.lane_count
+            source.framed(index_first, lengths)
+            each.lane_count += len(lengths)
+            self._count_sent(each, index_first, lengths)
+        for at in range(0, len(acks), 3):
+            index, ns, now_ns = acks[at : at + 3]
+            event = source.acknowledged(index, ns)
+            if event is not None:
+                self._acknowledged(each, event, now_ns)
+
+    def look_for_awaited(self) -> None:
+        """Somebody waits for an acknowledgement: it may have come, or is told when it comes."""
+        for each in self.outgoing.values():
+            if each.lane is not None:
+                each.lane.await_index(self._awaited(each))
+        self.catch_up()
+
+    def _awaited(self, each: Outgoing) -> int:
+        """The next index whose acknowledgement changes anything but numbers."""
+        target, awaited = each.queue.target, each.queue.awaited
+        acknowledged = self._connection.source(each.cid).index_acknowledged
+        return awaited if target is None or acknowledged >= target else min(awaited, target)
 
     def leave_lanes(self) -> bool:
         self.catch_up()
@@ -170,6 +194,7 @@ class SourceSession:
     async def close(self) -> None:
         for each in self.outgoing.values():
             each.close()
+            each.queue.takers.remove(self)
         self._shared.changed.set()
 
     def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
@@ -185,6 +210,8 @@ class SourceSession:
             stand.write_position,
             stand.slots,
             source.room,
+            each.queue.is_logged,
+            self._awaited(each),
         )
 
     def _offer(self) -> None:
@@ -203,6 +230,7 @@ class SourceSession:
                 shape=each.shape,
             )
             self.outgoing[cid] = Outgoing(each, cid)
+            each.takers.append(self)
         self.has_offered = True
         self._shared.changed.set()
 
@@ -243,9 +271,8 @@ class SourceSession:
             each.batch = None
 
     def _count_sent(self, each: Outgoing, index_first: int, lengths: "array[int]") -> None:
-        each.queue.sent_excerpts += len(lengths)
-        each.queue.sent_bytes += measure_lengths(lengths, 0, len(lengths))[0]
-        each.queue.queue.raise_sent(index_first + len(lengths) - 1)
+        payload_bytes = measure_lengths(lengths, 0, len(lengths))[0]
+        each.queue.note_sent(index_first + len(lengths) - 1, len(lengths), payload_bytes)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
@@ -289,11 +316,10 @@ class SourceSession:
             each.queue.note_acknowledged(next_index - 1)
         self._shared.changed.set()
 
-    def _acknowledged(self, each: Outgoing, event: ev.Acknowledged) -> None:
+    def _acknowledged(self, each: Outgoing, event: ev.Acknowledged, now_ns: int) -> None:
         self.has_progressed = True
         each.queue.note_acknowledged(event.index)
-        each.queue.log(event)
-        self._pump.wake()  # the window may have been full
+        each.queue.log(event, now_ns)
         if each.lane is not None:
             each.lane.add_room(event.excerpts, event.payload_bytes)
         self._shared.changed.set()

@@ -139,6 +139,13 @@ class Connection:
         return data
 
     @property
+    def silence_max(self) -> float:
+        """Longest time in seconds for which the peer may say nothing."""
+        heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
+        own = self.config.heartbeat_timeout_ms / 1000
+        return own if heartbeat is None else heartbeat.silence_max
+
+    @property
     def has_data_to_send(self) -> bool:
         return bool(self._outbox.data)
 
@@ -285,9 +292,7 @@ class Connection:
 
     @property
     def _silence_deadline(self) -> float:
-        heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
-        own = self.config.heartbeat_timeout_ms / 1000
-        return self._heard + (own if heartbeat is None else heartbeat.silence_max)
+        return self._heard + self.silence_max
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:

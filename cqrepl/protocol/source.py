@@ -130,7 +130,9 @@ class SourceHandler:
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name == "idx":
-            self._acknowledged(*read_acknowledgement(reader))
+            event = self.acknowledged(*read_acknowledgement(reader))
+            if event is not None:
+                self._outbox.tell(event)
         elif name == "re":
             self.receive_batch(*read_replication_event(reader), now)
         elif name == "eos":
@@ -213,29 +215,31 @@ class SourceHandler:
             return
         self._outbox.tell(StreamingStarted(cid=self.cid, name=self.name, next_index=wanted))
 
-    def _acknowledged(self, index: int, ns: int) -> None:
+    def acknowledged(self, index: int, ns: int) -> Acknowledged | None:
+        """The sink has everything up to `index`: what is new in that; None for nothing.
+
+        Somebody else may have received it; what was sent before has to be told first (`framed`).
+        """
         if self.state is SourceState.STOPPED:
-            return
+            return None
         self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
         if index > self.index_sent:
             sent = "nothing" if self.index_sent < 0 else f"up to {format_index(self.index_sent)}"
             self._outbox.refuse(
                 f"queue {self.name!r}: acknowledgement of index {index:#x}, {sent} was sent"
             )
-            return
+            return None
         if index <= self.index_acknowledged:
-            return
+            return None
         self.index_acknowledged = index
         excerpts, payload_bytes = self._window.acknowledge(index)
-        self._outbox.tell(
-            Acknowledged(
-                cid=self.cid,
-                name=self.name,
-                index=index,
-                ns=ns,
-                excerpts=excerpts,
-                payload_bytes=payload_bytes,
-            )
+        return Acknowledged(
+            cid=self.cid,
+            name=self.name,
+            index=index,
+            ns=ns,
+            excerpts=excerpts,
+            payload_bytes=payload_bytes,
         )
 
     def _move(self, move: SourceMove, error: type[ProtocolError]) -> None:

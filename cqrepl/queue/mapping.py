@@ -143,13 +143,17 @@ class Mapping:
                 self._remap(size)
         return end <= self.length
 
-    def reserve(self, start: int, end: int) -> None:
+    def reserve(self, start: int, end: int, length: int = 0) -> None:
         """Allocates the bytes from `start` to `end`, and maps them; the file grows if it must.
+
+        Args:
+            length: a file that grows gets at least this length, where it may. All of it is mapped,
+                so that it is mapped anew less often; what is not allocated of it is a hole.
 
         Raises:
             OSError: no space, or a limit on file sizes.
         """
-        self._allocate(start, end)
+        self._allocate(start, end, length)
         self.cover(end)
 
     def allocate_ahead(self, start: int, end: int) -> bool:
@@ -163,7 +167,7 @@ class Mapping:
         with RECORD_LOCK_GUARD:  # against `close`: the descriptor's number may be another's then
             if self._descriptor < 0:
                 return False
-            self._allocate(start, end)
+            self._allocate(start, end, end)
             return True
 
     def populate(self, start: int, end: int) -> None:
@@ -245,7 +249,7 @@ class Mapping:
                 os.close(self._descriptor)
                 self._descriptor = -1
 
-    def _allocate(self, start: int, end: int) -> None:
+    def _allocate(self, start: int, end: int, length: int) -> None:
         assert self.writable
         assert 0 <= start < end
         if end > self.file_size():
@@ -253,6 +257,9 @@ class Mapping:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
                 try:
                     os.posix_fallocate(self._descriptor, start, end - start)
+                    if length > self.file_size():
+                        with suppress(OSError):  # a limit: then it is longer when it must be
+                            os.ftruncate(self._descriptor, length)
                 finally:
                     fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
         else:

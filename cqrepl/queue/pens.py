@@ -68,7 +68,7 @@ class PenCase:
     def put(pen: "Pen", end: QueueEnd) -> None:
         """Tells the writer how far a pen has come."""
         assert end.writer is not None
-        end.writer.place = Place(pen.sequence, pen.position)
+        end.writer.came_to(Place(pen.sequence, pen.position), pen.reserved)
 
     def check(self, refused: int, pen: "Pen", end: QueueEnd) -> None:
         """Does nothing when the long way can be gone after a pen has refused.
@@ -112,5 +112,6 @@ class PenCase:
             page_size=writer.page_size,
             payload_max=self._payload_max,
             reserved=writer.reserved,
+            step=writer.step if writer.allocates else 0,
             cycle_end_ms=self._cycles.ends_ms(cycle) if is_last else _NEVER_MS,
         )

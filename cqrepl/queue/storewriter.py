@@ -31,6 +31,8 @@ but what was synced must be there.
 
 Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
 64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
+The file is longer than that, and mapped whole, so that the next step only has to allocate: a pen
+can do that too. What lies behind `reserved` may be a hole.
 Where pages are touched ahead (`touching`), that helper decides the steps and allocates before them.
 """
 
@@ -57,13 +59,16 @@ from wire.kernel import Stop, laid_size, lay_excerpts
 
 _STEP_MIN: Final = 1 << 20
 _STEP_MAX: Final = 64 << 20
+_LENGTH_MIN: Final = 8 << 20
+_LENGTH_STEP: Final = 64 << 20
 _END_MARK_BYTES: Final = 8
 
 
 class StoreWriter:
     """A store file open for writing. `place` is the next sequence, and where its header goes.
 
-    All before `reserved` is allocated; no sequence from `sequence_end` on has an index.
+    All before `reserved` is allocated, further on `step` bytes at once; no sequence from
+    `sequence_end` on has an index.
     """
 
     def __init__(self, store: StoreFile, terms: WriterTerms) -> None:
@@ -81,7 +86,7 @@ class StoreWriter:
         count, spacing = store.header.index_count, store.header.index_spacing
         self.sequence_end = terms.capacity(count, spacing)
         self.page_size = page_size(count)
-        self._step = _STEP_MIN
+        self.step = _STEP_MIN
         self._step_max = _STEP_MAX if self._toucher is None else self._toucher.step_max
         self.reserved = 0
         self.place = START
@@ -138,6 +143,11 @@ class StoreWriter:
     def path(self) -> Path:
         return self.store.path
 
+    @property
+    def allocates(self) -> bool:
+        """True when it is for the writer to allocate space ahead, and no helper does."""
+        return self._toucher is None
+
     def refresh(self) -> None:
         """Catches up with what other processes have appended since.
 
@@ -151,7 +161,7 @@ class StoreWriter:
     def space_needed(self, batch: ExcerptBatch) -> bool:
         """True when the file must be allocated further before it can take the batch."""
         end = self._end_of(batch)
-        return end > self.reserved and not self._is_ready(end + 2 * self._step)
+        return end > self.reserved and not self._is_ready(end + 2 * self.step)
 
     def reserve(self, batch: ExcerptBatch) -> None:
         """Allocates space for the batch, and some ahead.
@@ -161,8 +171,13 @@ class StoreWriter:
         """
         end = self._end_of(batch)
         if end > self.reserved:
-            self._reserve(end + self._step)
-            self._step = min(2 * self._step, self._step_max)
+            self._reserve(end + self.step)
+            self.step = min(2 * self.step, self._step_max)
+
+    def came_to(self, place: Place, reserved: int) -> None:
+        """A pen has gone on to this place, and has allocated so far."""
+        self.place = place
+        self.reserved = max(self.reserved, reserved)
 
     def check_room(self, count: int) -> None:
         """Does nothing when so many more excerpts have indexes.
@@ -326,16 +341,21 @@ class StoreWriter:
         mapping = self.store.mapping
         if end > self.reserved:
             if not self._is_ready(end):
-                mapping.reserve(self.reserved, end)
+                mapping.reserve(self.reserved, end, _length_for(end))
             self.reserved = end
         mapping.cover(end)
         if self._toucher is not None:
-            mapping.cover(end + self._step)
-            self._toucher.follow(mapping, self.cycle, self.place.position, end + self._step)
+            mapping.cover(end + self.step)
+            self._toucher.follow(mapping, self.cycle, self.place.position, end + self.step)
 
     def _is_ready(self, end: int) -> bool:
         toucher = self._toucher
         return toucher is not None and toucher.is_ready(self.store.mapping, end)
+
+
+def _length_for(end: int) -> int:
+    """How long a file is made that is written up to `end`."""
+    return _LENGTH_MIN if end <= _LENGTH_MIN else -(-end // _LENGTH_STEP) * _LENGTH_STEP
 
 
 def _discarded(path: Path) -> Path:

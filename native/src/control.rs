@@ -13,6 +13,8 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use crate::fault::Fault;
+
 /// Why a pump has come back; the numbers are those of `wire.live.Ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -128,5 +130,26 @@ pub fn receive_some(socket: BorrowedFd, room: &mut [u8]) -> io::Result<Option<us
             Err(Errno::AGAIN) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// What ends a pump before its time.
+#[derive(Debug)]
+pub enum PumpError {
+    /// The connection is broken.
+    Io(io::Error),
+    /// An argument makes no sense.
+    Fault(Fault),
+}
+
+impl From<io::Error> for PumpError {
+    fn from(error: io::Error) -> Self {
+        PumpError::Io(error)
+    }
+}
+
+impl From<Fault> for PumpError {
+    fn from(fault: Fault) -> Self {
+        PumpError::Fault(fault)
     }
 }

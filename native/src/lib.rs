@@ -12,6 +12,7 @@
 //! pen      appends to one open store file in one call; terms is what it knows, and why it refuses
 //!
 //! streaming, receiving   live pumps of a source and a sink, each in a thread of its own
+//! lane, acks             one queue of a source in it, and what a sink says of it
 //! control, pausing       how they are called back, and how they wait
 //!
 //! python                 the module `wire._kernel`: arguments in, results out, the GIL released in
@@ -22,12 +23,14 @@
 //! compared with the buffer's length, and a number that was compared is the one that is used, not
 //! read a second time, as another process may have changed it.
 
+pub mod acks;
 pub mod columns;
 pub mod control;
 pub mod fault;
 pub mod frames;
 #[cfg(feature = "python")]
 mod joined;
+pub mod lane;
 #[cfg(feature = "python")]
 mod live_class;
 pub mod marks;

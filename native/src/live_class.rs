@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -11,17 +12,18 @@ use pyo3::types::PyBytes;
 
 use rustix::thread::set_current_timer_slack;
 
-use crate::control::{locked, Control};
+use crate::control::{locked, Control, PumpError};
 use crate::fault::Fault;
+use crate::lane::{Lane, Place, Sent, Slots};
 use crate::mem::{self, View};
 use crate::pausing::{Pauser, Pausing};
 use crate::pen_class::Pen;
 use crate::python::array;
 use crate::receiving::{self, Stored};
-use crate::streaming::{self, Place, PumpError, Sent, Slots};
+use crate::streaming;
 
 const BUFFER_BYTES: usize = 256 << 10;
-const TIMER_SLACK_NS: u64 = 5_000;
+const TIMER_SLACK_NS: u64 = 1_000;
 
 impl From<PumpError> for PyErr {
     fn from(error: PumpError) -> Self {
@@ -75,6 +77,9 @@ pub struct SourceLane {
     write_position: usize,
     slots: Option<Slots>,
     sent: Mutex<Sent>,
+    is_logged: bool,
+    awaited: AtomicI64,
+    room_low: (i64, i64),
 }
 
 #[pymethods]
@@ -89,6 +94,8 @@ impl SourceLane {
         write_position: usize,
         slots: Option<(usize, i64, i64, i64)>,
         room: (i64, i64),
+        is_logged: bool,
+        awaited: i64,
     ) -> PyResult<Self> {
         let (position, index, sequence) = place;
         let (room_excerpts, room_bytes) = room;
@@ -103,9 +110,20 @@ impl SourceLane {
         }
         let place =
             Place { position, index, sequence, position_last: 0, room_excerpts, room_bytes };
-        let sent = Mutex::new(Sent { place, lengths: Vec::new() });
-        let store = View::of(store)?;
-        Ok(SourceLane { store, cid_document, payload_max, write_position, slots, sent })
+        let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
+        let (store, awaited) = (View::of(store)?, AtomicI64::new(awaited));
+        let room_low = (room_excerpts / 2, room_bytes / 2);
+        Ok(SourceLane {
+            store,
+            cid_document,
+            payload_max,
+            write_position,
+            slots,
+            sent,
+            is_logged,
+            awaited,
+            room_low,
+        })
     }
 
     /// Position of the next header.
@@ -127,6 +145,18 @@ impl SourceLane {
         place.room_bytes = place.room_bytes.saturating_add(payload_bytes);
     }
 
+    /// The pump comes back when this index is acknowledged.
+    fn await_index(&self, index: i64) {
+        self.awaited.store(index, Ordering::Relaxed);
+    }
+
+    /// Acknowledgements since the last call, an `array('q')` of three numbers each: index, nano
+    /// time, and when they came. To be taken before the lengths, which they are about.
+    fn take_acks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let acks = std::mem::take(&mut locked(&self.sent).acks);
+        array(py, acks.as_flattened())
+    }
+
     /// Lengths of the excerpts sent since the last call, an `array('q')`.
     fn take_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lengths = std::mem::take(&mut locked(&self.sent).lengths);
@@ -134,8 +164,12 @@ impl SourceLane {
     }
 }
 
-/// Sends what appears in the lanes; (why it came back, what was not sent).
+type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool, bool);
+
+/// Sends what appears in the lanes; (why it came back, what was not sent, what was received and not
+/// taken, whether the peer was heard, whether it acknowledges in another shape).
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 pub fn stream_live<'py>(
     py: Python<'py>,
     socket: i32,
@@ -144,31 +178,37 @@ pub fn stream_live<'py>(
     pausing: u8,
     is_idle: bool,
     slice_ms: u64,
-) -> PyResult<(u8, Bound<'py, PyBytes>)> {
+    received: Option<&[u8]>,
+) -> PyResult<Streamed<'py>> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
     let pausing =
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 2"))?;
     let lanes: Vec<&SourceLane> = lanes.iter().map(Py::get).collect();
-    let lanes: Vec<streaming::Lane> = lanes
+    let lanes: Vec<Lane> = lanes
         .iter()
-        .map(|lane| streaming::Lane {
+        .map(|lane| Lane {
             store: lane.store.source(),
             cid_document: &lane.cid_document,
             payload_max: lane.payload_max,
             write_position: lane.write_position,
             slots: lane.slots,
             sent: &lane.sent,
+            is_logged: lane.is_logged,
+            awaited: &lane.awaited,
+            room_low: lane.room_low,
         })
         .collect();
     let slice = Duration::from_millis(slice_ms);
     let control = &control.0;
-    let (ended, unsent) = py.detach(move || {
+    let rest = py.detach(move || {
         // or a sleep of 10 us takes 60; it is this thread's, and harms nobody who uses it next
         let _ = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         let mut out = vec![0; BUFFER_BYTES];
-        streaming::stream(socket, control, &lanes, &mut out, Pauser::new(pausing, is_idle), slice)
+        let pauser = Pauser::new(pausing, is_idle);
+        streaming::stream(socket, control, &lanes, &mut out, pauser, slice, received)
     })?;
-    Ok((ended as u8, PyBytes::new(py, &unsent)))
+    let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
+    Ok((rest.ended as u8, unsent, left, rest.has_heard, rest.is_foreign))
 }
 
 /// One queue of a sink.
@@ -178,20 +218,28 @@ pub struct SinkLane {
     cid_document: Vec<u8>,
     payload_max: i64,
     is_acknowledged: bool,
+    is_logged: bool,
     stored: Mutex<Stored>,
 }
 
 #[pymethods]
 impl SinkLane {
     #[new]
-    fn new(pen: Py<Pen>, cid_document: Vec<u8>, payload_max: i64, is_acknowledged: bool) -> Self {
-        SinkLane { pen, cid_document, payload_max, is_acknowledged, stored: Mutex::default() }
+    fn new(
+        pen: Py<Pen>,
+        cid_document: Vec<u8>,
+        payload_max: i64,
+        is_acknowledged: bool,
+        is_logged: bool,
+    ) -> Self {
+        let stored = Mutex::default();
+        SinkLane { pen, cid_document, payload_max, is_acknowledged, is_logged, stored }
     }
 
-    /// How many excerpts, and bytes, were stored since the last call.
-    fn take_stored(&self) -> (i64, i64) {
-        let Stored { excerpts, bytes } = std::mem::take(&mut *locked(&self.stored));
-        (excerpts, bytes)
+    /// How many excerpts, and bytes, were stored since the last call, and the entries of a log.
+    fn take_stored<'py>(&self, py: Python<'py>) -> (i64, i64, Bound<'py, PyBytes>) {
+        let Stored { excerpts, bytes, entries } = std::mem::take(&mut *locked(&self.stored));
+        (excerpts, bytes, PyBytes::new(py, &entries))
     }
 }
 
@@ -218,6 +266,7 @@ pub fn receive_live<'py>(
                 pen: lane.pen.get().pen()?,
                 payload_max: lane.payload_max,
                 is_acknowledged: lane.is_acknowledged,
+                is_logged: lane.is_logged,
                 stored: &lane.stored,
                 due: None,
             })

@@ -28,6 +28,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
 
+use rustix::fs::FallocateFlags;
 use rustix::mm::{madvise, Advice};
 
 use crate::fault::Fault;
@@ -372,6 +373,19 @@ pub fn file_size(descriptor: RawFd) -> Option<u64> {
     // size, which changes nothing whatever it names now
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
     file.metadata().ok().map(|status| status.len())
+}
+
+/// Allocates bytes of an open file, whose size and content stay; false when that cannot be done.
+pub fn allocate(descriptor: RawFd, start: usize, end: usize) -> bool {
+    let (Ok(offset), Some(length)) = (u64::try_from(start), end.checked_sub(start)) else {
+        return false;
+    };
+    if descriptor < 0 || length == 0 {
+        return false;
+    }
+    // SAFETY: it is not closed here; another file that has its number by now keeps size and content
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, length as u64).is_ok()
 }
 
 #[cfg(feature = "python")]

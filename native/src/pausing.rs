@@ -51,6 +51,12 @@ impl Pauser {
         self.sleep = SLEEP_MIN;
     }
 
+    /// True while something was found not long ago.
+    pub fn is_awake(&self, now: Instant) -> bool {
+        let was_found = now.saturating_duration_since(self.found_at) <= 2 * AWAKE;
+        self.looks < SPINS_BUSY || (self.sleep < SLEEP_MAX && was_found)
+    }
+
     /// Waits before the next look; the time now, where it was looked at.
     pub fn pause(&mut self) -> Option<Instant> {
         self.looks = self.looks.saturating_add(1);

@@ -8,6 +8,7 @@
 //! compare    append lock, listing, file size                               else a refusal
 //! catch up   over what others have appended to this index page, recording it
 //! compare    index, lengths, indexes left, index page, space reserved      else a refusal
+//!            (space may be allocated here, where the caller has time)
 //! lay        bodies, headers, gaps, 8 zero bytes behind                    invisible
 //! publish    first header word 0 -> length                                 the run is there
 //! record     write position, sequence word
@@ -43,6 +44,8 @@ const CAUGHT_MAX: i64 = 4096;
 /// From this size on, and so far ahead, pages are brought into memory before they are written.
 const LONG_RUN_BYTES: usize = 32 << 10;
 const POPULATED_BYTES: usize = 1 << 20;
+/// The longest step in which space is allocated.
+const STEP_MAX: usize = 64 << 20;
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
@@ -55,6 +58,10 @@ pub struct Place {
     pub position: AtomicI64,
     /// Pages before this position have been brought into memory for a long run.
     pub populated: AtomicI64,
+    /// All before this position has been allocated by the pen itself,
+    pub reserved: AtomicI64,
+    /// in so many steps.
+    pub steps: AtomicU32,
 }
 
 impl Place {
@@ -135,6 +142,12 @@ impl<'a> Pen<'a> {
         self.place.position.load(Ordering::Relaxed)
     }
 
+    /// All before this position is allocated.
+    pub fn reserved(&self) -> usize {
+        let grown = self.place.reserved.load(Ordering::Relaxed);
+        usize::try_from(grown).unwrap_or(0).max(self.terms.reserved)
+    }
+
     /// True when the clock, or the time that is given, is behind the end of the cycle.
     pub fn has_rolled(&self, now_ms: Option<i64>) -> bool {
         now_ms.unwrap_or_else(clock_ms) >= self.terms.cycle_end_ms
@@ -142,7 +155,7 @@ impl<'a> Pen<'a> {
 
     /// Appends excerpts `start` to `start + count` of a batch, the first at exactly this index.
     ///
-    /// All or none; how many, and why not. `LockLost` comes with all.
+    /// All or none; how many, and why not. `LockLost` comes with all. Allocates space if it must.
     pub fn append(
         &self,
         data: Source,
@@ -155,16 +168,19 @@ impl<'a> Pen<'a> {
         let start = i64::try_from(start).map_err(|_| fault::PART_OUTSIDE)?;
         let part = i64::try_from(count).map_err(|_| fault::PART_OUTSIDE)?;
         let run = Run::new(data, offsets.into(), lengths.into(), start, part)?;
-        let (_, refusal) = self.append_run(&run, Some(index))?;
+        let (_, refusal) = self.append_run(&run, Some(index), true)?;
         let is_done = matches!(refusal, None | Some(Refusal::LockLost));
         Ok((if is_done { count } else { 0 }, refusal))
     }
 
     /// Appends a run at this index, or wherever the end is; the index of its last excerpt.
+    ///
+    /// `may_allocate`: the caller has the time that a disk may take.
     pub fn append_run(
         &self,
         run: &Run,
         index: Option<i64>,
+        may_allocate: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
         let held = match Held::take(self) {
             Ok(held) => held,
@@ -176,7 +192,7 @@ impl<'a> Pen<'a> {
         if let Some(refusal) = self.catch_up()? {
             return Ok((0, Some(refusal)));
         }
-        let (sequence, position) = match self.room_for(run, index) {
+        let (sequence, position) = match self.room_for(run, index, may_allocate) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
@@ -202,7 +218,7 @@ impl<'a> Pen<'a> {
         let populated = self.place.populated.load(Ordering::Relaxed);
         let populated = usize::try_from(populated).unwrap_or(0).max(position);
         if size >= LONG_RUN_BYTES && end > populated {
-            let ahead = end.saturating_add(POPULATED_BYTES).min(self.terms.reserved);
+            let ahead = end.saturating_add(POPULATED_BYTES).min(self.reserved());
             target.populate(populated, ahead);
             self.place.populated.store(ahead as i64, Ordering::Relaxed);
         }
@@ -233,7 +249,7 @@ impl<'a> Pen<'a> {
             Some(_) => {}
         }
         let limits = Limits { count: CAUGHT_MAX, bytes: i64::MAX, payload: i64::MAX };
-        let end = self.terms.reserved.saturating_sub(END_MARK_BYTES) as i64;
+        let end = self.reserved().saturating_sub(END_MARK_BYTES) as i64;
         let mut walk = Walk::new(self.store.source(), position, end, limits)?;
         let stop = walk.step(2 * CAUGHT_MAX as usize)?;
         let next = sequence.saturating_add(walk.offsets.len() as i64);
@@ -260,7 +276,12 @@ impl<'a> Pen<'a> {
     }
 
     /// Where the run goes, as everything is as usual. The lock is held.
-    fn room_for(&self, run: &Run, index: Option<i64>) -> Result<(i64, usize), Refusal> {
+    fn room_for(
+        &self,
+        run: &Run,
+        index: Option<i64>,
+        may_allocate: bool,
+    ) -> Result<(i64, usize), Refusal> {
         let terms = self.terms;
         let (sequence, position) = self.place.load();
         let position = usize::try_from(position).map_err(|_| Refusal::Space)?;
@@ -284,10 +305,26 @@ impl<'a> Pen<'a> {
             .saturating_add(run.size_bound())
             .saturating_add(terms.page_size.saturating_mul(pages))
             .saturating_add(END_MARK_BYTES);
-        if end > terms.reserved {
+        if end > self.reserved() && !(may_allocate && self.allocate(end)) {
             return Err(Refusal::Space);
         }
         Ok((sequence, position))
+    }
+
+    /// Allocates space up to `end` and one step more, within the file as it is mapped.
+    fn allocate(&self, end: usize) -> bool {
+        let (start, steps) = (self.reserved(), self.place.steps.load(Ordering::Relaxed));
+        let step = self.terms.step.checked_shl(steps).unwrap_or(0).min(STEP_MAX);
+        let wanted = end.saturating_add(step).min(self.store.len());
+        if step == 0 || wanted < end {
+            return false;
+        }
+        let is_there = mem::allocate(self.terms.descriptor, start, wanted);
+        if is_there {
+            self.place.reserved.store(wanted as i64, Ordering::Relaxed);
+            self.place.steps.store(steps + 1, Ordering::Relaxed);
+        }
+        is_there
     }
 }
 

@@ -75,6 +75,12 @@ impl Pen {
         self.place.position.load(Ordering::Relaxed)
     }
 
+    /// All before this position is allocated.
+    #[getter]
+    fn reserved(&self) -> PyResult<usize> {
+        Ok(self.pen()?.reserved())
+    }
+
     #[pyo3(signature = (payload, now_ms=None))]
     fn append_one(&self, payload: &Bound<'_, PyAny>, now_ms: Option<i64>) -> PyResult<i64> {
         let Some(payload) = Payload::of(payload) else {
@@ -106,7 +112,7 @@ impl Pen {
         let (source, offsets, lengths) = (data.source(), offsets.longs(), lengths.longs());
         let run = Run::new(source, offsets, lengths, 0, lengths.len() as i64)?;
         let pen = self.pen()?;
-        let append = move || pen.append_run(&run, Some(index_first));
+        let append = move || pen.append_run(&run, Some(index_first), false);
         let done = if source.len() > HELD_BYTES { py.detach(append) } else { append() };
         Ok(answer(done?))
     }
@@ -125,6 +131,6 @@ impl Pen {
             return Ok(-(Refusal::Roll as i64));
         }
         let run = Run::new(data, offsets.into(), lengths.into(), 0, lengths.len() as i64)?;
-        Ok(answer(pen.append_run(&run, None)?))
+        Ok(answer(pen.append_run(&run, None, false)?))
     }
 }

@@ -22,7 +22,7 @@ use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
 /// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
 pub const HELD_BYTES: usize = 32 << 10;

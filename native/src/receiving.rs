@@ -5,8 +5,9 @@
 //! left in the buffer, and the pump comes back: whoever reads on meets the same bytes.
 //!
 //! An acknowledgement is made after the headers are published: at once where none was for a while,
-//! else after that while, for all that came meanwhile. Each costs its receiver about as much as
-//! hundreds of excerpts do. While the peer takes none, only the last one is kept.
+//! else after that while, for all that came meanwhile; it is longer where more is there already.
+//! Each costs its receiver about as much as hundreds of excerpts do. While the peer takes none, only
+//! the last one is kept.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
@@ -14,28 +15,31 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::control::{locked, receive_some, send_some, Control, Ended};
+use crate::acks;
+use crate::control::{locked, receive_some, send_some, Control, Ended, PumpError};
 use crate::frames::Scan;
+use crate::lane::monotonic_ns;
 use crate::mem::Source;
 use crate::pen::Pen;
 use crate::store::{HEADER_BYTES, LENGTH_MASK};
-use crate::streaming::PumpError;
+
 use crate::terms::Refusal;
 
 const UNSENT_MAX: usize = 64 << 10;
-/// Shortest time from acknowledgements to the next ones.
+/// Shortest time from acknowledgements to the next ones, when all that came is stored,
 const QUIET: Duration = Duration::from_micros(500);
-/// Up to the index, and from there to the nano time, of the body of an acknowledgement.
-const ACK_HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
-const ACK_NANOS: [u8; 4] = *b"\xC2ns\xA7";
+/// and while more is there.
+const QUIET_IN_BULK: Duration = Duration::from_millis(5);
 
 /// What a lane has stored since somebody asked.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub struct Stored {
     /// Number of excerpts,
     pub excerpts: i64,
     /// and of payload bytes.
     pub bytes: i64,
+    /// Each batch as `cqrepl.queue.ackentry` has it, where that is wanted.
+    pub entries: Vec<u8>,
 }
 
 /// One queue of a connection.
@@ -48,6 +52,8 @@ pub struct Lane<'a> {
     pub payload_max: i64,
     /// True when the source wants to know what is stored.
     pub is_acknowledged: bool,
+    /// True when somebody wants to know when each batch was stored.
+    pub is_logged: bool,
     /// What others ask for.
     pub stored: &'a Mutex<Stored>,
     /// Index and nano time to acknowledge.
@@ -93,10 +99,17 @@ impl Lane<'_> {
         if stored == 0 {
             return Ok(Next::Unusual);
         }
-        self.due = Some((scan.index_first + count as i64 - 1, scan.ns_last));
+        let now_ns = if self.is_logged { monotonic_ns() } else { 0 };
+        let (index_last, bytes) = (scan.index_first + count as i64 - 1, scan.lengths.iter().sum());
+        self.due = Some((index_last, scan.ns_last));
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
-        noted.bytes += scan.lengths.iter().sum::<i64>();
+        noted.bytes += bytes;
+        if self.is_logged {
+            for number in [index_last, scan.ns_last, now_ns, count as i64, bytes] {
+                noted.entries.extend_from_slice(&number.to_le_bytes());
+            }
+        }
         // the lock was taken away by force: the appender is told when it looks next
         Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
     }
@@ -104,11 +117,7 @@ impl Lane<'_> {
     /// Puts the acknowledgement that is due behind what is to be sent.
     fn acknowledge(&mut self, unsent: &mut Vec<u8>) {
         if let Some((index, ns)) = self.due.take().filter(|_| self.is_acknowledged) {
-            unsent.extend_from_slice(self.cid_document);
-            unsent.extend_from_slice(&ACK_HEAD);
-            unsent.extend_from_slice(&index.to_le_bytes());
-            unsent.extend_from_slice(&ACK_NANOS);
-            unsent.extend_from_slice(&ns.to_le_bytes());
+            acks::write(unsent, self.cid_document, index, ns);
         }
     }
 }
@@ -133,18 +142,19 @@ pub fn receive(
     slice: Duration,
 ) -> Result<Rest, PumpError> {
     let until = Instant::now() + slice;
-    let mut pump = Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), due_at: None };
+    let mut pump =
+        Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), said_at: None };
     let mut has_heard = false;
     if !pump.put(received) {
         control.take_outgoing(&mut pump.unsent);
         let (ended, received) = (Ended::Unusual, received.to_vec());
         return Ok(Rest { ended, received, unsent: pump.unsent, has_heard });
     }
-    let mut ended = None;
+    let (mut ended, mut is_full) = (None, false);
     while ended.is_none() {
         let is_unusual = !pump.store()?;
         let now = Instant::now();
-        pump.flush(socket, control, now)?;
+        pump.flush(socket, control, now, if is_full { QUIET_IN_BULK } else { QUIET })?;
         if is_unusual {
             ended = Some(Ended::Unusual);
         } else if control.is_interrupted() {
@@ -157,6 +167,7 @@ pub fn receive(
                 Some(count) => {
                     pump.end += count;
                     has_heard = true;
+                    is_full = pump.end == pump.buffer.len();
                 }
                 None => {
                     let out =
@@ -179,8 +190,8 @@ struct Pump<'l, 'a, 'b> {
     end: usize,
     turn: usize,
     unsent: Vec<u8>,
-    /// When the next acknowledgements may go out.
-    due_at: Option<Instant>,
+    /// When the last acknowledgements went out.
+    said_at: Option<Instant>,
 }
 
 impl Pump<'_, '_, '_> {
@@ -232,8 +243,10 @@ impl Pump<'_, '_, '_> {
 
     /// When something is to be done though nothing comes.
     fn next_look(&self, until: Instant) -> Instant {
-        match self.due_at {
-            Some(due_at) if self.lanes.iter().any(|lane| lane.due.is_some()) => due_at.min(until),
+        match self.said_at {
+            Some(said_at) if self.lanes.iter().any(|lane| lane.due.is_some()) => {
+                until.min(said_at + QUIET)
+            }
             _ => until,
         }
     }
@@ -244,12 +257,14 @@ impl Pump<'_, '_, '_> {
         socket: BorrowedFd,
         control: &Control,
         now: Instant,
+        quiet: Duration,
     ) -> Result<(), PumpError> {
-        if self.unsent.len() < UNSENT_MAX && self.due_at.is_none_or(|due_at| now >= due_at) {
+        let is_due = self.said_at.is_none_or(|said_at| now >= said_at + quiet);
+        if self.unsent.len() < UNSENT_MAX && is_due {
             let before = self.unsent.len();
             self.acknowledge_all();
             if self.unsent.len() > before {
-                self.due_at = Some(now + QUIET);
+                self.said_at = Some(now);
             }
         }
         control.take_outgoing(&mut self.unsent);

@@ -79,6 +79,8 @@ pub struct Terms {
     pub payload_max: usize,
     /// All before this position is allocated.
     pub reserved: usize,
+    /// So much more is allocated at once where that is allowed; twice as much the next time.
+    pub step: usize,
     /// When the clock leaves the cycle, in milliseconds since 1970.
     pub cycle_end_ms: i64,
 }

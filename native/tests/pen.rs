@@ -98,6 +98,7 @@ impl Queue {
             page_size: 64,
             payload_max: 100,
             reserved: 512,
+            step: 0,
             cycle_end_ms: 1000,
         }
     }
@@ -154,6 +155,34 @@ fn what_is_appended_is_published_recorded_and_indexed() {
     assert_eq!(queue.turn.inner(), [0; 4]);
     assert_eq!(place.sequence.load(Ordering::Relaxed), 3);
     assert_eq!(place.position.load(Ordering::Relaxed), (FIRST + 28) as i64);
+}
+
+#[test]
+fn space_is_allocated_in_steps_that_double() {
+    let path = std::env::temp_dir().join(format!("cqrepl-pen-{}", std::process::id()));
+    let made = File::options().read(true).write(true).create_new(true).open(&path);
+    let mut queue = Queue::new();
+    queue.file = made.expect("a new file");
+    std::fs::remove_file(&path).expect("it is there");
+    queue.file.set_len(512).expect("space");
+    let step = 16;
+    let terms = Terms { reserved: FIRST, step, index_spacing: 1 << 10, ..queue.terms() };
+    let place = place(0, FIRST);
+    let mut seen = vec![FIRST];
+    for nth in 0..12 {
+        assert_eq!(queue.append(&terms, &place, &[b"abc"], (5 << 32) + nth), Ok((1, None)));
+        let (end, reserved) = (&place.position, place.reserved.load(Ordering::Relaxed) as usize);
+        assert!(reserved >= end.load(Ordering::Relaxed) as usize + terms.page_size + 8);
+        if reserved != seen[seen.len() - 1] {
+            seen.push(reserved);
+        }
+    }
+    let steps: Vec<usize> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(steps.len() == 3 && steps[2] > 2 * step, "{steps:?}");
+    assert_eq!(queue.file.metadata().expect("it is open").len(), 512);
+    let (terms, place) = (Terms { descriptor: -1, ..terms }, Place::default());
+    place.position.store(FIRST as i64, Ordering::Relaxed);
+    assert_eq!(queue.append(&terms, &place, &[b"x"], 5 << 32), Ok((0, Some(Refusal::Cut))));
 }
 
 #[test]
@@ -236,7 +265,8 @@ fn threads_with_a_pen_each_lose_nothing() {
                             0,
                             2,
                         );
-                        match pen.append_run(&run.expect("within"), None).expect("no fault") {
+                        match pen.append_run(&run.expect("within"), None, false).expect("no fault")
+                        {
                             (_, None) => break,
                             (_, refusal) => assert_eq!(refusal, Some(Refusal::Contended)),
                         }
@@ -317,12 +347,14 @@ fn no_numbers_lead_outside() {
             page_size: numbers.offset(usual.page_size),
             payload_max: numbers.offset(usual.payload_max),
             reserved: numbers.offset(usual.reserved),
+            step: numbers.offset(usual.step),
             ..usual
         };
         let place = Place {
             sequence: numbers.spoilt(0).into(),
             position: numbers.spoilt(FIRST as i64).into(),
             populated: numbers.spoilt(0).into(),
+            ..Place::default()
         };
         let next = terms.index_first.wrapping_add(place.sequence.load(Ordering::Relaxed));
         let index = numbers.spoilt(next);

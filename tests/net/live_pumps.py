@@ -52,10 +52,19 @@ class Ends:
         self, *lanes: live.SourceLane, slice_ms: int = 1, pausing: Pausing = Pausing.BALANCED
     ) -> tuple[Ended, bytes]:
         """The pump of a source, until it comes back."""
-        ended, unsent = live.stream_live(
-            self.near.fileno(), self.control, lanes, pausing, False, slice_ms
+        ended, unsent, *_ = live.stream_live(
+            self.near.fileno(), self.control, lanes, pausing, False, slice_ms, None
         )
         return Ended(ended), unsent
+
+    def hear(
+        self, *lanes: live.SourceLane, data: bytes = b"", slice_ms: int = 1
+    ) -> tuple[Ended, bytes, bytes, bool, bool]:
+        """The pump of a source that receives too, until it comes back."""
+        ended, unsent, left, has_heard, is_foreign = live.stream_live(
+            self.near.fileno(), self.control, lanes, Pausing.BALANCED, False, slice_ms, data
+        )
+        return Ended(ended), unsent, left, has_heard, is_foreign
 
     def receive(
         self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
@@ -90,6 +99,8 @@ def source_lane(
     tailer: Tailer,
     room: tuple[int, int] = (kernel.NO_LIMIT, kernel.NO_LIMIT),
     payload_max: int = PAYLOAD_MAX,
+    *,
+    is_logged: bool = False,
 ) -> live.SourceLane:
     """A lane from where a tailer stands."""
     tailer.has_next()  # it enters the first file
@@ -97,8 +108,9 @@ def source_lane(
     assert stand is not None
     place = (stand.position, stand.index, stand.sequence)
     return live.SourceLane(
-        stand.data, place, CID_DOCUMENT, payload_max, stand.write_position, stand.slots, room
-    )
+        stand.data, place, CID_DOCUMENT, payload_max, stand.write_position, stand.slots, room,
+        is_logged, kernel.NO_LIMIT,
+    )  # fmt: skip
 
 
 def sink_lane(
@@ -106,7 +118,7 @@ def sink_lane(
 ) -> live.SinkLane:
     """A lane to where an appender stands."""
     assert appender.pen is not None
-    return live.SinkLane(appender.pen, write_cid(cid), payload_max, acknowledged)
+    return live.SinkLane(appender.pen, write_cid(cid), payload_max, acknowledged, True)
 
 
 def frames_of(queue: Queue, cid: int = CID, after: int = 0) -> list[bytes]:

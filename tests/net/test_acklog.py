@@ -1,4 +1,4 @@
-"""The log of acknowledgements: a queue of 40-byte entries."""
+"""The logs of acknowledgements and of appends: queues of 40-byte entries."""
 
 import time
 from pathlib import Path
@@ -60,6 +60,25 @@ async def test_one_log_for_each_of_several_queues(tmp_path: Path) -> None:
         entries = [ENTRY.unpack(data) for _, data in read(tmp_path / "log" / name)]
         assert entries[-1][0] == written[name][-1][0]
         assert sum(entry[3] for entry in entries) == 3
+
+
+async def test_a_sink_logs_what_it_appends(tmp_path: Path) -> None:
+    """While catching up, and excerpt by excerpt."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3000}, per_batch=1000)
+    started, log = time.monotonic_ns(), tmp_path / "log"
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port, append_log=log):
+            await acked(source, written[-1][0])
+            for _ in range(3):
+                written += more_excerpts(tmp_path / "q", len(written), 1)
+                await acked(source, written[-1][0])
+    entries = [ENTRY.unpack(data) for _, data in read(log)]
+    assert [entry[0] for entry in entries[-3:]] == [index for index, _ in written[-3:]]
+    assert sum(entry[3] for entry in entries) == len(written)
+    assert sum(entry[4] for entry in entries) == sum(len(data) for _, data in written)
+    times = [(sent, noted) for _, sent, noted, _, _ in entries]
+    assert times == sorted(times)
+    assert all(started < sent <= noted < time.monotonic_ns() for sent, noted in times)
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])

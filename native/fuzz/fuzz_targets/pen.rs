@@ -26,8 +26,8 @@ fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<Place
     };
     let Terms { lock, start, append_lock, changes, write_position, last_index, .. } = terms;
     let words = [lock, start, append_lock, changes, write_position, last_index];
-    let Terms { page, page_size, payload_max, reserved, .. } = terms;
-    for size in words.into_iter().chain([page, page_size, payload_max, reserved]) {
+    let Terms { page, page_size, payload_max, reserved, step, .. } = terms;
+    for size in words.into_iter().chain([page, page_size, payload_max, reserved, step]) {
         let mut number = *size as i64;
         spoil(&mut [&mut number])?;
         *size = number as usize;
@@ -78,7 +78,7 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
     };
     let before = files.store.clone();
     let outcome = match files.pen(&terms, &place) {
-        Ok(pen) => pen.append_run(&run, index),
+        Ok(pen) => pen.append_run(&run, index, input.arbitrary()?),
         Err(fault) => Err(fault),
     };
     if is_spoilt {

@@ -130,6 +130,7 @@ fn pump(
             pen: files.pen(&terms[nth], &places[nth]).expect("usual numbers"),
             payload_max,
             is_acknowledged,
+            is_logged: nth == 0,
             stored: &noted[nth],
             due: None,
         });
@@ -162,8 +163,14 @@ fn receive_stream(input: &mut Unstructured) -> Result<()> {
         assert!(files[lane].are_free());
         assert!(found.iter().copied().eq(payloads.iter().map(|payload| stored(payload))));
         let bytes: usize = payloads.iter().map(|payload| payload.len()).sum();
-        let Stored { excerpts, bytes: noted } = outcome.noted[lane];
-        assert_eq!((excerpts, noted), (payloads.len() as i64, bytes as i64));
+        let Stored { excerpts, bytes: noted, entries } = &outcome.noted[lane];
+        assert_eq!((*excerpts, *noted), (payloads.len() as i64, bytes as i64));
+        let numbers: Vec<i64> = entries
+            .chunks(8)
+            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
+            .collect();
+        let logged: i64 = numbers.chunks(5).map(|entry| entry[3]).sum();
+        assert_eq!(logged, if lane == 0 { *excerpts } else { 0 });
         let due = acknowledgement(lane, payloads.len(), *ns);
         let is_said = said.windows(due.len()).any(|part| part == due);
         assert_eq!(is_said, is_acknowledged && !payloads.is_empty());

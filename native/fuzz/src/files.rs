@@ -68,6 +68,7 @@ impl Files {
             page_size: 64,
             payload_max: 200,
             reserved: self.store.len(),
+            step: 0,
             cycle_end_ms: i64::MAX,
         }
     }

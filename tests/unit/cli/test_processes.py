@@ -188,16 +188,18 @@ async def test_until_caught_up_and_once(tmp_path: Path) -> None:
             *("--ack-log", tmp_path / "acks"),
         )
         sink = await start(
-            "sink", f"q={tmp_path / 'copy'}", "--once", "--connect", at(await source.port())
+            *("sink", f"q={tmp_path / 'copy'}", "--once", "--connect", at(await source.port())),
+            *("--append-log", tmp_path / "appends"),
         )
         await source.succeeds()
         await sink.succeeds()
     assert read(tmp_path / "copy") == written
-    entries = [ENTRY.unpack(data) for _, data in read(tmp_path / "acks")]
-    assert sum(entry[3] for entry in entries) == len(written)
-    assert sum(entry[4] for entry in entries) == sum(len(data) for _, data in written)
-    assert entries[-1][0] == written[-1][0]
-    assert all(0 < sent <= noted < time.monotonic_ns() for _, sent, noted, _, _ in entries)
+    for log in ("acks", "appends"):
+        entries = [ENTRY.unpack(data) for _, data in read(tmp_path / log)]
+        assert sum(entry[3] for entry in entries) == len(written)
+        assert sum(entry[4] for entry in entries) == sum(len(data) for _, data in written)
+        assert entries[-1][0] == written[-1][0]
+        assert all(0 < sent <= noted < time.monotonic_ns() for _, sent, noted, _, _ in entries)
     with Queue.open_for_append(tmp_path / "copy") as copy:
         assert copy.append_lock.try_acquire()
 

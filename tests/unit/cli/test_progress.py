@@ -17,7 +17,7 @@ from cqrepl.net import serve_sink
 from cqrepl.progress import PAUSE_SECONDS, lag_text, show_progress
 from cqrepl.queue import Queue
 from tests.net.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
-from tests.unit.queue.samples import NOON_MS, fill, noon_path, read
+from tests.unit.queue.samples import NOON_MS, fill, noon_index, noon_path, read
 
 DAY_MS = 86_400_000
 
@@ -60,7 +60,7 @@ async def test_line_on_a_terminal(
     monkeypatch.setattr(sys, "stderr", terminal)
     fill(tmp_path / "q", "FAST_DAILY", {0: 10})
     async with live_source(tmp_path / "q") as source:
-        source.queues["q"].sent_excerpts, source.queues["q"].sent_bytes = 1234, 5_670_000
+        source.queues["q"].note_sent(noon_index(sequence=9), 1234, 5_670_000)
         with trio.move_on_after(3.5 * PAUSE_SECONDS):
             await show_progress(source)
     lines = terminal.getvalue().split("\r\x1b[K")

@@ -1,0 +1,42 @@
+"""Whose turn it is to receive: the reader task's, or that of a live pump that the writer task runs.
+
+There is one receiver of a socket at any time. The reader gives way between two receptions, when all
+that came has been acted on.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+
+class ReadTurn:
+    """One connection's; one task reads, one other takes the turn now and then."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._given = trio.Event()
+        self._back = trio.Event()
+        self._reading = trio.CancelScope()
+
+    async def read(self, receive: Callable[[], Awaitable[int]]) -> int | None:
+        """What `receive` gives; None when the turn was taken, and is back."""
+        if not self._is_taken:
+            with trio.CancelScope() as self._reading:
+                return await receive()
+        self._given.set()
+        await self._back.wait()
+        return None
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """For the length of a block nobody reads; it begins when the reader has given way."""
+        self._given, self._back = trio.Event(), trio.Event()
+        self._is_taken = True
+        self._reading.cancel()
+        try:
+            await self._given.wait()
+            yield
+        finally:
+            self._is_taken = False
+            self._back.set()

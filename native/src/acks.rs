@@ -1,0 +1,116 @@
+//! Acknowledgements, in the one shape that we write: a cid document, then a body of 25 bytes.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::control::receive_some;
+
+/// Up to the index, and from there to the nano time.
+const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
+const NANOS: [u8; 4] = *b"\xC2ns\xA7";
+const BYTES: usize = HEAD.len() + 8 + NANOS.len() + 8;
+const INBOX_BYTES: usize = 16 << 10;
+
+/// Puts one behind what is to be sent.
+pub fn write(out: &mut Vec<u8>, cid_document: &[u8], index: i64, ns: i64) {
+    out.extend_from_slice(cid_document);
+    out.extend_from_slice(&HEAD);
+    out.extend_from_slice(&index.to_le_bytes());
+    out.extend_from_slice(&NANOS);
+    out.extend_from_slice(&ns.to_le_bytes());
+}
+
+/// Index and nano time of the acknowledgement behind a cid document; `None` for anything else.
+fn read(body: &[u8]) -> Option<(i64, i64)> {
+    let rest = body.strip_prefix(&HEAD)?;
+    let (index, rest) = rest.split_first_chunk()?;
+    let ns = rest.strip_prefix(&NANOS)?.first_chunk()?;
+    Some((i64::from_le_bytes(*index), i64::from_le_bytes(*ns)))
+}
+
+/// Whoever takes acknowledgements in.
+pub trait Taker {
+    /// What stands before the acknowledgements that are for it.
+    fn cid_document(&self) -> &[u8];
+    /// Takes one.
+    fn take(&self, index: i64, ns: i64);
+}
+
+/// What stands behind the acknowledgements that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing, or the beginning of one.
+    Nothing,
+    /// Something else.
+    Other,
+    /// What a taker is to get, in another shape.
+    Foreign,
+}
+
+/// Bytes from the peer of a source.
+pub struct Inbox {
+    bytes: Vec<u8>,
+    end: usize,
+    /// True when the peer was heard.
+    pub has_heard: bool,
+}
+
+impl Inbox {
+    /// One with what was received before.
+    pub fn new(received: &[u8]) -> Self {
+        let mut bytes = received.to_vec();
+        bytes.resize(received.len() + INBOX_BYTES, 0);
+        Inbox { bytes, end: received.len(), has_heard: false }
+    }
+
+    /// Receives what is there, without waiting; false at the end of the stream.
+    pub fn receive(&mut self, socket: BorrowedFd) -> io::Result<bool> {
+        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
+        if room.is_empty() {
+            return Ok(true);
+        }
+        let count = receive_some(socket, room)?;
+        self.end += count.unwrap_or(0);
+        self.has_heard |= count.is_some_and(|count| count > 0);
+        Ok(count != Some(0))
+    }
+
+    /// Hands out the acknowledgements that are there.
+    pub fn hand_out<T: Taker>(&mut self, takers: &[T]) -> Behind {
+        let mut at = 0;
+        let mut likely = 0;
+        let behind = loop {
+            let data = self.bytes.get(at..self.end).unwrap_or_default();
+            let is_for = |taker: &T| data.starts_with(taker.cid_document());
+            let nth = if takers.get(likely).is_some_and(is_for) {
+                Some(likely)
+            } else {
+                takers.iter().position(is_for)
+            };
+            let Some((nth, taker)) = nth.and_then(|nth| Some((nth, takers.get(nth)?))) else {
+                let is_cut = takers.iter().any(|taker| taker.cid_document().starts_with(data));
+                break if data.is_empty() || is_cut { Behind::Nothing } else { Behind::Other };
+            };
+            likely = nth;
+            let start = taker.cid_document().len();
+            let body = data.get(start..data.len().min(start + BYTES)).unwrap_or_default();
+            if body.len() < BYTES {
+                let is_one = body.starts_with(&HEAD) || HEAD.starts_with(body);
+                break if is_one { Behind::Nothing } else { Behind::Foreign };
+            }
+            let Some((index, ns)) = read(body) else {
+                break Behind::Foreign;
+            };
+            taker.take(index, ns);
+            at += start + BYTES;
+        };
+        self.bytes.copy_within(at..self.end, 0);
+        self.end -= at;
+        behind
+    }
+
+    /// What was received and not handed out.
+    pub fn left(&self) -> Vec<u8> {
+        self.bytes.get(..self.end).unwrap_or_default().to_vec()
+    }
+}

@@ -1,0 +1,225 @@
+//! One queue of a source's live pump: excerpts of a mapped file to frames, acknowledgements back.
+//!
+//! What is about to be sent is noted before it is, so that no acknowledgement can come first. What
+//! others ask for while the pump runs is behind a mutex.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
+
+use rustix::time::{clock_gettime, ClockId};
+
+use crate::acks::Taker;
+use crate::control::locked;
+use crate::fault::Fault;
+use crate::frames::{Frames, Framing, INT64};
+use crate::mem::{Source, Target};
+use crate::store::{self, Limits, Stop, Walk};
+
+/// So many are looked for at a time, as it is not known how many frames fit.
+const RUN_EXCERPTS: i64 = 1024;
+const HEADER_BYTES: i64 = store::HEADER_BYTES as i64;
+/// More than a frame adds to a payload.
+const FRAME_BYTES: usize = 4096;
+/// The index slots that the excerpts of a lane fall into, as far as they are known to lie there.
+#[derive(Clone, Copy)]
+pub struct Slots {
+    /// Position of the first slot.
+    pub position: usize,
+    /// The sequence that it is for.
+    pub sequence: i64,
+    /// How many there are.
+    pub count: i64,
+    /// Sequences from one slot to the next.
+    pub spacing: i64,
+}
+
+/// Where a lane is, and what it may still send.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Of the next header.
+    pub position: i64,
+    /// Of the next excerpt.
+    pub index: i64,
+    /// Its sequence.
+    pub sequence: i64,
+    /// Position of the header of the last excerpt sent; 0 when none was.
+    pub position_last: i64,
+    /// Excerpts that the window has room for.
+    pub room_excerpts: i64,
+    /// Payload bytes that it has room for.
+    pub room_bytes: i64,
+}
+
+/// What was handed to the socket, or is just about to be, and what was acknowledged.
+pub struct Sent {
+    /// Where the lane is.
+    pub place: Place,
+    /// Lengths of the excerpts since somebody asked.
+    pub lengths: Vec<i64>,
+    /// Acknowledgements since then: index, nano time, and the time now. The last one will do, but
+    /// where they are logged.
+    pub acks: Vec<[i64; 3]>,
+}
+
+/// One queue of a connection.
+pub struct Lane<'a> {
+    /// The mapped store file.
+    pub store: Source<'a>,
+    /// Selects the handler.
+    pub cid_document: &'a [u8],
+    /// Longest excerpt that may be sent.
+    pub payload_max: i64,
+    /// Where writers record the position of the last excerpt.
+    pub write_position: usize,
+    /// The index page of the place.
+    pub slots: Option<Slots>,
+    /// What others ask for while the pump runs.
+    pub sent: &'a Mutex<Sent>,
+    /// True when all acknowledgements are to be kept.
+    pub is_logged: bool,
+    /// Somebody waits for the acknowledgement of this index: it is told at once.
+    pub awaited: &'a AtomicI64,
+    /// With less room than this, acknowledgements are told at once.
+    pub room_low: (i64, i64),
+}
+
+impl Taker for Lane<'_> {
+    fn cid_document(&self) -> &[u8] {
+        self.cid_document
+    }
+
+    fn take(&self, index: i64, ns: i64) {
+        let mut sent = locked(self.sent);
+        if !self.is_logged {
+            sent.acks.clear();
+        }
+        sent.acks.push([index, ns, monotonic_ns()]);
+    }
+}
+
+/// What a look at a lane has found.
+pub enum Look {
+    /// Nothing new.
+    Nothing,
+    /// Frames up to there.
+    Framed(usize),
+    /// One excerpt needs a buffer of so many bytes.
+    Longer(usize),
+    /// Something for whoever called the pump.
+    Unusual,
+}
+
+impl Lane<'_> {
+    /// True when whoever called the pump has to know of what was acknowledged.
+    pub fn is_told(&self) -> bool {
+        let sent = locked(self.sent);
+        let (excerpts, bytes) = self.room_low;
+        sent.acks.last().is_some_and(|ack| {
+            ack[0] >= self.awaited.load(Ordering::Relaxed)
+                || sent.place.room_excerpts < excerpts
+                || sent.place.room_bytes < bytes
+        })
+    }
+
+    /// Frames what is new into `out` behind `filled`; where it ends then.
+    pub fn frame(&self, out: Target<'_>, filled: usize) -> Result<Look, Fault> {
+        let place = locked(self.sent).place;
+        if place.room_excerpts <= 0 || place.room_bytes <= 0 {
+            return Ok(Look::Nothing);
+        }
+        let limits = Limits {
+            count: place.room_excerpts.min(RUN_EXCERPTS),
+            bytes: i64::try_from(out.len() - filled).unwrap_or(i64::MAX),
+            payload: self.payload_max,
+        };
+        let end = i64::try_from(self.store.len()).unwrap_or(i64::MAX);
+        let recorded = self.store.number(self.write_position);
+        let mut walk = Walk::new(self.store, place.position, end, limits)?;
+        let mut stop = None;
+        while stop.is_none() {
+            stop = walk.step(usize::MAX)?;
+        }
+        if walk.offsets.is_empty() {
+            // a writer records a position after it has stored the header there
+            let is_lost = recorded.is_none_or(|recorded| recorded >= place.position);
+            let is_waiting = stop == Some(Stop::NotReady) && !is_lost;
+            return Ok(if is_waiting { Look::Nothing } else { Look::Unusual });
+        }
+        if !self.agrees(&place, &walk.offsets) {
+            return Ok(Look::Unusual);
+        }
+        let ns_item = now_item();
+        let out_bytes = out.len();
+        let frames = Frames {
+            data: self.store,
+            offsets: walk.offsets.as_slice().into(),
+            lengths: walk.lengths.as_slice().into(),
+            cid_document: self.cid_document,
+            ns_item: &ns_item,
+        };
+        let from = i64::try_from(filled).unwrap_or(i64::MAX);
+        let mut framing = Framing::new(frames, 0, place.index, out, from)?;
+        while framing.step(usize::MAX, usize::MAX)? {}
+        if framing.count == 0 {
+            let length = walk.lengths.first().copied().unwrap_or_default();
+            let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
+            let is_first = filled == 0 && size > out_bytes;
+            return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
+        }
+        self.note(place, &walk, framing.count);
+        Ok(Look::Framed(framing.filled))
+    }
+
+    /// False when an index slot says that an excerpt stands elsewhere.
+    fn agrees(&self, place: &Place, offsets: &[i64]) -> bool {
+        let Some(slots) = self.slots else {
+            return true;
+        };
+        let first = (slots.spacing - place.sequence % slots.spacing) % slots.spacing;
+        let step = usize::try_from(slots.spacing).unwrap_or(usize::MAX);
+        let nth = usize::try_from(first).unwrap_or(usize::MAX);
+        let slot = (place.sequence + first - slots.sequence) / slots.spacing;
+        for (slot, offset) in (slot..).zip(offsets.iter().skip(nth).step_by(step)) {
+            if !(0..slots.count).contains(&slot) {
+                break; // of another page
+            }
+            let at = usize::try_from(slot).map_or(usize::MAX, |slot| slots.position + slot * 8);
+            let position = offset - HEADER_BYTES;
+            if !self.store.number(at).is_some_and(|found| found == 0 || found == position) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Notes the first `count` excerpts of a walk as sent.
+    fn note(&self, mut place: Place, walk: &Walk, count: usize) {
+        let lengths = walk.lengths.get(..count).unwrap_or(&walk.lengths);
+        let last = walk.offsets.get(count - 1).copied().unwrap_or_default();
+        let next = walk.offsets.get(count).map(|offset| offset - HEADER_BYTES);
+        place.position = next.unwrap_or(i64::try_from(walk.position).unwrap_or(i64::MAX));
+        place.position_last = last - HEADER_BYTES;
+        place.index += count as i64;
+        place.sequence += count as i64;
+        place.room_excerpts -= count as i64;
+        place.room_bytes -= lengths.iter().sum::<i64>();
+        let mut sent = locked(self.sent);
+        sent.place = place;
+        sent.lengths.extend_from_slice(lengths);
+    }
+}
+
+/// The time now on the clock that frames and logs name.
+pub fn monotonic_ns() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// The time now as the item behind a payload, in the one width that receivers take fastest.
+fn now_item() -> [u8; 9] {
+    let mut item = [INT64; 9];
+    if let Some(number) = item.last_chunk_mut() {
+        *number = monotonic_ns().to_le_bytes();
+    }
+    item
+}

@@ -1,0 +1,160 @@
+"""What a source's live pump makes of what the peer says meanwhile."""
+
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
+from cqrepl.queue import Queue
+from tests.net.live_pumps import (
+    CID_DOCUMENT,
+    LONG_MS,
+    NS,
+    OTHER_CID,
+    Ends,
+    Running,
+    content,
+    excerpts_of,
+    received,
+    source_lane,
+)
+from wire import kernel, live
+from wire.live import Ended
+
+pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+
+
+def queue_of(path: Path, count: int) -> Queue:
+    """A queue with `count` short excerpts."""
+    queue = Queue.open(path, create="FAST_DAILY")
+    for number in range(count):
+        queue.append(b"%d" % number)
+    return queue
+
+
+def acknowledgement(index: int) -> bytes:
+    """As a sink of ours sends it."""
+    return CID_DOCUMENT + write_acknowledgement(index, NS)
+
+
+def reset(end: socket.socket) -> None:
+    """Closes a socket so that its peer meets an error, not the end of a stream."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()
+
+
+def test_a_broken_connection_is_an_error_when_received_on(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        tailer = queue.tailer()
+        assert tailer.next_batch() is not None  # there is nothing to send
+        reset(ends.far)
+        with pytest.raises(OSError, match=r".+"):
+            ends.hear(source_lane(tailer), slice_ms=LONG_MS)
+
+
+def test_acknowledgements_are_noted(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        indexes = [index for index, _ in content(tmp_path / "q")]
+        lane = source_lane(queue.tailer(), is_logged=True)
+        said = b"".join(acknowledgement(index) for index in indexes)
+        ends.far.sendall(said[7:])
+        began = time.monotonic_ns()
+        came = ends.hear(lane, data=said[:7], slice_ms=100)
+        assert came == (Ended.SLICE, b"", b"", True, False)
+        acks = lane.take_acks().tolist()
+        assert acks[::3] == indexes
+        assert set(acks[1::3]) == {NS}
+        assert all(began <= at <= time.monotonic_ns() for at in acks[2::3])
+        assert len(lane.take_lengths()) == 5
+        assert len(lane.take_acks()) == 0
+
+
+def test_the_last_acknowledgement_will_do(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        last = queue.last_index() or 0
+        ends.far.sendall(b"".join(acknowledgement(last - ago) for ago in (4, 2, 0)))
+        ends.hear(lane, slice_ms=100)
+        assert lane.take_acks().tolist()[:2] == [last, NS]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_else_the_peer_says_is_left(tmp_path: Path, is_whole: bool) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        last = queue.last_index() or 0
+        other = write_cid(OTHER_CID) + write_heartbeat()
+        other = other if is_whole else other[:-3]
+        ends.far.sendall(acknowledgement(last) + other)
+        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"", other, True, False)
+        assert lane.take_acks()[0] == last
+
+
+def test_a_cut_acknowledgement_is_left_when_time_is_over(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        said = acknowledgement(queue.last_index() or 0)
+        for end in range(1, len(said)):
+            ends.far.sendall(said[:end])
+            ended, _, left, has_heard, is_foreign = ends.hear(lane, slice_ms=60)
+            assert (ended, left) == (Ended.SLICE, said[:end])
+            assert has_heard
+            assert not is_foreign
+
+
+def test_acknowledgements_in_another_shape_are_told(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        said = bytearray(acknowledgement(queue.last_index() or 0))
+        said[len(CID_DOCUMENT) + 8] = 0xA7  # another code for the index, as good as ours
+        ends.far.sendall(said)
+        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"", bytes(said), True, True)
+
+
+def test_the_peers_end_is_told(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        ends.far.shutdown(socket.SHUT_WR)
+        lane = source_lane(queue.tailer())
+        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.END_OF_STREAM, b"", b"", False, False)
+        ends.near.shutdown(socket.SHUT_WR)
+        found, _ = excerpts_of(received(ends.far, 1 << 30))
+        assert found == content(tmp_path / "q")
+
+
+def test_comes_back_for_an_awaited_acknowledgement(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+        lane.await_index(last)
+        ends.far.sendall(acknowledgement(last - 1))
+        pump.join(0.2)
+        assert pump.result is None
+        ends.far.sendall(acknowledgement(last))
+        assert pump.ended() == (Ended.SLICE, b"", b"")
+
+
+def test_comes_back_before_room_is_missed(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 8) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        lane = source_lane(queue.tailer(), room=(12, kernel.NO_LIMIT))
+        ends.far.sendall(acknowledgement(last - 4))
+        assert ends.hear(lane, slice_ms=LONG_MS)[0] is Ended.SLICE
+        assert len(lane.take_lengths()) == 8
+
+
+def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
+        for _ in range(64):
+            queue.append(bytes(1 << 18))
+        lane = source_lane(queue.tailer())
+        lane.await_index(0)
+        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+        pump.join(0.2)
+        ends.far.sendall(acknowledgement((queue.last_index() or 0) - 63))
+        ended, *rest = pump.ended()
+        assert ended is Ended.SLICE
+        assert rest[0]  # the rest of a batch, which nobody took
