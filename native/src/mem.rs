@@ -375,6 +375,21 @@ pub fn file_size(descriptor: RawFd) -> Option<u64> {
     file.metadata().ok().map(|status| status.len())
 }
 
+/// Writes bytes to an open file; false when that cannot be done, or not with all of them.
+///
+/// The caller knows that the descriptor is open: another file might have its number.
+pub fn write_at(descriptor: RawFd, bytes: &[u8], position: usize) -> bool {
+    let Ok(offset) = u64::try_from(position) else {
+        return false;
+    };
+    if descriptor < 0 {
+        return false;
+    }
+    // SAFETY: it is not closed here, and it is open as the caller knows
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    rustix::io::pwrite(file, bytes, offset).is_ok_and(|count| count == bytes.len())
+}
+
 /// Allocates bytes of an open file, whose size and content stay; false when that cannot be done.
 pub fn allocate(descriptor: RawFd, start: usize, end: usize) -> bool {
     let (Ok(offset), Some(length)) = (u64::try_from(start), end.checked_sub(start)) else {

@@ -27,13 +27,14 @@
 //! The place, next sequence and position of its header, is read and changed only while the lock is
 //! held. So any threads may use one pen; other processes show in the header word at that place.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::fault::{self, Fault};
 use crate::marks::{IndexPage, Marks};
 use crate::mem::{self, Cells, Source, Target};
-use crate::store::{Limits, Run, Stop, Walk, HEADER_BYTES};
+use crate::store::{Laid, Limits, Run, Stop, Walk, HEADER_BYTES};
 use crate::terms::{Refusal, Terms};
 
 const UNLOCKED: i64 = i64::MIN;
@@ -44,10 +45,17 @@ const CAUGHT_MAX: i64 = 4096;
 /// From this size on, and so far ahead, pages are brought into memory before they are written.
 const LONG_RUN_BYTES: usize = 32 << 10;
 const POPULATED_BYTES: usize = 1 << 20;
+/// A run that is longer is stored through the mapping.
+const IMAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest step in which space is allocated.
 const STEP_MAX: usize = 64 << 20;
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
+
+thread_local! {
+    /// Where a run is put together.
+    static IMAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Next sequence, and position of its header. Others may look at any time.
 #[derive(Debug, Default)]
@@ -175,12 +183,12 @@ impl<'a> Pen<'a> {
 
     /// Appends a run at this index, or wherever the end is; the index of its last excerpt.
     ///
-    /// `may_allocate`: the caller has the time that a disk may take.
+    /// `is_kept_open`: the file stays open meanwhile, and the caller has the time that a disk takes.
     pub fn append_run(
         &self,
         run: &Run,
         index: Option<i64>,
-        may_allocate: bool,
+        is_kept_open: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
         let held = match Held::take(self) {
             Ok(held) => held,
@@ -192,14 +200,16 @@ impl<'a> Pen<'a> {
         if let Some(refusal) = self.catch_up()? {
             return Ok((0, Some(refusal)));
         }
-        let (sequence, position) = match self.room_for(run, index, may_allocate) {
+        let (sequence, position) = match self.room_for(run, index, is_kept_open) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
         let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
-        let target = self.store.target().ok_or(OUTSIDE)?;
-        self.populate(&target, position, run.size);
-        let laid = run.lay(target, position as i64, sequence, self.terms.index_spacing)?;
+        let written = if is_kept_open { self.write(run, position, sequence)? } else { None };
+        let laid = match written {
+            Some(laid) => laid,
+            None => self.store_run(run, position, sequence)?,
+        };
         let order = Ordering::SeqCst;
         if header.compare_exchange(0, laid.first_word.to_le(), order, order).is_err() {
             return Ok((0, Some(Refusal::Clash)));
@@ -209,6 +219,31 @@ impl<'a> Pen<'a> {
         self.marks.record(laid.last, next - 1, &laid.marks);
         let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
         Ok((self.terms.index_first + (next - 1), refusal))
+    }
+
+    /// Writes a long run to the file, not through the mapping: the system then clears no page
+    /// before, which takes it longer than all the rest. `None` when that is not for this run.
+    fn write(&self, run: &Run, position: usize, sequence: i64) -> Result<Option<Laid>, Fault> {
+        if !(LONG_RUN_BYTES..=IMAGE_BYTES_MAX).contains(&run.size) {
+            return Ok(None);
+        }
+        IMAGE.with_borrow_mut(|bytes| {
+            if bytes.len() < run.size {
+                bytes.try_reserve(run.size - bytes.len())?;
+                bytes.resize(run.size, 0);
+            }
+            let image = bytes.get_mut(..run.size).unwrap_or_default();
+            let laid = run.lay_image(image, position, sequence, self.terms.index_spacing)?;
+            let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
+            let at = position + HEADER_BYTES;
+            Ok(mem::write_at(self.terms.descriptor, behind_word, at).then_some(laid))
+        })
+    }
+
+    fn store_run(&self, run: &Run, position: usize, sequence: i64) -> Result<Laid, Fault> {
+        let target = self.store.target().ok_or(OUTSIDE)?;
+        self.populate(&target, position, run.size);
+        run.lay(target, position as i64, sequence, self.terms.index_spacing)
     }
 
     /// Brings the pages of a long run into memory in one call, and some ahead: half as dear as one
@@ -280,7 +315,7 @@ impl<'a> Pen<'a> {
         &self,
         run: &Run,
         index: Option<i64>,
-        may_allocate: bool,
+        is_kept_open: bool,
     ) -> Result<(i64, usize), Refusal> {
         let terms = self.terms;
         let (sequence, position) = self.place.load();
@@ -305,7 +340,7 @@ impl<'a> Pen<'a> {
             .saturating_add(run.size_bound())
             .saturating_add(terms.page_size.saturating_mul(pages))
             .saturating_add(END_MARK_BYTES);
-        if end > self.reserved() && !(may_allocate && self.allocate(end)) {
+        if end > self.reserved() && !(is_kept_open && self.allocate(end)) {
             return Err(Refusal::Space);
         }
         Ok((sequence, position))

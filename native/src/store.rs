@@ -224,17 +224,31 @@ impl<'a> Run<'a> {
         if spacing < 1 {
             return Err(Fault::Value("expected an index spacing of at least 1"));
         }
-        let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
         if !store.overlaps(self.data) {
+            let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
             return self.write(&mut store, position, marks);
         }
         // what is laid must not become what is read
         let mut image = Vec::new();
         image.try_reserve_exact(self.size)?;
         image.resize(self.size, 0);
-        let mut laid = self.write(&mut Target::from(image.as_mut_slice()), 0, marks)?;
+        let laid = self.lay_image(&mut image, position, sequence, spacing)?;
         let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
         store.put(position + HEADER_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
+        Ok(laid)
+    }
+
+    /// Lays the run into `image`, of its size, as it is to stand at `position`. All but the first
+    /// header word is written.
+    pub fn lay_image(
+        &self,
+        image: &mut [u8],
+        position: usize,
+        sequence: i64,
+        spacing: i64,
+    ) -> Result<Laid, Fault> {
+        let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
+        let mut laid = self.write(&mut Target::from(image), 0, marks)?;
         laid.end += position;
         laid.last += position;
         laid.marks.iter_mut().for_each(|(_, at)| *at += position);
