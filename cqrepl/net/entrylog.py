@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError, QueueLayout
-from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.rollcycle import by_name
 
-_ROLL_CYCLE: Final = "FAST_DAILY"
+ROLL_CYCLE: Final = "FAST_DAILY"
 _logger = logging.getLogger(__name__)
 
 
@@ -31,24 +30,17 @@ class EntryLog:
 
     def __init__(self, path: Path, name: str, what: str) -> None:
         has_queue = path.is_dir() and any(path.iterdir())
-        create = None if has_queue else QueueLayout.of(by_name(_ROLL_CYCLE))
+        create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))
         self._name = name
         self._what = what
         self._queue: Queue | None = Queue.open_for_append(path, create=create)
         self._appender = self._queue.appender()
 
-    def note(
-        self, index_last: int, sent_ns: int, noted_ns: int, excerpts: int, payload_bytes: int
-    ) -> None:
-        """Logs one entry."""
-        self.note_all(ENTRY.pack(index_last, sent_ns, noted_ns, excerpts, payload_bytes))
-
-    def note_all(self, entries: bytes) -> None:
-        """Logs entries that stand side by side; nothing once that has failed."""
-        if self._queue is None or not entries:
+    def note(self, entries: Iterable[bytes]) -> None:
+        """Logs entries; nothing once that has failed."""
+        each = list(entries)
+        if self._queue is None or not each:
             return
-        size = ENTRY.size
-        each = [entries[at : at + size] for at in range(0, len(entries), size)]
         try:
             self._appender.append(each, time.time_ns() // 1_000_000)
         except (QueueError, OSError) as error:

@@ -8,6 +8,7 @@ from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.rollcycle import RollCycle, by_name
 from cqrepl.queue.touching import PageToucher, page_toucher
 from wire.kernel import NO_LIMIT
@@ -74,9 +75,10 @@ class SinkQueue:
         return self._append_log is not None
 
     def log(self, entries: bytes) -> None:
-        """Notes when batches were appended (`ackentry`), where that is wanted."""
+        """Notes when batches were appended, where that is wanted: entries side by side."""
         if self._append_log is not None:
-            self._append_log.note_all(entries)
+            size = ENTRY.size
+            self._append_log.note(entries[at : at + size] for at in range(0, len(entries), size))
 
     @property
     def queue(self) -> Queue:

@@ -1,7 +1,7 @@
 """One queue of a source, and what the connections of a source have in common."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +13,7 @@ from cqrepl.net.waiting import Signal
 from cqrepl.protocol import QueueShape
 from cqrepl.protocol import events as ev
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.ackentry import ENTRY
 from cqrepl.queue.backcopylock import release_dead_back_copy
 from wire.kernel import NO_LIMIT
 
@@ -104,10 +105,13 @@ class SourceQueue:
         """True when every acknowledgement is noted."""
         return self._ack_log is not None
 
-    def log(self, event: ev.Acknowledged, now_ns: int) -> None:
-        """Notes an acknowledgement, and when it came, where that is wanted."""
+    def log(self, noted: Iterable[tuple[ev.Acknowledged, int]]) -> None:
+        """Notes acknowledgements, and when they came, where that is wanted."""
         if self._ack_log is not None:
-            self._ack_log.note(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)
+            self._ack_log.note(
+                ENTRY.pack(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)
+                for event, now_ns in noted
+            )
 
     def _catch_up(self) -> None:
         for taker in self.takers:

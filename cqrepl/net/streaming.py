@@ -111,7 +111,7 @@ class SourceSession:
             case ev.StreamingStarted():
                 self._start(self.outgoing[event.cid], event.next_index)
             case ev.Acknowledged():
-                self._acknowledged(self.outgoing[event.cid], event, time.monotonic_ns())
+                self._acknowledged(self.outgoing[event.cid], [(event, time.monotonic_ns())])
                 self._pump.wake()  # the window may have been full
             case ev.QueueStopped():
                 self._stopped(self.outgoing[event.cid], event.reason, event.message)
@@ -162,11 +162,14 @@ class SourceSession:
             source.framed(index_first, lengths)
             each.lane_count += len(lengths)
             self._count_sent(each, index_first, lengths)
+        noted = []
         for at in range(0, len(acks), 3):
             index, ns, now_ns = acks[at : at + 3]
             event = source.acknowledged(index, ns)
             if event is not None:
-                self._acknowledged(each, event, now_ns)
+                noted.append((event, now_ns))
+        if noted:
+            self._acknowledged(each, noted)
 
     def look_for_awaited(self) -> None:
         """Somebody waits for an acknowledgement: it may have come, or is told when it comes."""
@@ -316,12 +319,14 @@ class SourceSession:
             each.queue.note_acknowledged(next_index - 1)
         self._shared.changed.set()
 
-    def _acknowledged(self, each: Outgoing, event: ev.Acknowledged, now_ns: int) -> None:
+    def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
+        """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
-        each.queue.note_acknowledged(event.index)
-        each.queue.log(event, now_ns)
+        each.queue.note_acknowledged(noted[-1][0].index)
+        each.queue.log(noted)
         if each.lane is not None:
-            each.lane.add_room(event.excerpts, event.payload_bytes)
+            excerpts = sum(event.excerpts for event, _ in noted)
+            each.lane.add_room(excerpts, sum(event.payload_bytes for event, _ in noted))
         self._shared.changed.set()
 
     def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:

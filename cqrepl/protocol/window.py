@@ -21,6 +21,7 @@ EXCERPTS_MAX: Final = 1024 * 1024
 class _Run:
     index_first: int
     lengths: array[int]
+    start: int = 0  # so many of them are acknowledged; the index is that of the next
 
 
 class Window:
@@ -55,13 +56,13 @@ class Window:
         excerpts = payload_bytes = 0
         while self._runs and self._runs[0].index_first <= index:
             run = self._runs[0]
-            count = min(len(run.lengths), index - run.index_first + 1)
+            count = min(len(run.lengths) - run.start, index - run.index_first + 1)
             excerpts += count
-            payload_bytes += measure_lengths(run.lengths, 0, count)[0]
-            if count == len(run.lengths):
+            payload_bytes += measure_lengths(run.lengths, run.start, count)[0]
+            run.start += count
+            run.index_first += count
+            if run.start == len(run.lengths):
                 self._runs.popleft()
-            else:
-                self._runs[0] = _Run(index + 1, run.lengths[count:])
         self._excerpts -= excerpts
         self._bytes -= payload_bytes
         return excerpts, payload_bytes

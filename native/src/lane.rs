@@ -77,7 +77,8 @@ pub struct Lane<'a> {
     pub sent: &'a Mutex<Sent>,
     /// True when all acknowledgements are to be kept.
     pub is_logged: bool,
-    /// Somebody waits for the acknowledgement of this index: it is told at once.
+    /// Somebody waits for the acknowledgement of this index: it is told as soon as there is nothing
+    /// to send, or after a while.
     pub awaited: &'a AtomicI64,
     /// With less room than this, acknowledgements are told at once.
     pub room_low: (i64, i64),
@@ -110,15 +111,18 @@ pub enum Look {
 }
 
 impl Lane<'_> {
-    /// True when whoever called the pump has to know of what was acknowledged.
-    pub fn is_told(&self) -> bool {
+    /// True when the room that acknowledgements give is needed.
+    pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);
         let (excerpts, bytes) = self.room_low;
-        sent.acks.last().is_some_and(|ack| {
-            ack[0] >= self.awaited.load(Ordering::Relaxed)
-                || sent.place.room_excerpts < excerpts
-                || sent.place.room_bytes < bytes
-        })
+        let is_low = sent.place.room_excerpts < excerpts || sent.place.room_bytes < bytes;
+        is_low && !sent.acks.is_empty()
+    }
+
+    /// True when what somebody waits for was acknowledged.
+    pub fn is_awaited(&self) -> bool {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        locked(self.sent).acks.last().is_some_and(|ack| ack[0] >= awaited)
     }
 
     /// Frames what is new into `out` behind `filled`; where it ends then.

@@ -28,8 +28,9 @@ use crate::terms::Refusal;
 const UNSENT_MAX: usize = 64 << 10;
 /// Shortest time from acknowledgements to the next ones, when all that came is stored,
 const QUIET: Duration = Duration::from_micros(500);
-/// and while more is there.
+/// and while more is there; of so many queues.
 const QUIET_IN_BULK: Duration = Duration::from_millis(5);
+const QUEUES_IN_BULK: u32 = 10;
 
 /// What a lane has stored since somebody asked.
 #[derive(Default)]
@@ -151,10 +152,12 @@ pub fn receive(
         return Ok(Rest { ended, received, unsent: pump.unsent, has_heard });
     }
     let (mut ended, mut is_full) = (None, false);
+    let queues = u32::try_from(pump.lanes.len()).unwrap_or(u32::MAX);
+    let bulk = QUIET_IN_BULK.saturating_mul(queues.div_ceil(QUEUES_IN_BULK));
     while ended.is_none() {
         let is_unusual = !pump.store()?;
         let now = Instant::now();
-        pump.flush(socket, control, now, if is_full { QUIET_IN_BULK } else { QUIET })?;
+        pump.flush(socket, control, now, if is_full { bulk } else { QUIET })?;
         if is_unusual {
             ended = Some(Ended::Unusual);
         } else if control.is_interrupted() {

@@ -22,6 +22,8 @@ use crate::pausing::Pauser;
 
 /// Looks without a pause that asks for the time, after which it is asked for all the same.
 const LOOKS_UNTIMED: u32 = 4096;
+/// For so long a pump that has enough to send does not come back for what is awaited.
+const AWAITED_PAUSE: Duration = Duration::from_millis(10);
 /// Time between two looks at the socket, while excerpts come,
 const INBOX_PAUSE: Duration = Duration::from_micros(20);
 /// and when none have come for some time.
@@ -53,10 +55,18 @@ pub fn stream(
     slice: Duration,
     received: Option<&[u8]>,
 ) -> Result<Rest, PumpError> {
-    let inbox = received.map(Inbox::new);
-    let mut pump =
-        Pump { socket, control, lanes, pauser, inbox, heard_at: None, is_foreign: false };
-    let (ended, unsent) = pump.run(out, Instant::now() + slice)?;
+    let now = Instant::now();
+    let mut pump = Pump {
+        socket,
+        control,
+        lanes,
+        pauser,
+        inbox: received.map(Inbox::new),
+        heard_at: None,
+        is_foreign: false,
+        tells_at: now + AWAITED_PAUSE,
+    };
+    let (ended, unsent) = pump.run(out, now + slice)?;
     let (received, has_heard) =
         pump.inbox.map(|inbox| (inbox.left(), inbox.has_heard)).unwrap_or_default();
     Ok(Rest { ended, unsent, received, has_heard, is_foreign: pump.is_foreign })
@@ -71,6 +81,8 @@ struct Pump<'l, 'a> {
     /// When the socket was looked at for what the peer says.
     heard_at: Option<Instant>,
     is_foreign: bool,
+    /// From then on it comes back for what is awaited, though there is enough to send.
+    tells_at: Instant,
 }
 
 impl Pump<'_, '_> {
@@ -103,7 +115,8 @@ impl Pump<'_, '_> {
                 if let Some(ended) = self.hear(now)? {
                     return Ok((ended, Vec::new()));
                 }
-                if now >= until {
+                let may_tell = filled == 0 || now >= self.tells_at;
+                if now >= until || (may_tell && self.lanes.iter().any(Lane::is_awaited)) {
                     return Ok((Ended::Slice, Vec::new()));
                 }
             }
@@ -133,7 +146,7 @@ impl Pump<'_, '_> {
         if behind != Behind::Nothing {
             return Ok(Some(Ended::Unusual));
         }
-        Ok(self.lanes.iter().any(Lane::is_told).then_some(Ended::Slice))
+        Ok(self.lanes.iter().any(Lane::needs_room).then_some(Ended::Slice))
     }
 
     /// Sends all of it, and hears what the peer says while it takes nothing; else why not, and what
@@ -157,6 +170,9 @@ impl Pump<'_, '_> {
             if let Some(ended) = self.receive()? {
                 return Ok((Some(ended), rest.to_vec()));
             }
+            if Instant::now() >= self.tells_at && self.lanes.iter().any(Lane::is_awaited) {
+                return Ok((Some(Ended::Slice), rest.to_vec()));
+            }
         }
     }
 }
@@ -165,6 +181,9 @@ fn frame_all(lanes: &[Lane], turn: usize, out: &mut Vec<u8>) -> Result<(usize, b
     let (before, from) = lanes.split_at(turn.min(lanes.len()));
     let mut filled = 0;
     for lane in from.iter().chain(before) {
+        if filled > out.len() / 4 * 3 {
+            break; // too little is left to be worth a look; the next time another lane is first
+        }
         loop {
             match lane.frame(out.as_mut_slice().into(), filled)? {
                 Look::Nothing => break,
