@@ -46,11 +46,11 @@ class SinkQueue:
         self._touch_ahead_bytes = touch_ahead_bytes
         self._queue: Queue | None = None
         self._appender: Appender | None = None
-        self._append_log: EntryLog | None = None
+        self._append_log = (
+            None if append_log is None else EntryLog(append_log, name, "appended excerpts")
+        )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._open(None)
-        if append_log is not None:
-            self._append_log = EntryLog(append_log, name, "appended excerpts")
 
     @property
     def received_excerpts(self) -> int:

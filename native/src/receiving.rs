@@ -173,6 +173,7 @@ pub fn receive(
                     is_full = pump.end == pump.buffer.len();
                 }
                 None => {
+                    is_full = false;
                     let out =
                         if pump.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
                     control.wait(socket, PollFlags::IN | out, Some(pump.next_look(until)))?;

@@ -205,6 +205,33 @@ def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
 
 
+def test_a_file_grows_while_it_is_written(tmp_path: Path) -> None:
+    """In long runs, and without coming back, as far as the file is mapped."""
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
+        chance = random.Random(3)
+        for _ in range(6000):
+            queue.append(chance.randbytes(1000))
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane = sink_lane(appender, acknowledged=False)
+        (file,) = (tmp_path / "copy").glob("*.cq4")
+        before = file.stat()
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+        ends.far.sendall(b"".join(frames_of(queue)[1:]))
+        stored = 0
+        while stored < 5999:
+            stored += lane.take_stored()[0]
+            pump.join(0.01)
+            assert pump.result is None
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        after = file.stat()
+        assert after.st_size == before.st_size
+        assert after.st_blocks * 512 > 6_000_000 > before.st_blocks * 512
+        appender.append_one(b"behind")  # it goes on from there
+        copy.close()
+        assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
+
+
 def test_what_others_want_to_say_goes_between(tmp_path: Path) -> None:
     with filled(tmp_path / "q", 2) as queue, Ends.connected() as ends:
         copy, appender = copy_of(queue, tmp_path / "copy")

@@ -163,11 +163,16 @@ def test_one_bad_queue_of_several(invoke: Invoke, queue: Path, tmp_path: Path) -
         assert again.append_lock.try_acquire()
 
 
-def test_ack_log_in_the_way(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("role", "option"), [("source", "--ack-log"), ("sink", "--append-log")])
+def test_log_in_the_way(
+    invoke: Invoke, queue: Path, tmp_path: Path, role: str, option: str
+) -> None:
     (tmp_path / "log").write_text("x")
-    result = invoke("source", queue, *LISTEN, "--ack-log", tmp_path / "log")
-    one_line(result.stderr, "source", tmp_path / "log")
+    result = invoke(role, queue, *LISTEN, option, tmp_path / "log")
+    one_line(result.stderr, role, tmp_path / "log")
     assert result.exit_code == 2
+    with Queue.open_for_append(queue) as again:
+        assert again.append_lock.try_acquire()
 
 
 def test_port_in_use(invoke: Invoke, queue: Path) -> None:
