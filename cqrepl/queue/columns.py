@@ -22,7 +22,7 @@ from cqrepl.queue.index import format_index
 from cqrepl.queue.tailer import Tailer
 from wire.kernel import NO_LIMIT, gather_payloads, measure_lengths, number_from
 
-MAX_ROWS: Final = 65_536
+MAX_ROWS: Final = 16_384  # of short excerpts these stay in a processor's cache, and are read faster
 MAX_BYTES: Final = 16 * 1024 * 1024
 
 

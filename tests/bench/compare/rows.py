@@ -193,7 +193,7 @@ def _stores() -> list[Row]:
 
 
 def _latencies() -> list[Row]:
-    """One-way delays of 256 B, one each 500 us."""
+    """One-way delays of 256 B, one each 500 us; from the append on, as the peers take them."""
     rows = []
     for key, pauser, percent, peer, peer_percent, title, goal, floor in (
         ("rtt-p50", "busy", "p50", "c-spin", "p50", "p50 / C polling round trip p50", 1.4, 3),
@@ -207,7 +207,7 @@ def _latencies() -> list[Row]:
             Row(
                 key=key,
                 title=f"one-way delay, {pauser}: {title}",
-                ours=[(f"ours-{pauser}", f"{percent}_us")],
+                ours=[(f"ours-{pauser}", f"sent_{percent}_us")],
                 peers=[(peer, f"{peer_percent}_us")],
                 goal=goal,
                 floor=floor,

@@ -3,7 +3,6 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.util.Arrays;
-import java.util.concurrent.locks.LockSupport;
 import net.openhft.chronicle.bytes.Bytes;
 import net.openhft.chronicle.queue.ExcerptAppender;
 import net.openhft.chronicle.queue.ExcerptTailer;
@@ -13,7 +12,8 @@ import net.openhft.chronicle.queue.impl.single.SingleChronicleQueue;
 /**
  * One-way delays of the replication in Rate: from just before the append at the source until the
  * append at the sink has returned. Three processes; the first 8 bytes of an excerpt are its time.
- * The source yields while nothing comes, the sink blocks in its read.
+ * The writer polls the clock and yields between two, the source yields while nothing comes, the
+ * sink blocks in its read.
  * <pre>
  * write DIR SIZE COUNT GAP_US    appends, with pauses
  * source DIR PORT COUNT          says "ready" once it is connected
@@ -37,7 +37,9 @@ public final class Delay {
         try (SingleChronicleQueue queue = Queues.open(directory);
              ExcerptAppender appender = queue.createAppender()) {
             for (int i = 0; i < count; i++) {
-                LockSupport.parkNanos(gapMicros * 1000L);
+                long due = System.nanoTime() + gapMicros * 1000L;
+                while (System.nanoTime() < due)
+                    Thread.yield();
                 excerpt.clear();
                 excerpt.write(payload);
                 excerpt.writeLong(0, System.nanoTime());
