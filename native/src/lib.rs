@@ -9,7 +9,8 @@
 //! frames   `re` frames: write and scan
 //! columns  payloads side by side
 //! marks    what a writer records of a store file
-//! pen      appends to one open store file in one call; terms is what it knows, and why it refuses
+//! pen      appends to one open store file in one call; terms is what it knows, and why it refuses;
+//!          lock is the queue's
 //!
 //! streaming, receiving   live pumps of a source and a sink, each in a thread of its own
 //! lane, acks             one queue of a source in it, and what a sink says of it
@@ -33,6 +34,7 @@ mod joined;
 pub mod lane;
 #[cfg(feature = "python")]
 mod live_class;
+pub mod lock;
 pub mod marks;
 pub mod mem;
 pub mod pausing;

@@ -20,15 +20,11 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
 
-use rustix::fs::FallocateFlags;
 use rustix::mm::{madvise, Advice};
 
 use crate::fault::Fault;
@@ -148,13 +144,6 @@ impl Source<'_> {
     pub fn has(&self, offset: usize, count: usize) -> bool {
         count == 0 || lies_within(self.length, offset, count)
     }
-}
-
-/// The open file of that number, which its owner keeps open; `None` for no number of a file.
-pub fn open_file(descriptor: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1; should its owner close it too early, calls fail or reach another file, and
-    // nothing in memory
-    (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
 /// 64-bit numbers to read: offsets and lengths of a batch.
@@ -364,47 +353,10 @@ impl<'a> From<&'a mut [u8]> for Cells<'a> {
     }
 }
 
-/// The size that an open file has now; `None` if that cannot be told.
-pub fn file_size(descriptor: RawFd) -> Option<u64> {
-    if descriptor < 0 {
-        return None;
-    }
-    // SAFETY: it is not closed here; one that its owner has closed meanwhile is only asked for a
-    // size, which changes nothing whatever it names now
-    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
-    file.metadata().ok().map(|status| status.len())
-}
-
-/// Writes bytes to an open file; false when that cannot be done, or not with all of them.
-///
-/// The caller knows that the descriptor is open: another file might have its number.
-pub fn write_at(descriptor: RawFd, bytes: &[u8], position: usize) -> bool {
-    let Ok(offset) = u64::try_from(position) else {
-        return false;
-    };
-    if descriptor < 0 {
-        return false;
-    }
-    // SAFETY: it is not closed here, and it is open as the caller knows
-    let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    rustix::io::pwrite(file, bytes, offset).is_ok_and(|count| count == bytes.len())
-}
-
-/// Allocates bytes of an open file, whose size and content stay; false when that cannot be done.
-pub fn allocate(descriptor: RawFd, start: usize, end: usize) -> bool {
-    let (Ok(offset), Some(length)) = (u64::try_from(start), end.checked_sub(start)) else {
-        return false;
-    };
-    if descriptor < 0 || length == 0 {
-        return false;
-    }
-    // SAFETY: it is not closed here; another file that has its number by now keeps size and content
-    let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, length as u64).is_ok()
-}
-
+pub use of_files::{allocate, file_size, open_file, write_at};
 #[cfg(feature = "python")]
 pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
 
+mod of_files;
 #[cfg(feature = "python")]
 mod of_python;

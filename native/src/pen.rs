@@ -32,12 +32,12 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::fault::{self, Fault};
+use crate::lock::{Lock, UNLOCKED};
 use crate::marks::{IndexPage, Marks};
 use crate::mem::{self, Cells, Source, Target};
 use crate::store::{Laid, Limits, Run, Stop, Walk, HEADER_BYTES};
 use crate::terms::{Refusal, Terms};
 
-const UNLOCKED: i64 = i64::MIN;
 const PROCESS_MASK: i64 = 0xFFFF_FFFF;
 const END_MARK_BYTES: usize = 8;
 /// So many excerpts of others are walked over.
@@ -88,9 +88,7 @@ pub struct Pen<'a> {
     terms: &'a Terms,
     place: &'a Place,
     store: Cells<'a>,
-    turn: &'a AtomicU32,
-    lock: &'a AtomicI64,
-    start: &'a AtomicI64,
+    lock: Lock<'a>,
     append_lock: &'a AtomicI64,
     changes: &'a AtomicI64,
     marks: Marks<'a>,
@@ -130,9 +128,13 @@ impl<'a> Pen<'a> {
             terms,
             place,
             store,
-            turn: turn.cell_4(0).ok_or(OUTSIDE)?,
-            lock: word(&table, terms.lock)?,
-            start: word(&table, terms.start)?,
+            lock: Lock {
+                turn: turn.cell_4(0).ok_or(OUTSIDE)?,
+                word: word(&table, terms.lock)?,
+                start: word(&table, terms.start)?,
+                process: terms.process,
+                process_start: terms.process_start,
+            },
             append_lock: word(&table, terms.append_lock)?,
             changes: word(&table, terms.changes)?,
             marks,
@@ -190,7 +192,7 @@ impl<'a> Pen<'a> {
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
-        let held = match Held::take(self) {
+        let held = match self.lock.take() {
             Ok(held) => held,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
@@ -367,47 +369,4 @@ impl<'a> Pen<'a> {
 fn clock_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The queue's write lock, and this process's turn at it; given back in any case.
-struct Held<'p, 'a>(&'p Pen<'a>);
-
-impl<'p, 'a> Held<'p, 'a> {
-    fn take(pen: &'p Pen<'a>) -> Result<Self, Refusal> {
-        let order = Ordering::SeqCst;
-        if pen.turn.compare_exchange(0, 1, order, order).is_err() {
-            return Err(Refusal::Contended);
-        }
-        if pen.lock.compare_exchange(UNLOCKED, pen.terms.process, order, order).is_err() {
-            pen.turn.store(0, Ordering::Release);
-            return Err(Refusal::Contended);
-        }
-        // it tells who holds the lock, never whether it is held
-        pen.start.store(pen.terms.process_start, Ordering::Relaxed);
-        Ok(Held(pen))
-    }
-
-    /// False when somebody has taken the lock away.
-    fn give_back(self) -> bool {
-        let was_ours = self.release();
-        std::mem::forget(self);
-        was_ours
-    }
-
-    fn release(&self) -> bool {
-        let (pen, order) = (self.0, Ordering::SeqCst);
-        let mut is_ours = pen.lock.load(order) == pen.terms.process;
-        if is_ours {
-            pen.start.store(0, Ordering::Relaxed);
-            is_ours = pen.lock.compare_exchange(pen.terms.process, UNLOCKED, order, order).is_ok();
-        }
-        pen.turn.store(0, Ordering::Release);
-        is_ours
-    }
-}
-
-impl Drop for Held<'_, '_> {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
