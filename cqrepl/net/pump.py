@@ -260,15 +260,15 @@ class Pump:
         """Lets the live pump send for a slice of time; false when there is nothing for it."""
         if self._live is None or pauser.is_waiting:
             return False
-        async with self._turn.taken() if self._hears_live else nullcontext():
-            return await self._lend(self._live, session)
+        async with self._turn.taken() if self._hears_live else nullcontext(False) as hears:
+            return await self._lend(self._live, session, hears=hears)
 
-    async def _lend(self, pump: LivePump, session: Session) -> bool:
+    async def _lend(self, pump: LivePump, session: Session, *, hears: bool) -> bool:
         lanes = session.lanes_out()
         if not lanes or self._wake.is_set():
             return False
         slice_ms = self._slice_ms if session.has_lanes_only else SLICE_MIXED_MS
-        data = self.connection.hand_over() if self._hears_live else None
+        data = self.connection.hand_over() if hears else None
         self._is_streaming = True
         try:
             came = await pump.stream(

@@ -6,8 +6,11 @@ that came has been acted on.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
+
+_PATIENCE_SECONDS: Final = 0.05  # whoever takes the turn has other things to do too
 
 
 class ReadTurn:
@@ -29,14 +32,19 @@ class ReadTurn:
         return None
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """For the length of a block nobody reads; it begins when the reader has given way."""
+    async def taken(self) -> AsyncIterator[bool]:
+        """For the length of a block nobody reads; it begins when the reader has given way.
+
+        A reader that has too much to do keeps its turn: the block begins all the same, with false.
+        """
         self._given, self._back = trio.Event(), trio.Event()
         self._is_taken = True
         self._reading.cancel()
         try:
-            await self._given.wait()
-            yield
+            with trio.move_on_after(_PATIENCE_SECONDS):
+                await self._given.wait()
+            self._is_taken = self._given.is_set()
+            yield self._is_taken
         finally:
             self._is_taken = False
             self._back.set()

@@ -22,7 +22,8 @@ async def test_the_reader_gives_way_and_goes_on() -> None:
         await send.send(1)
         await wait_all_tasks_blocked()
         for _ in range(2):
-            async with turn.taken():
+            async with turn.taken() as is_taken:
+                assert is_taken
                 said.append("taken")
                 await send.send(2)
                 await wait_all_tasks_blocked()
@@ -55,10 +56,18 @@ async def test_what_the_reader_has_is_acted_on_first() -> None:
     send.close()
 
 
+async def test_a_reader_with_too_much_to_do_keeps_its_turn() -> None:
+    turn = ReadTurn()
+    async with turn.taken() as is_taken:  # there is no reader to give way
+        assert not is_taken
+        assert await turn.read(_returning(5)) == 5
+    assert await turn.read(_returning(6)) == 6
+
+
 async def test_the_turn_comes_back_from_a_taker_that_is_cancelled() -> None:
     turn = ReadTurn()
     with trio.move_on_after(0.01):
-        async with turn.taken():  # there is no reader to give way
+        async with turn.taken():
             raise AssertionError
     assert await turn.read(_returning(5)) == 5
 
