@@ -56,6 +56,7 @@ def prepared(folder: Path, size: int, count: int) -> Work:
     path = folder / f"source-{size}-{count}"
     if not path.exists():
         make_queue(path, count, size)
+        os.sync()  # or the system writes it back while it is read
     return Work(queue=path, size=size, count=count)
 
 

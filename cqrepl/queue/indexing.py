@@ -143,7 +143,8 @@ class Indexing:
             words.raise_8(header.last_index, marks[-1][0] + self._spacing)
 
     def forget_from(self, place: Place) -> None:
-        """Empties the slots of excerpts and pages that are not there: a power cut took them.
+        """Empties the slots of excerpts and pages that are not there: a power cut took them. What
+        it has left of the others is in use, whatever it has left of `used`.
 
         Args:
             place: where the documents end.
@@ -165,9 +166,13 @@ class Indexing:
                 words.store_8(pages + ARRAY_HEAD_BYTES + page * _LONG_BYTES, 0)
                 continue
             first = last + (place.sequence % self._spacing > 0) - page * self._count
-            for slot in range(max(first, 0), self._count):
+            first = min(max(first, 0), self._count)
+            for slot in range(first, self._count):
                 if self._slot(array, slot):
                     words.store_8(array + ARRAY_HEAD_BYTES + slot * _LONG_BYTES, 0)
+            # the sector of `used` may be older than those of the slots
+            kept = next((slot for slot in range(first - 1, -1, -1) if self._slot(array, slot)), -1)
+            words.raise_8(array + _USED, kept + 1)
 
     def _set_slot(self, array: int, slot: int, position: int) -> None:
         words = self._store.mapping.words

@@ -87,11 +87,13 @@ def test_jobs_on_two_executors(running: Cluster, tmp_path: Path) -> None:
         assert list((running.folder / name).glob("app-*/*/cqrepl_shipped/cqrepl/__init__.py"))
 
 
-def test_a_master_that_is_not_there(running: Cluster) -> None:
+def test_a_master_that_is_not_there(running: Cluster, tmp_path: Path) -> None:
     assert running
-    done = spark_command("audit", "a", "b", "--master", f"spark://127.0.0.1:{free_port()}")
+    queue = make_queue(tmp_path / "a", (5,))
+    audit = ("audit", queue, queue, "--master")
+    done = spark_command(*audit, f"spark://127.0.0.1:{free_port()}")
     assert done.returncode == 3
     assert done.stderr.endswith("cannot be reached: Connection refused\n")
-    bad = spark_command("audit", "a", "b", "--master", "spark://nowhere")
+    bad = spark_command(*audit, "spark://nowhere")
     assert bad.returncode == 2
     assert "spark://host:7077 expected" in bad.stderr

@@ -52,7 +52,8 @@ def test_no_java(tmp_path: Path) -> None:
     assert done.returncode == 1
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"fail  java      JAVA_HOME names {tmp_path}, where no bin/java is")
-    audit = command("audit", "a", "b", JAVA_HOME=str(tmp_path))
+    queue = str(make_queue(tmp_path / "a", (5,)))
+    audit = command("audit", queue, queue, JAVA_HOME=str(tmp_path))
     assert audit.returncode == 2
     assert audit.stderr.count("\n") == 1
     assert "install Java 17 or newer" in audit.stderr

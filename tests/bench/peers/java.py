@@ -4,6 +4,7 @@ Java compiles while it runs. Only what it does once that is over counts: the sec
 or the last of several passes.
 """
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
     queue = folder / f"java-{size}-{count}"
     if not queue.exists():
         run([*java, "Rate", "write", queue, size, count])
+        os.sync()  # as ours is
     copy = folder / "java-copy"
     with _started([*java, "Rate", "sink", str(copy), str(port), str(count)]) as sink:
         run([*java, "Rate", "source", queue, port, count])

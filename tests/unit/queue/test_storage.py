@@ -320,3 +320,18 @@ def test_a_walk_stops_where_it_is_told(store_path: Path) -> None:
     assert store.walk(Place(10, place.position)).place.sequence == 300
     assert os.path.exists(store.path)
     store.close()
+
+
+def test_what_a_power_cut_left_of_a_page_is_in_use(store_path: Path) -> None:
+    """The sector of `used` may be older than those of the slots."""
+    store = StoreFile.open(store_path, 0, writable=True)
+    assert store is not None
+    indexing, words = Indexing(store), store.mapping.words
+    array = indexing.array_of(0)
+    assert array is not None
+    used = words.load_8(array + 8)
+    assert used > 1
+    words.store_8(array + 8, 1)
+    indexing.forget_from(store.walk(START).place)
+    assert words.load_8(array + 8) == used
+    store.close()
