@@ -16,7 +16,13 @@ from typing import Final
 from cqrepl.bench.pacing import MODULE as WRITER
 from cqrepl.bench.pacing import POLLED_NS, STAMPS, Pace
 from cqrepl.bench.percentiles import SHOWN, percentile, percentile_name
-from cqrepl.bench.processes import LOOK_SECONDS, Running, running, source_options
+from cqrepl.bench.processes import (
+    LOOK_SECONDS,
+    WAIT_SECONDS,
+    Running,
+    running,
+    source_options,
+)
 from cqrepl.bench.replication import MODULE, NAME, Entry, log_entries
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import Queue, QueueError
@@ -69,7 +75,8 @@ def latency_round(
     ):  # fmt: skip
         _await_appended(log, first, sink, source)
         with running(folder, WRITER, path, *pace) as writer:
-            writer.wait(look_seconds=_REST_SECONDS)
+            seconds = batches * interval_ns / 1e9
+            writer.wait(seconds + WAIT_SECONDS, look_seconds=_REST_SECONDS)
         _await_appended(log, first + batches * batch, sink, source)
     entries = list(log_entries(log))
     return _sample(list(_seen(path, first + 1, pace, entries)), entries[-1].noted_ns, pace)
