@@ -11,7 +11,7 @@ import random
 import select
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +41,7 @@ KILL_S = float(os.environ.get("CQREPL_CONCURRENT_KILL_S", "15"))
 KILL_WITHIN_S = 0.2
 WAIT_MAX_S = 1.0
 KILL_RATE = 2000
+FIRST_APPENDS_S = 60.0
 JAVA_RATE = 8000  # so that Java is not done before Python has begun
 _ANSWER = struct.Struct("<qd")
 
@@ -175,6 +176,25 @@ def numbers_by_writer(path: Path, counts: dict[int, int]) -> dict[int, list[int]
     return found
 
 
+def await_first_appends(path: Path, seeds: Iterable[int]) -> None:
+    """Waits until each of these writers has appended.
+
+    A Java that appends for the first time loads what it needs for that while it has the lock: on a
+    busy disk for longer than ours wait for one that is alive.
+    """
+    missing = {payload(seed, 0, SIZE) for seed in seeds}
+    deadline = time.monotonic() + FIRST_APPENDS_S
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        while missing:
+            assert time.monotonic() < deadline, f"{len(missing)} writers have not appended"
+            batch = tailer.next_batch()
+            if batch is None:
+                time.sleep(0.01)
+            else:
+                missing -= {bytes(data) for _, data in batch}
+
+
 def assert_verified(java: JavaQueue, path: Path, count: int) -> int:
     """Java verifies the queue and finds so many excerpts; in how many cycles."""
     answer = java.call("verify", path, 2000, timeout=200)
@@ -200,6 +220,7 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
             java.start("append", path, ROLL_CYCLE, COUNT, SIZE, seed, JAVA_RATE)
             for seed, java in zip((1, 2), javas, strict=True)
         ]
+        await_first_appends(path, (1, 2))
         for writer in ours:
             writer.start()
         longest = [writer.finish()[1] for writer in ours]
@@ -241,6 +262,7 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(verifier: JavaQueue, tmp_
             nth: java.start("append", path, ROLL_CYCLE, counts[nth], SIZE, nth, KILL_RATE)
             for nth, java in javas.items()
         }
+        await_first_appends(path, javas)
         for writer in (*survivors.values(), *killers):
             writer.start()
         for nth, future in running.items():
