@@ -108,6 +108,16 @@ def append_count(
         os.write(answers, _ANSWER.pack(count, clocked.longest_s))
 
 
+@pytest.fixture(autouse=True)
+def quiet_disk() -> None:
+    """What tests before this one have written is on the disk.
+
+    Else a Java that makes or grows a file may have to wait for that, with the lock, for longer than
+    our writers wait for one that is alive.
+    """
+    os.sync()
+
+
 def append_until(path: Path, seed: int, pause_s: float, go: int, answers: int) -> None:
     """Appends one by one until it is told to end."""
     os.read(go, 1)
