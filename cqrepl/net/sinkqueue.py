@@ -1,9 +1,10 @@
 """One queue of a sink: opened or made like the source's, and locked for everybody else."""
 
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cqrepl.net.entrylog import EntryLog
+from cqrepl.net.session import Session
 from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.protocol import QueueShape
@@ -16,13 +17,6 @@ from wire.kernel import NO_LIMIT
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
-
-
-class Owner(Protocol):
-    """A connection that a queue takes from."""
-
-    def catch_up(self) -> None:
-        """Notes what a live pump has received since the last call."""
 
 
 class SinkQueue:
@@ -38,7 +32,7 @@ class SinkQueue:
     ) -> None:
         self.name = name
         self.path = path
-        self.owner: Owner | None = None  # the connection that it takes from
+        self.owner: Session | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self._received_excerpts = self._received_bytes = 0
         self.toucher: PageToucher | None = None  # while the queue is open

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from cqrepl.net.entrylog import EntryLog
+from cqrepl.net.session import Session
 from cqrepl.net.shapes import shape_of
 from cqrepl.net.stops import Stop
 from cqrepl.net.waiting import Signal
@@ -20,13 +20,6 @@ from wire.kernel import NO_LIMIT
 _logger = logging.getLogger(__name__)
 
 
-class Taker(Protocol):
-    """A connection that a queue goes out on."""
-
-    def catch_up(self) -> None:
-        """Notes what a live pump has sent, and what was acknowledged, since the last call."""
-
-
 class SourceQueue:
     """One queue of a source, over all connections."""
 
@@ -36,7 +29,7 @@ class SourceQueue:
         self.queue = Queue.open(path)
         self._release_dead_back_copy()
         self.target = self.queue.last_index()  # what was there at the start
-        self.takers: list[Taker] = []  # the connections that it goes out on
+        self.sessions: list[Session] = []  # of the connections that it goes out on
         self._acknowledged = -1
         self._sent_excerpts = self._sent_bytes = 0
         self._awaited: list[int] = []
@@ -114,8 +107,8 @@ class SourceQueue:
             )
 
     def _catch_up(self) -> None:
-        for taker in self.takers:
-            taker.catch_up()
+        for session in self.sessions:
+            session.catch_up()
 
     def close(self) -> None:
         self.queue.close()

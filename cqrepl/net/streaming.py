@@ -197,7 +197,7 @@ class SourceSession:
     async def close(self) -> None:
         for each in self.outgoing.values():
             each.close()
-            each.queue.takers.remove(self)
+            each.queue.sessions.remove(self)
         self._shared.changed.set()
 
     def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
@@ -233,7 +233,7 @@ class SourceSession:
                 shape=each.shape,
             )
             self.outgoing[cid] = Outgoing(each, cid)
-            each.takers.append(self)
+            each.sessions.append(self)
         self.has_offered = True
         self._shared.changed.set()
 

@@ -36,6 +36,20 @@ pub trait Taker {
     fn take(&self, index: i64, ns: i64);
 }
 
+/// Which of them the document at the start of `data` selects; that of the last one is the likeliest.
+pub fn addressed<T>(
+    among: &[T],
+    cid_document: impl Fn(&T) -> &[u8],
+    likely: usize,
+    data: &[u8],
+) -> Option<usize> {
+    let is_it = |one: &T| data.starts_with(cid_document(one));
+    if among.get(likely).is_some_and(is_it) {
+        return Some(likely);
+    }
+    among.iter().position(is_it)
+}
+
 /// What stands behind the acknowledgements that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
@@ -81,12 +95,7 @@ impl Inbox {
         let mut likely = 0;
         let behind = loop {
             let data = self.bytes.get(at..self.end).unwrap_or_default();
-            let is_for = |taker: &T| data.starts_with(taker.cid_document());
-            let nth = if takers.get(likely).is_some_and(is_for) {
-                Some(likely)
-            } else {
-                takers.iter().position(is_for)
-            };
+            let nth = addressed(takers, T::cid_document, likely, data);
             let Some((nth, taker)) = nth.and_then(|nth| Some((nth, takers.get(nth)?))) else {
                 let is_cut = takers.iter().any(|taker| taker.cid_document().starts_with(data));
                 break if data.is_empty() || is_cut { Behind::Nothing } else { Behind::Other };

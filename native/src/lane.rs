@@ -20,6 +20,7 @@ const RUN_EXCERPTS: i64 = 1024;
 const HEADER_BYTES: i64 = store::HEADER_BYTES as i64;
 /// More than a frame adds to a payload.
 const FRAME_BYTES: usize = 4096;
+
 /// The index slots that the excerpts of a lane fall into, as far as they are known to lie there.
 #[derive(Clone, Copy)]
 pub struct Slots {

@@ -213,7 +213,8 @@ impl Pump<'_, '_, '_> {
     fn store(&mut self) -> Result<bool, PumpError> {
         while self.at < self.end {
             let data = self.buffer.get(self.at..self.end).unwrap_or_default();
-            let Some(nth) = lane_of(self.lanes, self.turn, data) else {
+            let Some(nth) = acks::addressed(self.lanes, |lane| lane.cid_document, self.turn, data)
+            else {
                 // a document that is longer than the buffer is none of ours either
                 let is_cut = document_end(data, 0).is_none() && data.len() < self.buffer.len();
                 return Ok(is_cut);
@@ -278,13 +279,4 @@ impl Pump<'_, '_, '_> {
         }
         Ok(())
     }
-}
-
-/// The lane whose cid document stands there; that of the last frame is the likeliest.
-fn lane_of(lanes: &[Lane], likely: usize, data: &[u8]) -> Option<usize> {
-    let is_it = |lane: &Lane| data.starts_with(lane.cid_document);
-    if lanes.get(likely).is_some_and(is_it) {
-        return Some(likely);
-    }
-    lanes.iter().position(is_it)
 }
