@@ -21,6 +21,7 @@ from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.index import NEXT_OF_EMPTY, index_of
 from cqrepl.queue.layout import QueueLayout
 from cqrepl.queue.listing import Listing
+from cqrepl.queue.precreating import remove_passed
 from cqrepl.queue.storewriter import StoreWriter
 from cqrepl.queue.terms import WriterTerms, check_room
 from cqrepl.queue.touching import PageToucher
@@ -64,6 +65,7 @@ class QueueEnd:
             self._synced_below = max(listing.synced() >> cycles.shift, 0)
         self.refresh()
         listing.note_start()
+        remove_passed(cycles, self.cycle_last + 1)  # what killed writers have never finished
         self._terms = replace(self._terms, is_restarted=False)
 
     @property

@@ -2,9 +2,9 @@
 
 Theory of operation. Whoever needs a cycle first looks for `<name>.precreated` beside `<name>.cq4`,
 and renames it: Java's writers too, whose pre-toucher makes such files. Readers, and all that lists
-a queue, know only what ends in `.cq4`. Ours are whole when they get that name: header and index
-pages are on the disk, as after a power cut a writer would trust them; what follows is allocated,
-and its pages are in memory. Until then they have a name that nobody looks for.
+a queue, know only what ends in `.cq4`. Ours are whole when they get that name (`making`): header
+and index pages are on the disk, as after a power cut a writer would trust them; what follows is
+allocated, and its pages are in memory.
 
 A writer's helper makes the next cycle's file when the clock comes near it, if that cycle is long
 enough and the writer stands in the present one: a tenth of the cycle before its end, and no more
@@ -19,19 +19,12 @@ from typing import Final
 
 from cqrepl.queue.cycles import Cycles
 from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.storefile import SUFFIX
+from cqrepl.queue.making import READY, make_file, precreated_path
 from cqrepl.queue.storeimage import store_image
 
-_READY: Final = ".precreated"
 _CYCLE_MIN_MS: Final = 60_000
 _EARLY_MAX_MS: Final = 60_000
 _TOUCHED_MIN: Final = 1 << 20
-_ZEROS: Final = bytes(1 << 20)
-
-
-def precreated_path(path: Path) -> Path:
-    """Where the file that is to become this store file would be."""
-    return path.with_name(path.name.removesuffix(SUFFIX) + _READY)
 
 
 def precreate(cycles: Cycles, layout: QueueLayout, cycle: int, touched_bytes: int) -> Path | None:
@@ -47,36 +40,21 @@ def precreate(cycles: Cycles, layout: QueueLayout, cycle: int, touched_bytes: in
     ready = precreated_path(path)
     if path.exists() or ready.exists():
         return None
-    unfinished = ready.with_name(f"{ready.name}.{os.getpid()}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        _fill(descriptor, store_image(layout.index_count, layout.index_spacing), touched_bytes)
-        os.rename(unfinished, ready)
-        if path.exists():  # somebody came first: without this one, unless he has taken it
-            ready.unlink(missing_ok=True)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
+    image = store_image(layout.index_count, layout.index_spacing)
+    if not make_file(ready, image, touched_bytes=touched_bytes, is_synced=True):
+        return None
+    if path.exists():  # somebody came first: without this one, unless he has taken it
+        ready.unlink(missing_ok=True)
     return ready
-
-
-def _fill(descriptor: int, image: bytes, size: int) -> None:
-    os.posix_fallocate(descriptor, 0, max(size, len(image)))
-    os.pwrite(descriptor, image, 0)
-    os.fdatasync(descriptor)
-    for start in range(len(image), size, len(_ZEROS)):
-        os.pwrite(descriptor, _ZEROS[: size - start], start)
 
 
 def remove_passed(cycles: Cycles, below: int) -> None:
     """Removes the files that were made ready for lower cycles, also those never finished."""
     for name in os.listdir(cycles.path):
-        stem, ready, _ = name.partition(_READY)
+        stem, ready, _ = name.partition(READY)
         cycle = cycles.cycle_of(stem) if ready else None
         if cycle is not None and cycle < below:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # gone, or for others to remove
                 (cycles.path / name).unlink()
 
 

@@ -39,22 +39,19 @@ Where pages are touched ahead (`touching`), that helper decides the steps and al
 import os
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.durability import GroupCommit
 from cqrepl.queue.errors import QueueDamaged
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.precreating import precreated_path
+from cqrepl.queue.making import make_file, precreated_path, put_in_place
 from cqrepl.queue.remains import check_unfinished
 from cqrepl.queue.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
 from cqrepl.queue.terms import WriterTerms, check_room
-from wire.header import HEADER_BYTES, NOT_COMPLETE, is_ready
+from wire.header import HEADER_BYTES
 from wire.kernel import Stop, laid_size, lay_excerpts
 
 _STEP_MIN: Final = 1 << 20
@@ -118,21 +115,14 @@ class StoreWriter:
         cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
-        with suppress(FileNotFoundError):
-            os.rename(precreated_path(path), path)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        mapping = Mapping(path, writable=True)
-        try:
-            if mapping.length < HEADER_BYTES or not is_ready(mapping.words.load_4(0)):
+        writer = None
+        while writer is None:  # what is found there may never have been finished
+            try:
+                put_in_place(precreated_path(path), path)
+            except FileNotFoundError:
                 image = store_image(layout.index_count, layout.index_spacing)
-                _lay_new(mapping, image, terms.commits)
-        except OSError:
-            path.unlink()  # no space for it; nothing was published in it
-            raise
-        finally:
-            mapping.close()
-        writer = cls.open(path, cycle, terms)
-        assert writer is not None
+                make_file(path, image, is_synced=terms.commits is not None)
+            writer = cls.open(path, cycle, terms)
         return writer
 
     @property
@@ -361,18 +351,3 @@ def _length_for(end: int) -> int:
 def _discarded(path: Path) -> Path:
     """A name under which a store file is out of everybody's way, as Java forms it."""
     return path.with_name(f"{path.name}-{time.time_ns() // 1_000_000}.discard")
-
-
-def _lay_new(mapping: Mapping, image: bytes, commits: GroupCommit | None) -> None:
-    """Writes a new file behind a not complete header, which is set last."""
-    end = len(image) + _END_MARK_BYTES
-    mapping.reserve(0, end)
-    words = mapping.words
-    word = words.load_4(0)
-    words.exchange_4(0, word, NOT_COMPLETE)
-    mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
-    if commits is not None:
-        commits.sync(mapping, 0, end)
-    words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
-    if commits is not None:
-        commits.sync(mapping, 0, HEADER_BYTES)

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Durability
+from cqrepl.queue.filebytes import FileBytes
 from tests.faults.tracing import die_before, require_strace, write_calls
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
 from tests.unit.queue.samples import check_marks
+from wire.header import is_ready
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -37,6 +39,16 @@ def java() -> Iterator[JavaQueue]:
     require_java()
     with JavaQueue(java_options=CHECKED) as queue:
         yield queue
+
+
+def unfinished(path: Path) -> list[str]:
+    """The store files whose header is not ready."""
+    names = []
+    for store in path.glob("*.cq4"):
+        with FileBytes(store) as file:
+            if not is_ready(file.word(0)):
+                names.append(store.name)
+    return names
 
 
 @pytest.mark.parametrize(("plan", "count"), PLANS, ids=["rolling", "appending", "synced"])
@@ -60,6 +72,7 @@ def test_a_writer_killed_at_system_calls(
         os.close(told[1])
         with os.fdopen(told[0], "rb") as answers:
             acknowledged = int.from_bytes(answers.read()[-8:], "little")
+        assert not unfinished(path), f"Java would wait for who died in {call}"
         left = Left.by(pid, path)
         if nth % JAVA_EVERY == 0:
             java_survives(java, plan, path, acknowledged, left)

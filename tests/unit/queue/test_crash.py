@@ -213,19 +213,35 @@ def test_bytes_of_a_dead_writer_never_show(tmp_path: Path) -> None:
         assert len(read(path)) == 41
 
 
-def test_a_half_created_file_is_put_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".cq4", ".precreated"])
+def test_a_half_created_file_is_put_aside(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "queue"
     case = CASES[0]
     with case.open(path) as queue:
         appender = queue.appender()
         [first, *_] = case.batches()
         store = appender._cycles.path_of(first.index_first >> 32)
-        store.write_bytes(b"\0\0\0\x80" + bytes(1000))
+        store.with_suffix(suffix).write_bytes(b"\0\0\0\x80" + bytes(1000))
         appender.append_at(first)
         assert read(path) == stored(first)
     [discarded] = path.glob("*.discard")
     assert discarded.name.startswith(store.name + "-")
     assert discarded.read_bytes()[:4] == b"\0\0\0\x80"
+    assert not list(path.glob("*.precreated*"))
+
+
+def test_what_killed_writers_never_finished_goes(tmp_path: Path) -> None:
+    path = tmp_path / "queue"
+    case = CASES[0]
+    with case.open(path) as queue:
+        [first, *_] = case.batches()
+        queue.appender().append_at(first)
+    [store] = path.glob("*.cq4")
+    (path / f"{store.stem}.precreated.77").write_bytes(bytes(1000))
+    with case.open(path) as queue:
+        queue.appender().close()
+    assert not list(path.glob("*.precreated*"))
+    assert read(path) == stored(first)
 
 
 def test_a_file_made_ahead_of_time_is_taken(tmp_path: Path) -> None:

@@ -286,23 +286,19 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
         self.fails_at = -1
-        sync, sync_directory = Mapping.sync, Mapping.sync_directory
+        for name in ("fsync", "fdatasync"):
+            self._watch(name, monkeypatch)
 
-        def note(path: Path) -> None:
-            self.made.append(path.name)
+    def _watch(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        sync = getattr(os, name)
+
+        def noted(descriptor: int) -> None:
+            self.made.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
             if self.fails_at == len(self.made):
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
+            sync(descriptor)
 
-        def noted(mapping: Mapping, start: int, end: int) -> None:
-            note(mapping.path)
-            sync(mapping, start, end)
-
-        def noted_directory(path: Path) -> None:
-            note(path)
-            sync_directory(path)
-
-        monkeypatch.setattr(Mapping, "sync", noted)
-        monkeypatch.setattr(Mapping, "sync_directory", staticmethod(noted_directory))
+        monkeypatch.setattr(os, name, noted)
 
 
 def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
@@ -310,21 +306,22 @@ def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
 ) -> None:
     first, second = noon_path(path).name, noon_path(path, ahead=1).name
     table = "metadata.cq4t"
+    unfinished = [f"{name[:-4]}.precreated.{os.getpid()}" for name in (first, second)]
     with synced(path) as queue:
         calls = Calls(monkeypatch)
         appender = queue.appender()
         appender.append([b"a"], NOON_MS)
-        # names, the new file's image and header word and what opening it looked at, its name, run
+        # names, the new file's image and what opening it looked at, its name, run
         made = [name for name in calls.made if name != table]
         assert made[:2] == ["queue", path.parent.name]
-        assert made[2:] == [first, first, first, "queue", first, first]
+        assert made[2:] == [unfinished[0], first, "queue", first, first]
         calls.made.clear()
         appender.append([b"b"], NOON_MS)
         assert calls.made == [first, first]
         calls.made.clear()
         appender.append([b"c"], NOON_MS + 86_400_000)
         assert [name for name in calls.made if name != table] == [
-            *[second] * 3, "queue", first, second, second,
+            unfinished[1], second, "queue", first, second, second,
         ]  # fmt: skip
         assert calls.made.index(table) == calls.made.index("queue") + 1
     assert table_values(path)[SYNCED_KEY.lower()] == noon_index(ahead=1)

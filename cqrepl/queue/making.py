@@ -1,0 +1,66 @@
+"""Makes store files, which are whole by the time they have a name that others know.
+
+Theory of operation. Who finds a store file whose header is not ready waits for its creator: Java
+for 15 seconds, with the write lock held, though the creator may be dead. So a file is filled under
+`<name>.precreated.<process>`, which nobody looks for, and is put in place by a hard link: that
+never replaces a file, as a rename would. Whoever dies in between leaves at most such a file behind;
+the next who opens the queue for appending removes it once its cycle is there (`precreating`).
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.storefile import SUFFIX
+
+READY: Final = ".precreated"
+_ZEROS: Final = bytes(1 << 20)
+
+
+def precreated_path(path: Path) -> Path:
+    """Where the file that is to become this store file would be."""
+    return path.with_name(path.name.removesuffix(SUFFIX) + READY)
+
+
+def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bool) -> bool:
+    """Makes a file that begins with these bytes; false when there is one of that name.
+
+    Args:
+        touched_bytes: so many are allocated and in memory.
+        is_synced: the image is on the disk before the file has its name.
+
+    Raises:
+        OSError: no space. Nothing is left of it.
+    """
+    stem = path.name.removesuffix(SUFFIX).removesuffix(READY)
+    unfinished = path.with_name(f"{stem}{READY}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)  # it may be a second name of a file that is in use
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(unfinished, flags, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, max(touched_bytes, len(image)))
+        os.pwrite(descriptor, image, 0)
+        if is_synced:
+            os.fdatasync(descriptor)
+        for start in range(len(image), touched_bytes, len(_ZEROS)):
+            os.pwrite(descriptor, _ZEROS[: touched_bytes - start], start)
+        return put_in_place(unfinished, path)
+    finally:
+        os.close(descriptor)
+        unfinished.unlink(missing_ok=True)
+
+
+def put_in_place(made: Path, path: Path) -> bool:
+    """Gives a whole file the name it is for; false when there is a file of that name.
+
+    Raises:
+        FileNotFoundError: nothing was made.
+    """
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    except OSError:  # there are no hard links here
+        os.rename(made, path)
+    made.unlink(missing_ok=True)
+    return True
