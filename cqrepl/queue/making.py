@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.storefile import SUFFIX
+from wire.header import HEADER_BYTES, is_ready
 
 READY: Final = ".precreated"
 _ZEROS: Final = bytes(1 << 20)
@@ -20,6 +21,23 @@ _ZEROS: Final = bytes(1 << 20)
 def precreated_path(path: Path) -> Path:
     """Where the file that is to become this store file would be."""
     return path.with_name(path.name.removesuffix(SUFFIX) + READY)
+
+
+def take_precreated(path: Path, image: bytes, *, is_synced: bool) -> bool:
+    """Puts the file in place that was made ahead of time; false when there is none.
+
+    What has no header yet gets this image: Java makes such files, and others may have died over it.
+
+    Raises:
+        OSError: no space.
+    """
+    made = precreated_path(path)
+    try:
+        _finish(made, image, is_synced=is_synced)
+        put_in_place(made, path)  # or somebody else's is there
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bool) -> bool:
@@ -38,10 +56,7 @@ def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bo
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(unfinished, flags, 0o644)
     try:
-        os.posix_fallocate(descriptor, 0, max(touched_bytes, len(image)))
-        os.pwrite(descriptor, image, 0)
-        if is_synced:
-            os.fdatasync(descriptor)
+        _lay(descriptor, image, touched_bytes, is_synced=is_synced)
         for start in range(len(image), touched_bytes, len(_ZEROS)):
             os.pwrite(descriptor, _ZEROS[: touched_bytes - start], start)
         return put_in_place(unfinished, path)
@@ -64,3 +79,19 @@ def put_in_place(made: Path, path: Path) -> bool:
         os.rename(made, path)
     made.unlink(missing_ok=True)
     return True
+
+
+def _finish(made: Path, image: bytes, *, is_synced: bool) -> None:
+    descriptor = os.open(made, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not is_ready(int.from_bytes(os.pread(descriptor, HEADER_BYTES, 0), "little")):
+            _lay(descriptor, image, 0, is_synced=is_synced)
+    finally:
+        os.close(descriptor)
+
+
+def _lay(descriptor: int, image: bytes, size: int, *, is_synced: bool) -> None:
+    os.posix_fallocate(descriptor, 0, max(size, len(image)))
+    os.pwrite(descriptor, image, 0)
+    if is_synced:
+        os.fdatasync(descriptor)

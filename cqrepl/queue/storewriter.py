@@ -46,7 +46,7 @@ from cqrepl.queue.batch import ExcerptBatch
 from cqrepl.queue.errors import QueueDamaged
 from cqrepl.queue.indexing import Indexing
 from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.making import make_file, precreated_path, put_in_place
+from cqrepl.queue.making import make_file, take_precreated
 from cqrepl.queue.remains import check_unfinished
 from cqrepl.queue.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.storeimage import TAIL_ZEROS, page_image, page_size, store_image
@@ -115,13 +115,12 @@ class StoreWriter:
         cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
+        image = store_image(layout.index_count, layout.index_spacing)
+        is_synced = terms.commits is not None
         writer = None
         while writer is None:  # what is found there may never have been finished
-            try:
-                put_in_place(precreated_path(path), path)
-            except FileNotFoundError:
-                image = store_image(layout.index_count, layout.index_spacing)
-                make_file(path, image, is_synced=terms.commits is not None)
+            if not take_precreated(path, image, is_synced=is_synced):
+                make_file(path, image, is_synced=is_synced)
             writer = cls.open(path, cycle, terms)
         return writer
 

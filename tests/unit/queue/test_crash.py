@@ -213,21 +213,19 @@ def test_bytes_of_a_dead_writer_never_show(tmp_path: Path) -> None:
         assert len(read(path)) == 41
 
 
-@pytest.mark.parametrize("suffix", [".cq4", ".precreated"])
-def test_a_half_created_file_is_put_aside(tmp_path: Path, suffix: str) -> None:
+def test_a_half_created_file_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "queue"
     case = CASES[0]
     with case.open(path) as queue:
         appender = queue.appender()
         [first, *_] = case.batches()
         store = appender._cycles.path_of(first.index_first >> 32)
-        store.with_suffix(suffix).write_bytes(b"\0\0\0\x80" + bytes(1000))
+        store.write_bytes(b"\0\0\0\x80" + bytes(1000))
         appender.append_at(first)
         assert read(path) == stored(first)
     [discarded] = path.glob("*.discard")
     assert discarded.name.startswith(store.name + "-")
     assert discarded.read_bytes()[:4] == b"\0\0\0\x80"
-    assert not list(path.glob("*.precreated*"))
 
 
 def test_what_killed_writers_never_finished_goes(tmp_path: Path) -> None:
@@ -242,6 +240,24 @@ def test_what_killed_writers_never_finished_goes(tmp_path: Path) -> None:
         queue.appender().close()
     assert not list(path.glob("*.precreated*"))
     assert read(path) == stored(first)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(1 << 20), b"\0\0\0\x80" + bytes(99)])
+def test_a_file_made_ahead_of_time_without_a_header_gets_one(
+    tmp_path: Path, content: bytes
+) -> None:
+    case = CASES[0]
+    [first, *_] = case.batches()
+    with case.open(tmp_path / "queue") as queue:
+        appender = queue.appender()
+        store = appender._cycles.path_of(first.index_first >> 32)
+        ahead = store.with_suffix(".precreated")
+        ahead.write_bytes(content)
+        inode = ahead.stat().st_ino
+        appender.append_at(first)
+        assert store.stat().st_ino == inode
+    assert read(tmp_path / "queue") == stored(first)
+    assert not list(tmp_path.glob("queue/*.discard"))
 
 
 def test_a_file_made_ahead_of_time_is_taken(tmp_path: Path) -> None:
