@@ -7,6 +7,7 @@ A queue takes from one connection at a time.
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -189,7 +190,7 @@ class SinkSession:
             else:
                 if not queue.appender.append_now(batch):
                     if queue.appender.space_needed(batch):
-                        await trio.to_thread.run_sync(queue.appender.reserve, batch)
+                        await trio.to_thread.run_sync(self._reserve, queue, batch)
                     queue.appender.append_at(batch)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
@@ -206,6 +207,15 @@ class SinkSession:
             entry = (batch.index_last, event.ns, now_ns, len(batch), batch.payload_bytes)
             queue.log(ENTRY.pack(*entry))
         self._connection.stored(event.cid, batch.index_last, event.ns)
+
+    def _reserve(self, queue: SinkQueue, batch: ExcerptBatch) -> None:
+        """Makes room for a batch, and for what comes next in queues that grow like this one."""
+        queue.appender.reserve(batch)
+        for handler in self._connection.receiving():
+            other = self._queues[handler.name]
+            if other is not queue and other.stop is None:
+                with suppress(QueueError, OSError):  # it is met again with something to append
+                    other.appender.reserve_ahead()
 
     def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)

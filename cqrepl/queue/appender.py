@@ -240,6 +240,22 @@ class Appender:
             self._check_next(batch)
             self._stand_on(batch).reserve(batch)
 
+    def reserve_ahead(self) -> None:
+        """Maps and allocates more of a file that is nearly full; nothing while there is room.
+
+        For whoever has to do that for one queue now, and would for another soon.
+
+        Raises:
+            QueueLocked, QueueError, OSError: as `append_at`.
+        """
+        pen, writer = self._pen, self._end.writer
+        if pen is None or writer is None or not writer.is_nearly_full(pen.position):
+            return
+        with self._writing():
+            if self._end.writer is writer and not writer.has_ended:
+                writer.reserve_ahead()
+                self._pen = self._pens.take(self._end)
+
     @contextmanager
     def exclusive(self, timeout_s: float) -> Iterator[None]:
         """Keeps every other writer out for the length of a block, and knows the true end in it.

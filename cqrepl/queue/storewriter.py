@@ -163,6 +163,19 @@ class StoreWriter:
             self._reserve(end + self.step)
             self.step = min(2 * self.step, self._step_max)
 
+    def is_nearly_full(self, position: int) -> bool:
+        """True when the file will soon have to be mapped anew by a writer that stands there."""
+        length = self.store.mapping.length
+        return self.allocates and length - position < max(_STEP_MIN, length // 8)
+
+    def reserve_ahead(self) -> None:
+        """Allocates more than is mapped, so that the file is mapped anew.
+
+        Raises:
+            OSError: no space. The file may have grown; its content is as before.
+        """
+        self._reserve(self.store.mapping.length + self.step)
+
     def came_to(self, place: Place, reserved: int) -> None:
         """A pen has gone on to this place, and has allocated so far."""
         self.place = place

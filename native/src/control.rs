@@ -3,7 +3,7 @@
 //! A pump runs in a thread of its own for up to a fraction of a second. Whoever wants it back says
 //! so, and a pump that waits in the kernel is woken by an event descriptor.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::fault::Fault;
 
@@ -113,6 +113,19 @@ fn timespec(left: Duration) -> Timespec {
 pub fn send_some(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => return Ok(count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends as much as the socket takes of some parts, one behind the other; how much that was.
+pub fn send_parts(socket: BorrowedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags) {
             Ok(count) => return Ok(count),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(0),

@@ -4,6 +4,7 @@
 //! <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
 //! ```
 
+use crate::apart::Apart;
 use crate::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 use crate::store::BODY_MAX;
@@ -20,8 +21,8 @@ const HEAD_BLOCK_BYTES: u64 = 4 + 3 + 1 + 4; // what stands before the block's c
 const HEAD_BYTES: usize = HEAD_BLOCK_BYTES as usize + 9 + 1; // up to the code of the length
 
 /// Writes the frames of a batch, one after the other; can be interrupted.
-pub struct Framing<'a> {
-    data: Source<'a>,
+pub struct Framing<'a, 'd> {
+    data: Source<'d>,
     offsets: Longs<'a>,
     lengths: Longs<'a>,
     next: usize,
@@ -29,6 +30,9 @@ pub struct Framing<'a> {
     ns_item: &'a [u8],
     head: Head,
     out: Target<'a>,
+    apart_min: usize,
+    /// The payloads that were left where they are.
+    pub apart: Apart<'d>,
     /// How many were framed.
     pub count: usize,
     /// Offset in the output behind the last one.
@@ -91,9 +95,9 @@ fn form_of(length: i64) -> usize {
 }
 
 /// What is framed, for one handler.
-pub struct Frames<'a> {
+pub struct Frames<'a, 'd> {
     /// Where the payloads are.
-    pub data: Source<'a>,
+    pub data: Source<'d>,
     /// Where each payload starts.
     pub offsets: Longs<'a>,
     /// How long it is.
@@ -104,10 +108,10 @@ pub struct Frames<'a> {
     pub ns_item: &'a [u8],
 }
 
-impl<'a> Framing<'a> {
+impl<'a, 'd> Framing<'a, 'd> {
     /// Frames of the excerpts from `start` on, into `out` from `filled` on.
     pub fn new(
-        frames: Frames<'a>,
+        frames: Frames<'a, 'd>,
         start: i64,
         index: i64,
         out: Target<'a>,
@@ -126,7 +130,27 @@ impl<'a> Framing<'a> {
             .and_then(|more| index.checked_add(more))
             .ok_or(Fault::Overflow("expected indexes of at most 64 bits"))?;
         let head = Head::new(cid_document, ns_item.len())?;
-        Ok(Framing { data, offsets, lengths, next, index, ns_item, head, out, count: 0, filled })
+        let (apart_min, apart, count) = (usize::MAX, Apart::default(), 0);
+        Ok(Framing {
+            data,
+            offsets,
+            lengths,
+            next,
+            index,
+            ns_item,
+            head,
+            out,
+            apart_min,
+            apart,
+            count,
+            filled,
+        })
+    }
+
+    /// Leaves payloads of that length on where they are, behind those that were left before. They
+    /// count as if they were in the output.
+    pub fn leaving(self, apart_min: usize, apart: Apart<'d>) -> Self {
+        Framing { apart_min, apart, ..self }
     }
 
     /// Writes up to so many frames, or as many as take so many bytes; false when none is left or
@@ -153,8 +177,8 @@ impl<'a> Framing<'a> {
         let width = 1 << form_of(length);
         // a length below 0 is wrong, not small: as in the reference it is refused if it "fits"
         let fixed = self.head.cid_bytes + HEAD_BYTES + width + self.ns_item.len();
-        let end =
-            i64::try_from(self.filled + fixed).map_or(i64::MAX, |end| end.saturating_add(length));
+        let end = self.filled.saturating_add(self.apart.bytes).saturating_add(fixed);
+        let end = i64::try_from(end).map_or(i64::MAX, |end| end.saturating_add(length));
         if end > i64::try_from(self.out.len()).unwrap_or(i64::MAX) {
             return Ok(false);
         }
@@ -165,11 +189,15 @@ impl<'a> Framing<'a> {
         }
         let index = self.index.wrapping_add(self.count as i64);
         let payload = self.head.put(&mut self.out, self.filled, index, length)?;
-        let ns = payload + length;
-        self.out
-            .copy(payload, self.data, offset, length)
-            .and_then(|()| self.out.put(ns, self.ns_item))
-            .ok_or(fault::POSITION_OUTSIDE)?;
+        let mut ns = payload;
+        if length >= self.apart_min {
+            let payload = self.data.part(offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
+            self.apart.put(ns, payload)?;
+        } else {
+            ns += length;
+            self.out.copy(payload, self.data, offset, length).ok_or(fault::POSITION_OUTSIDE)?;
+        }
+        self.out.put(ns, self.ns_item).ok_or(fault::POSITION_OUTSIDE)?;
         self.filled = ns + self.ns_item.len();
         self.count += 1;
         self.next += 1;

@@ -3,12 +3,14 @@
 //! What is about to be sent is noted before it is, so that no acknowledgement can come first. What
 //! others ask for while the pump runs is behind a mutex.
 
+use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::acks::Taker;
+use crate::apart::{Apart, APART_MIN};
 use crate::control::locked;
 use crate::fault::Fault;
 use crate::frames::{Frames, Framing, INT64};
@@ -111,7 +113,7 @@ pub enum Look {
     Unusual,
 }
 
-impl Lane<'_> {
+impl<'a> Lane<'a> {
     /// True when the room that acknowledgements give is needed.
     pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);
@@ -126,15 +128,20 @@ impl Lane<'_> {
         locked(self.sent).acks.last().is_some_and(|ack| ack[0] >= awaited)
     }
 
-    /// Frames what is new into `out` behind `filled`; where it ends then.
-    pub fn frame(&self, out: Target<'_>, filled: usize) -> Result<Look, Fault> {
+    /// Frames what is new into `out` behind `filled`, long payloads apart; where it ends then.
+    pub fn frame(
+        &self,
+        out: Target<'_>,
+        filled: usize,
+        apart: &mut Apart<'a>,
+    ) -> Result<Look, Fault> {
         let place = locked(self.sent).place;
         if place.room_excerpts <= 0 || place.room_bytes <= 0 {
             return Ok(Look::Nothing);
         }
         let limits = Limits {
             count: place.room_excerpts.min(RUN_EXCERPTS),
-            bytes: i64::try_from(out.len() - filled).unwrap_or(i64::MAX),
+            bytes: i64::try_from(out.len().saturating_sub(filled + apart.bytes)).unwrap_or(0),
             payload: self.payload_max,
         };
         let end = i64::try_from(self.store.len()).unwrap_or(i64::MAX);
@@ -163,8 +170,10 @@ impl Lane<'_> {
             ns_item: &ns_item,
         };
         let from = i64::try_from(filled).unwrap_or(i64::MAX);
-        let mut framing = Framing::new(frames, 0, place.index, out, from)?;
+        let mut framing =
+            Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
         while framing.step(usize::MAX, usize::MAX)? {}
+        *apart = mem::take(&mut framing.apart);
         if framing.count == 0 {
             let length = walk.lengths.first().copied().unwrap_or_default();
             let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);

@@ -25,6 +25,7 @@
 //! read a second time, as another process may have changed it.
 
 pub mod acks;
+pub mod apart;
 pub mod columns;
 pub mod control;
 pub mod fault;

@@ -1,8 +1,8 @@
 //! Views of memory that somebody else may change; the only module with unsafe code.
 //!
 //! A store file is mapped, so other processes write what we read, at any moment. No Rust slice is
-//! ever made of such memory, as slices promise that nothing changes behind them. A view is an
-//! address and a length, and gives copies:
+//! ever made of such memory, as slices promise that nothing changes behind them, but for arguments
+//! of system calls. A view is an address and a length, and gives copies:
 //!
 //! ```text
 //! header word   one atomic load, then an acquire fence: what its writer stored before is there
@@ -20,10 +20,10 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::marker::PhantomData;
-use std::ptr;
 use std::sync::atomic::{fence, AtomicI64, AtomicU32, Ordering};
+use std::{ptr, slice};
 
 use rustix::mm::{madvise, Advice};
 
@@ -51,7 +51,24 @@ impl<'a> From<&'a [u8]> for Source<'a> {
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// So many of the bytes from `offset` on.
+    pub fn part(&self, offset: usize, count: usize) -> Option<Source<'a>> {
+        if !lies_within(self.length, offset, count) {
+            return None;
+        }
+        // SAFETY: compared above
+        let start = unsafe { self.start.add(offset) };
+        Some(Source { start, length: count, life: PhantomData })
+    }
+
+    /// The bytes as an argument of a system call, which is all that it may be used for.
+    pub fn io_slice(&self) -> IoSlice<'a> {
+        // SAFETY: so many bytes are there, for 'a. Where others may change them, nobody but the
+        // system ever reads through it: the compiler sees an address and a length passed on
+        IoSlice::new(unsafe { slice::from_raw_parts(self.start, self.length) })
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.length

@@ -31,6 +31,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::apart::{Apart, APART_MIN};
 use crate::fault::{self, Fault};
 use crate::lock::{Lock, UNLOCKED};
 use crate::marks::{IndexPage, Marks};
@@ -235,11 +236,26 @@ impl<'a> Pen<'a> {
                 bytes.resize(run.size, 0);
             }
             let image = bytes.get_mut(..run.size).unwrap_or_default();
-            let laid = run.lay_image(image, position, sequence, self.terms.index_spacing)?;
-            let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
-            let at = position + HEADER_BYTES;
-            Ok(mem::write_at(self.terms.descriptor, behind_word, at).then_some(laid))
+            let mut apart = Apart::default();
+            let spacing = self.terms.index_spacing;
+            let laid = run.lay_image(image, position, sequence, spacing, APART_MIN, &mut apart)?;
+            let in_image = run.size - apart.bytes;
+            let image = image.get(..in_image).unwrap_or_default();
+            Ok(self.write_behind(position, image, &apart, run.size).then_some(laid))
         })
+    }
+
+    /// Writes an image to the file, all but the header word that it begins with.
+    fn write_behind(&self, position: usize, image: &[u8], apart: &Apart, size: usize) -> bool {
+        let mut done = HEADER_BYTES;
+        while done < size {
+            let parts = apart.parts(image, done);
+            match mem::write_at(self.terms.descriptor, &parts, position + done) {
+                Some(count) if count > 0 => done += count,
+                _ => return false,
+            }
+        }
+        true
     }
 
     fn store_run(&self, run: &Run, position: usize, sequence: i64) -> Result<Laid, Fault> {

@@ -1,5 +1,6 @@
 //! Documents of a store file: the walk that finds excerpts, and the run of new ones that is laid.
 
+use crate::apart::Apart;
 use crate::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
@@ -226,36 +227,47 @@ impl<'a> Run<'a> {
         }
         if !store.overlaps(self.data) {
             let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
-            return self.write(&mut store, position, marks);
+            return self.write(&mut store, position, marks, usize::MAX, &mut Apart::default());
         }
         // what is laid must not become what is read
         let mut image = Vec::new();
         image.try_reserve_exact(self.size)?;
         image.resize(self.size, 0);
-        let laid = self.lay_image(&mut image, position, sequence, spacing)?;
+        let none = &mut Apart::default();
+        let laid = self.lay_image(&mut image, position, sequence, spacing, usize::MAX, none)?;
         let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
         store.put(position + HEADER_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
         Ok(laid)
     }
 
-    /// Lays the run into `image`, of its size, as it is to stand at `position`. All but the first
-    /// header word is written.
+    /// Lays the run into `image`, of its size, as it is to stand at `position`; payloads of so many
+    /// bytes apart, which is empty. All but the first header word is written.
     pub fn lay_image(
         &self,
         image: &mut [u8],
         position: usize,
         sequence: i64,
         spacing: i64,
+        apart_min: usize,
+        apart: &mut Apart<'a>,
     ) -> Result<Laid, Fault> {
         let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
-        let mut laid = self.write(&mut Target::from(image), 0, marks)?;
+        let mut laid = self.write(&mut Target::from(image), 0, marks, apart_min, apart)?;
         laid.end += position;
         laid.last += position;
         laid.marks.iter_mut().for_each(|(_, at)| *at += position);
         Ok(laid)
     }
 
-    fn write(&self, store: &mut Target, position: usize, mut marks: Marks) -> Result<Laid, Fault> {
+    /// What is apart is not in `store`, and all behind it stands so much earlier there.
+    fn write(
+        &self,
+        store: &mut Target,
+        position: usize,
+        mut marks: Marks,
+        apart_min: usize,
+        apart: &mut Apart<'a>,
+    ) -> Result<Laid, Fault> {
         let (mut at, mut last, mut first_word) = (position, position, 0);
         for nth in self.start..self.stop {
             let (offset, length) = self.excerpt(nth)?;
@@ -264,22 +276,30 @@ impl<'a> Run<'a> {
             let stored = length.max(EMPTY_STORED.len());
             let word = stored as u32; // at most 30 bits
             let next = body + padded(stored);
-            // the gap first, with the body's last bytes over it
-            let mut put = store.put(next - HEADER_BYTES, &[0; HEADER_BYTES]);
+            let here = at - apart.bytes;
+            let payload = here + HEADER_BYTES;
+            let put = if length >= apart_min.max(1) {
+                let data = self.data.part(offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
+                apart.put(payload, data)?;
+                store.put(payload, &[0; HEADER_BYTES])
+            } else {
+                // the gap first, with the body's last bytes over it
+                let gap = store.put(next - apart.bytes - HEADER_BYTES, &[0; HEADER_BYTES]);
+                gap.and(if length == 0 {
+                    store.put(payload, &EMPTY_STORED)
+                } else {
+                    store.copy(payload, self.data, offset, length)
+                })
+            };
             if nth == self.start {
                 first_word = word;
             } else {
-                put = put.and(store.put(at, &word.to_le_bytes()));
+                store.put(here, &word.to_le_bytes()).ok_or(fault::POSITION_OUTSIDE)?;
             }
-            put.and(if length == 0 {
-                store.put(body, &EMPTY_STORED)
-            } else {
-                store.copy(body, self.data, offset, length)
-            })
-            .ok_or(fault::POSITION_OUTSIDE)?;
+            put.ok_or(fault::POSITION_OUTSIDE)?;
             (last, at) = (at, next);
         }
-        store.put(at, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
+        store.put(at - apart.bytes, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
         Ok(Laid { first_word, end: at, last, marks: marks.found })
     }
 }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 
 use crate::acks::{Behind, Inbox};
-use crate::control::{send_some, Control, Ended, PumpError};
+use crate::apart::Apart;
+use crate::control::{send_parts, Control, Ended, PumpError};
 use crate::fault::Fault;
 use crate::lane::{Lane, Look};
 use crate::pausing::Pauser;
@@ -88,6 +89,7 @@ struct Pump<'l, 'a> {
 impl Pump<'_, '_> {
     /// Why it ended, and what was not sent.
     fn run(&mut self, out: &mut Vec<u8>, until: Instant) -> Result<(Ended, Vec<u8>), PumpError> {
+        let mut apart = Apart::default();
         let mut untimed = 0;
         let mut turn = 0;
         loop {
@@ -95,10 +97,11 @@ impl Pump<'_, '_> {
                 return Ok((Ended::Interrupted, Vec::new()));
             }
             turn = (turn + 1) % self.lanes.len().max(1);
-            let (filled, is_unusual) = frame_all(self.lanes, turn, out)?;
+            let (filled, is_unusual) = frame_all(self.lanes, turn, out, &mut apart)?;
             if filled > 0 {
                 let rest = out.get(..filled).unwrap_or_default();
-                let (ended, unsent) = self.send_all(rest)?;
+                let (ended, unsent) = self.send_all(rest, &apart)?;
+                apart.clear();
                 if let Some(ended) = ended {
                     return Ok((ended, unsent));
                 }
@@ -151,41 +154,51 @@ impl Pump<'_, '_> {
 
     /// Sends all of it, and hears what the peer says while it takes nothing; else why not, and what
     /// is left.
-    fn send_all(&mut self, bytes: &[u8]) -> io::Result<(Option<Ended>, Vec<u8>)> {
-        let mut rest = bytes;
+    fn send_all(
+        &mut self,
+        bytes: &[u8],
+        apart: &Apart<'_>,
+    ) -> Result<(Option<Ended>, Vec<u8>), PumpError> {
+        let end = bytes.len() + apart.bytes;
+        let mut sent = 0;
         loop {
-            let Ok(count) = send_some(self.socket, rest) else {
+            let Ok(count) = send_parts(self.socket, &apart.parts(bytes, sent)) else {
                 // what has come before is not lost; whoever sends the rest meets the error
-                return Ok((Some(Ended::Interrupted), rest.to_vec()));
+                return Ok((Some(Ended::Interrupted), apart.joined(bytes, sent)?));
             };
-            rest = rest.get(count..).unwrap_or_default();
-            if rest.is_empty() {
+            sent += count;
+            if sent >= end {
                 return Ok((None, Vec::new()));
             }
             if self.control.is_interrupted() {
-                return Ok((Some(Ended::Interrupted), rest.to_vec()));
+                return Ok((Some(Ended::Interrupted), apart.joined(bytes, sent)?));
             }
             let hears = if self.inbox.is_some() { PollFlags::IN } else { PollFlags::empty() };
             self.control.wait(self.socket, PollFlags::OUT | hears, None)?;
             if let Some(ended) = self.receive()? {
-                return Ok((Some(ended), rest.to_vec()));
+                return Ok((Some(ended), apart.joined(bytes, sent)?));
             }
             if Instant::now() >= self.tells_at && self.lanes.iter().any(Lane::is_awaited) {
-                return Ok((Some(Ended::Slice), rest.to_vec()));
+                return Ok((Some(Ended::Slice), apart.joined(bytes, sent)?));
             }
         }
     }
 }
 
-fn frame_all(lanes: &[Lane], turn: usize, out: &mut Vec<u8>) -> Result<(usize, bool), Fault> {
+fn frame_all<'a>(
+    lanes: &[Lane<'a>],
+    turn: usize,
+    out: &mut Vec<u8>,
+    apart: &mut Apart<'a>,
+) -> Result<(usize, bool), Fault> {
     let (before, from) = lanes.split_at(turn.min(lanes.len()));
     let mut filled = 0;
     for lane in from.iter().chain(before) {
-        if filled > out.len() / 4 * 3 {
+        if filled + apart.bytes > out.len() / 4 * 3 {
             break; // too little is left to be worth a look; the next time another lane is first
         }
         loop {
-            match lane.frame(out.as_mut_slice().into(), filled)? {
+            match lane.frame(out.as_mut_slice().into(), filled, apart)? {
                 Look::Nothing => break,
                 Look::Framed(end) => filled = end,
                 Look::Longer(size) => {

@@ -206,19 +206,22 @@ def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
 
 
 def test_a_file_grows_while_it_is_written(tmp_path: Path) -> None:
-    """In long runs, and without coming back, as far as the file is mapped."""
+    """In long runs, and without coming back, as far as the file is mapped; then it can be mapped
+    anew before it must be."""
+    count = 7400
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
         chance = random.Random(3)
-        for _ in range(6000):
-            queue.append(chance.randbytes(1000))
+        for _ in range(count):
+            queue.append(chance.randbytes(chance.randrange(500, 1500)))
         copy, appender = copy_of(queue, tmp_path / "copy")
         lane = sink_lane(appender, acknowledged=False)
+        appender.reserve_ahead()  # nothing: there is room
         (file,) = (tmp_path / "copy").glob("*.cq4")
         before = file.stat()
         pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
         ends.far.sendall(b"".join(frames_of(queue)[1:]))
         stored = 0
-        while stored < 5999:
+        while stored < count - 1:
             stored += lane.take_stored()[0]
             pump.join(0.01)
             assert pump.result is None
@@ -226,8 +229,11 @@ def test_a_file_grows_while_it_is_written(tmp_path: Path) -> None:
         assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
         after = file.stat()
         assert after.st_size == before.st_size
-        assert after.st_blocks * 512 > 6_000_000 > before.st_blocks * 512
-        appender.append_one(b"behind")  # it goes on from there
+        assert after.st_blocks * 512 > 7_000_000 > before.st_blocks * 512
+        appender.reserve_ahead()
+        assert file.stat().st_size > 2 * after.st_size
+        assert appender.pen is not None
+        assert appender.pen.append_one(b"behind") > 0  # it goes on from there
         copy.close()
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
 

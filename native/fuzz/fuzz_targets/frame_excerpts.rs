@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use _kernel::apart::Apart;
 use _kernel::frames::{Frames, Framing, Scan};
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room, NOISE};
@@ -11,17 +12,20 @@ const NS_ITEM: [u8; 9] = [0xA7, 1, 2, 3, 4, 5, 6, 7, 8];
 
 type Words<'a> = (&'a [u8], Option<&'a [u8]>);
 
-fuzz_target!(|input: (Batch, Room, Words, [Number; 5])| {
-    let (batch, Room(mut out), (cid_document, ns_item), numbers) = input;
+fuzz_target!(|input: (Batch, Room, Words, [Number; 5], u8)| {
+    let (batch, Room(mut out), (cid_document, ns_item), numbers, apart_min) = input;
+    let apart_min = usize::from(apart_min);
     let [start, index, filled, step, bytes] = numbers.map(|number| number.0);
-    let frames = Frames {
+    let frames = || Frames {
         data: Source::from(&*batch.data),
         offsets: Longs::from(&*batch.offsets),
         lengths: Longs::from(&*batch.lengths),
         cid_document,
         ns_item: ns_item.unwrap_or(&NS_ITEM),
     };
-    let Ok(mut framing) = Framing::new(frames, start, index, Target::from(&mut *out), filled)
+    let mut beside = out.clone();
+    let again = Framing::new(frames(), start, index, Target::from(&mut *beside), filled);
+    let Ok(mut framing) = Framing::new(frames(), start, index, Target::from(&mut *out), filled)
     else {
         return;
     };
@@ -36,6 +40,13 @@ fuzz_target!(|input: (Batch, Room, Words, [Number; 5])| {
     let first = filled as usize;
     assert!(end <= out.len() || count == 0);
     assert!(out[..first.min(out.len())].iter().all(|&byte| byte == NOISE));
+    let mut again = again.expect("as before").leaving(apart_min, Apart::default());
+    while let Ok(true) = again.step(step, bytes) {}
+    assert_eq!(again.count, count);
+    if is_whole && count > 0 {
+        let (again_end, apart) = (again.filled, std::mem::take(&mut again.apart));
+        assert_eq!(apart.joined(&beside[..again_end], first).expect("memory"), out[first..end]);
+    }
     if !is_whole || ns_item.is_some() || count == 0 {
         return;
     }

@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use _kernel::apart::Apart;
 use _kernel::mem::{Longs, Source, Target};
 use _kernel::store::{laid_size, measure_lengths, Limits, Run, Walk};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
@@ -9,8 +10,9 @@ use libfuzzer_sys::fuzz_target;
 
 const FREE: Limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
 
-fuzz_target!(|input: (Batch, Room, [Number; 5])| {
-    let (batch, Room(mut store), numbers) = input;
+fuzz_target!(|input: (Batch, Room, [Number; 5], u8)| {
+    let (batch, Room(mut store), numbers, apart_min) = input;
+    let apart_min = usize::from(apart_min);
     let [start, count, position, sequence, spacing] = numbers.map(|number| number.0);
     let (offsets, lengths) = (Longs::from(&*batch.offsets), Longs::from(&*batch.lengths));
     let bound = laid_size(lengths, start, count);
@@ -24,9 +26,16 @@ fuzz_target!(|input: (Batch, Room, [Number; 5])| {
         assert_eq!(store, before);
         return;
     };
+    let (mut image, mut apart) = (vec![0; run.size], Apart::default());
+    let again = run
+        .lay_image(&mut image, position as usize, sequence, spacing, apart_min, &mut apart)
+        .expect("as before");
+    assert_eq!(again, laid);
+    let in_image = &image[..run.size - apart.bytes];
     let (first, behind) = (position as usize, position as usize + run.size);
     assert_eq!(store[..first + 4], before[..first + 4]); // not published
     assert_eq!(store[behind..], before[behind..]);
+    assert_eq!(apart.joined(in_image, 4).expect("memory"), store[first + 4..behind]);
     store[first..first + 4].copy_from_slice(&laid.first_word.to_le_bytes());
     let end = store.len() as i64;
     let mut walk = Walk::new(Source::from(&*store), position, end, FREE).expect("within");

@@ -1,6 +1,7 @@
 //! Open files by their number, as Python has them; a part of the module with unsafe code.
 
 use std::fs::File;
+use std::io::IoSlice;
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 
@@ -24,19 +25,17 @@ pub fn file_size(descriptor: RawFd) -> Option<u64> {
     file.metadata().ok().map(|status| status.len())
 }
 
-/// Writes bytes to an open file; false when that cannot be done, or not with all of them.
+/// Writes parts to an open file, one behind the other; how many bytes, `None` if that failed.
 ///
 /// The caller knows that the descriptor is open: another file might have its number.
-pub fn write_at(descriptor: RawFd, bytes: &[u8], position: usize) -> bool {
-    let Ok(offset) = u64::try_from(position) else {
-        return false;
-    };
+pub fn write_at(descriptor: RawFd, parts: &[IoSlice<'_>], position: usize) -> Option<usize> {
+    let offset = u64::try_from(position).ok()?;
     if descriptor < 0 {
-        return false;
+        return None;
     }
     // SAFETY: it is not closed here, and it is open as the caller knows
     let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    rustix::io::pwrite(file, bytes, offset).is_ok_and(|count| count == bytes.len())
+    rustix::io::pwritev(file, parts, offset).ok()
 }
 
 /// Allocates bytes of an open file, whose size and content stay; false when that cannot be done.

@@ -16,7 +16,7 @@ from tests.bench.compare.running import Case, Group, Values
 from tests.bench.peers import java, limits, nats, postgres, redis
 
 SIZES = (64, 256, 1024, 16384)
-OUR_COUNTS = (2_000_000, 1_000_000, 400_000, 20_000)  # Java's too
+OUR_COUNTS = (6_000_000, 3_000_000, 800_000, 50_000)  # Java's too
 REDIS_COUNTS = (600_000, 500_000, 200_000, 10_000)
 NATS_COUNTS = (200_000, 150_000, 100_000, 8_000)
 POSTGRES_COUNTS = (500_000, 300_000, 100_000, 6_000)
