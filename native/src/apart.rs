@@ -33,6 +33,17 @@ impl<'a> Apart<'a> {
         push(&mut self.cuts, Cut { at, payload })
     }
 
+    /// Where it stands, to go back to.
+    pub fn mark(&self) -> (usize, usize) {
+        (self.cuts.len(), self.bytes)
+    }
+
+    /// What was put after that mark is not left.
+    pub fn go_back(&mut self, (count, bytes): (usize, usize)) {
+        self.cuts.truncate(count);
+        self.bytes = bytes;
+    }
+
     /// None are left.
     pub fn clear(&mut self) {
         self.cuts.clear();

@@ -166,14 +166,17 @@ impl<'a, 'd> Framing<'a, 'd> {
             else {
                 return Ok(false);
             };
-            if !self.write(offset, length)? {
+            if !self.put(offset, length)? {
                 return Ok(false);
             }
+            self.next += 1;
         }
         Ok(true)
     }
 
-    fn write(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
+    /// Writes the frame of one more excerpt; false when it does not fit.
+    #[inline]
+    pub fn put(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
         let width = 1 << form_of(length);
         // a length below 0 is wrong, not small: as in the reference it is refused if it "fits"
         let fixed = self.head.cid_bytes + HEAD_BYTES + width + self.ns_item.len();
@@ -200,7 +203,6 @@ impl<'a, 'd> Framing<'a, 'd> {
         self.out.put(ns, self.ns_item).ok_or(fault::POSITION_OUTSIDE)?;
         self.filled = ns + self.ns_item.len();
         self.count += 1;
-        self.next += 1;
         Ok(true)
     }
 }

@@ -12,7 +12,7 @@ use rustix::time::{clock_gettime, ClockId};
 use crate::acks::Taker;
 use crate::apart::{Apart, APART_MIN};
 use crate::control::locked;
-use crate::fault::Fault;
+use crate::fault::{push, Fault};
 use crate::frames::{Frames, Framing, INT64};
 use crate::mem::{Source, Target};
 use crate::store::{self, Limits, Stop, Walk};
@@ -34,6 +34,13 @@ pub struct Slots {
     pub count: i64,
     /// Sequences from one slot to the next.
     pub spacing: i64,
+}
+
+impl Slots {
+    /// How many excerpts from this sequence on are in no slot, up to one that is.
+    fn excerpts_to(&self, sequence: i64) -> i64 {
+        (self.spacing - sequence % self.spacing) % self.spacing
+    }
 }
 
 /// Where a lane is, and what it may still send.
@@ -147,78 +154,104 @@ impl<'a> Lane<'a> {
         let end = i64::try_from(self.store.len()).unwrap_or(i64::MAX);
         let recorded = self.store.number(self.write_position);
         let mut walk = Walk::new(self.store, place.position, end, limits)?;
-        let mut stop = None;
-        while stop.is_none() {
-            stop = walk.step(usize::MAX)?;
-        }
-        if walk.offsets.is_empty() {
-            // a writer records a position after it has stored the header there
-            let is_lost = recorded.is_none_or(|recorded| recorded >= place.position);
-            let is_waiting = stop == Some(Stop::NotReady) && !is_lost;
-            return Ok(if is_waiting { Look::Nothing } else { Look::Unusual });
-        }
-        if !self.agrees(&place, &walk.offsets) {
-            return Ok(Look::Unusual);
-        }
-        let ns_item = now_item();
-        let out_bytes = out.len();
+        let first = match walk.excerpt() {
+            Ok(found) => found,
+            Err(stop) => {
+                // a writer records a position after it has stored the header there
+                let is_lost = recorded.is_none_or(|recorded| recorded >= place.position);
+                let is_waiting = stop == Stop::NotReady && !is_lost;
+                return Ok(if is_waiting { Look::Nothing } else { Look::Unusual });
+            }
+        };
+        let (mark, out_bytes, ns_item) = (apart.mark(), out.len(), now_item());
+        let none: &[i64] = &[];
         let frames = Frames {
             data: self.store,
-            offsets: walk.offsets.as_slice().into(),
-            lengths: walk.lengths.as_slice().into(),
+            offsets: none.into(),
+            lengths: none.into(),
             cid_document: self.cid_document,
             ns_item: &ns_item,
         };
         let from = i64::try_from(filled).unwrap_or(i64::MAX);
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
-        while framing.step(usize::MAX, usize::MAX)? {}
+        let framed = self.frame_run(&mut walk, first, &mut framing, place)?;
+        let filled_end = framing.filled;
         *apart = mem::take(&mut framing.apart);
-        if framing.count == 0 {
-            let length = walk.lengths.first().copied().unwrap_or_default();
+        let Some((next, lengths)) = framed else {
+            apart.go_back(mark);
+            return Ok(Look::Unusual);
+        };
+        if lengths.is_empty() {
+            let (_, length) = first;
             let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
             let is_first = filled == 0 && size > out_bytes;
             return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
         }
-        self.note(place, &walk, framing.count);
-        Ok(Look::Framed(framing.filled))
+        self.note(next, &lengths);
+        Ok(Look::Framed(filled_end))
     }
 
-    /// False when an index slot says that an excerpt stands elsewhere.
-    fn agrees(&self, place: &Place, offsets: &[i64]) -> bool {
+    /// Frames one excerpt after the other, as many as fit: the place behind them, and their lengths.
+    /// `None` when an index slot says that one stands elsewhere: none of them may be sent.
+    fn frame_run(
+        &self,
+        walk: &mut Walk,
+        first: (u64, i64),
+        framing: &mut Framing,
+        mut place: Place,
+    ) -> Result<Option<(Place, Vec<i64>)>, Fault> {
+        let (mut found, mut lengths) = (first, Vec::new());
+        let mut to_slot = self.slots.map_or(i64::MAX, |slots| slots.excerpts_to(place.sequence));
+        loop {
+            let (body, length) = (found.0 as i64, found.1);
+            let header = body - HEADER_BYTES;
+            if to_slot == 0 {
+                if !self.agrees(place.sequence, header) {
+                    return Ok(None);
+                }
+                to_slot = self.slots.map_or(i64::MAX, |slots| slots.spacing);
+            }
+            if !framing.put(body, length)? {
+                place.position = header;
+                break;
+            }
+            push(&mut lengths, length)?;
+            place.position_last = header;
+            place.sequence += 1;
+            to_slot -= 1;
+            match walk.excerpt() {
+                Ok(next) => found = next,
+                Err(_) => {
+                    place.position = i64::try_from(walk.position).unwrap_or(i64::MAX);
+                    break;
+                }
+            }
+        }
+        place.index += lengths.len() as i64;
+        Ok(Some((place, lengths)))
+    }
+
+    /// False when an index slot says that the excerpt of this sequence stands elsewhere.
+    fn agrees(&self, sequence: i64, position: i64) -> bool {
         let Some(slots) = self.slots else {
             return true;
         };
-        let first = (slots.spacing - place.sequence % slots.spacing) % slots.spacing;
-        let step = usize::try_from(slots.spacing).unwrap_or(usize::MAX);
-        let nth = usize::try_from(first).unwrap_or(usize::MAX);
-        let slot = (place.sequence + first - slots.sequence) / slots.spacing;
-        for (slot, offset) in (slot..).zip(offsets.iter().skip(nth).step_by(step)) {
-            if !(0..slots.count).contains(&slot) {
-                break; // of another page
-            }
-            let at = usize::try_from(slot).map_or(usize::MAX, |slot| slots.position + slot * 8);
-            let position = offset - HEADER_BYTES;
-            if !self.store.number(at).is_some_and(|found| found == 0 || found == position) {
-                return false;
-            }
+        let slot = (sequence - slots.sequence) / slots.spacing;
+        if !(0..slots.count).contains(&slot) {
+            return true; // of another page
         }
-        true
+        let at = usize::try_from(slot).map_or(usize::MAX, |slot| slots.position + slot * 8);
+        self.store.number(at).is_some_and(|found| found == 0 || found == position)
     }
 
-    /// Notes the first `count` excerpts of a walk as sent.
-    fn note(&self, mut place: Place, walk: &Walk, count: usize) {
-        let lengths = walk.lengths.get(..count).unwrap_or(&walk.lengths);
-        let last = walk.offsets.get(count - 1).copied().unwrap_or_default();
-        let next = walk.offsets.get(count).map(|offset| offset - HEADER_BYTES);
-        place.position = next.unwrap_or(i64::try_from(walk.position).unwrap_or(i64::MAX));
-        place.position_last = last - HEADER_BYTES;
-        place.index += count as i64;
-        place.sequence += count as i64;
-        place.room_excerpts -= count as i64;
-        place.room_bytes -= lengths.iter().sum::<i64>();
+    /// Notes excerpts as sent, and where the lane is then.
+    fn note(&self, place: Place, lengths: &[i64]) {
         let mut sent = locked(self.sent);
-        sent.place = place;
+        // there may be more room by now
+        let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
+        let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
+        sent.place = Place { room_excerpts, room_bytes, ..place };
         sent.lengths.extend_from_slice(lengths);
     }
 }

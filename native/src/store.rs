@@ -50,6 +50,7 @@ pub struct Walk<'a> {
     end: u64,
     limits: Limits,
     total: i64,
+    count: i64,
     /// Of the next header to look at.
     pub position: u64,
     /// Where the payloads found start.
@@ -70,6 +71,7 @@ impl<'a> Walk<'a> {
             end: u64::try_from(end).unwrap_or(0),
             limits,
             total: 0,
+            count: 0,
             position,
             offsets: Vec::new(),
             lengths: Vec::new(),
@@ -79,48 +81,70 @@ impl<'a> Walk<'a> {
     /// Passes up to so many documents; `None` when there may be more.
     pub fn step(&mut self, documents: usize) -> Result<Option<Stop>, Fault> {
         for _ in 0..documents {
-            // at most 2^63 + 2, then at most the length of the store
-            self.position = (self.position + 3) & !3;
-            let body = self.position + HEADER_BYTES as u64;
-            if body > self.end {
-                return Ok(Some(Stop::PastEnd));
-            }
-            // read once: another process may store another one at any time
-            let Some(word) = self.store.header(self.position as usize) else {
-                return Ok(Some(Stop::PastEnd));
-            };
-            if word == 0 || word & NOT_COMPLETE != 0 {
-                let ended = word == END_OF_FILE;
-                return Ok(Some(if ended { Stop::EndOfFile } else { Stop::NotReady }));
-            }
-            let length = word & LENGTH_MASK;
-            let next = body + u64::from(length);
-            if next > self.end {
-                return Ok(Some(Stop::PastEnd));
-            }
-            if word & META_DATA == 0 {
-                if let Some(stop) = self.take(body, i64::from(length))? {
-                    return Ok(Some(stop));
+            match self.document() {
+                Ok(None) => {}
+                Ok(Some((body, length))) => {
+                    push(&mut self.offsets, body as i64)?;
+                    push(&mut self.lengths, length)?;
                 }
+                Err(stop) => return Ok(Some(stop)),
             }
-            self.position = next;
         }
         Ok(None)
     }
 
-    fn take(&mut self, body: u64, length: i64) -> Result<Option<Stop>, Fault> {
+    /// Passes documents up to the next excerpt: where its payload starts, and how long it is. What
+    /// was found so is not kept.
+    #[inline]
+    pub fn excerpt(&mut self) -> Result<(u64, i64), Stop> {
+        loop {
+            if let Some(found) = self.document()? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Passes one document; its payload if it is an excerpt.
+    #[inline]
+    fn document(&mut self) -> Result<Option<(u64, i64)>, Stop> {
+        // at most 2^63 + 2, then at most the length of the store
+        self.position = (self.position + 3) & !3;
+        let body = self.position + HEADER_BYTES as u64;
+        if body > self.end {
+            return Err(Stop::PastEnd);
+        }
+        // read once: another process may store another one at any time
+        let Some(word) = self.store.header(self.position as usize) else {
+            return Err(Stop::PastEnd);
+        };
+        if word == 0 || word & NOT_COMPLETE != 0 {
+            return Err(if word == END_OF_FILE { Stop::EndOfFile } else { Stop::NotReady });
+        }
+        let length = word & LENGTH_MASK;
+        let next = body + u64::from(length);
+        if next > self.end {
+            return Err(Stop::PastEnd);
+        }
+        if word & META_DATA != 0 {
+            self.position = next;
+            return Ok(None);
+        }
+        self.allow(i64::from(length))?;
+        self.position = next;
+        Ok(Some((body, i64::from(length))))
+    }
+
+    fn allow(&mut self, length: i64) -> Result<(), Stop> {
         let limits = &self.limits;
         if length > limits.payload {
-            return Ok(Some(Stop::TooLarge));
+            return Err(Stop::TooLarge);
         }
         self.total += length; // of bytes within one buffer
-        let count = self.offsets.len();
-        if count as i64 >= limits.count || (self.total > limits.bytes && count > 0) {
-            return Ok(Some(Stop::Limit));
+        if self.count >= limits.count || (self.total > limits.bytes && self.count > 0) {
+            return Err(Stop::Limit);
         }
-        push(&mut self.offsets, body as i64)?;
-        push(&mut self.lengths, length)?;
-        Ok(None)
+        self.count += 1;
+        Ok(())
     }
 }
 
