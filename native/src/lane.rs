@@ -19,6 +19,7 @@ use crate::store::{self, Limits, Stop, Walk};
 
 /// So many are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;
+const SLOT_BYTES: usize = 8;
 const HEADER_BYTES: i64 = store::HEADER_BYTES as i64;
 /// More than a frame adds to a payload.
 const FRAME_BYTES: usize = 4096;
@@ -218,7 +219,7 @@ impl<'a> Lane<'a> {
             }
             push(&mut lengths, length)?;
             place.position_last = header;
-            place.sequence += 1;
+            place.sequence = place.sequence.saturating_add(1);
             to_slot -= 1;
             match walk.excerpt() {
                 Ok(next) => found = next,
@@ -228,7 +229,7 @@ impl<'a> Lane<'a> {
                 }
             }
         }
-        place.index += lengths.len() as i64;
+        place.index = place.index.saturating_add(lengths.len() as i64);
         Ok(Some((place, lengths)))
     }
 
@@ -237,11 +238,12 @@ impl<'a> Lane<'a> {
         let Some(slots) = self.slots else {
             return true;
         };
-        let slot = (sequence - slots.sequence) / slots.spacing;
+        let slot = sequence.saturating_sub(slots.sequence) / slots.spacing;
         if !(0..slots.count).contains(&slot) {
             return true; // of another page
         }
-        let at = usize::try_from(slot).map_or(usize::MAX, |slot| slots.position + slot * 8);
+        let slot = usize::try_from(slot).unwrap_or(usize::MAX);
+        let at = slots.position.saturating_add(slot.saturating_mul(SLOT_BYTES));
         self.store.number(at).is_some_and(|found| found == 0 || found == position)
     }
 

@@ -1,0 +1,87 @@
+//! What a source's pump frames is what a walk finds, in order and no more than there is room for; it
+//! stops before whatever is wrong.
+
+#![no_main]
+
+use std::sync::atomic::AtomicI64;
+use std::sync::Mutex;
+
+use _kernel::apart::Apart;
+use _kernel::frames::Scan;
+use _kernel::lane::{Lane, Look, Place, Sent, Slots};
+use _kernel::mem::{Source, Target};
+use _kernel::store::{Limits, Walk};
+use cqrepl_kernel_fuzz::{Number, Store};
+use libfuzzer_sys::fuzz_target;
+
+const CID: &[u8] = b"\x07\x00\x00\x40\xc3cid\x05\x00\x00";
+const FREE: i64 = i64::MAX;
+
+fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], u16)| {
+    let (Store(store), [position, index, sequence, recorded], slots, limits, room) = input;
+    let limit = |nth: usize| limits[nth].map_or(FREE, i64::from);
+    if position.0 < 0 || sequence.0 < 0 {
+        return; // Python is told so
+    }
+    let slots = slots.map(|[at, first, count, spacing]| Slots {
+        position: at.0 as usize,
+        sequence: first.0,
+        count: count.0,
+        spacing: spacing.0.max(1),
+    });
+    let place = Place {
+        position: position.0,
+        index: index.0 >> 1,
+        sequence: sequence.0,
+        position_last: 0,
+        room_excerpts: limit(0),
+        room_bytes: limit(1),
+    };
+    let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
+    let lane = Lane {
+        store: Source::from(&*store),
+        cid_document: CID,
+        payload_max: limit(2),
+        write_position: recorded.0 as usize,
+        slots,
+        sent: &sent,
+        is_logged: false,
+        awaited: &AtomicI64::new(FREE),
+        room_low: (0, 0),
+    };
+    let (mut stream, mut out, mut apart) =
+        (Vec::new(), vec![0; usize::from(room)], Apart::default());
+    for _ in 0..100 {
+        match lane.frame(Target::from(&mut *out), 0, &mut apart) {
+            Ok(Look::Framed(end)) => {
+                stream.extend(apart.joined(&out[..end], 0).expect("there is memory"));
+                apart.clear();
+            }
+            Ok(Look::Longer(size)) => out.resize(size.min(1 << 20), 0),
+            Ok(Look::Nothing | Look::Unusual) | Err(_) => break,
+        }
+    }
+    let mut scan = Scan::new(stream.as_slice().into(), 0, CID, FREE).expect("a position");
+    while scan.step(64).expect("there is memory") {}
+    assert_eq!(scan.end, stream.len());
+    let now = sent.into_inner().expect("nobody panicked");
+    assert_eq!(now.lengths, scan.lengths);
+    let count = scan.lengths.len();
+    if count == 0 {
+        return;
+    }
+    assert_eq!((scan.index_first, now.place.index), (place.index, place.index + count as i64));
+    assert!(count as i64 <= place.room_excerpts);
+    let limits = Limits { count: count as i64, bytes: FREE, payload: limit(2) };
+    let end = store.len() as i64;
+    let mut walk = Walk::new(Source::from(&*store), place.position, end, limits).expect("within");
+    while walk.step(64).expect("there is memory").is_none() {}
+    assert_eq!(
+        (&walk.lengths, walk.offsets.last()),
+        (&scan.lengths, Some(&(now.place.position_last + 4)))
+    );
+    for ((&from, &at), &length) in walk.offsets.iter().zip(&scan.offsets).zip(&scan.lengths) {
+        let (from, at, length) = (from as usize, at as usize, length as usize);
+        assert_eq!(store[from..from + length], stream[at..at + length]);
+    }
+});
