@@ -6,12 +6,13 @@ workers run the Python that runs this.
 
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -95,10 +96,8 @@ def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
         conf.set(key, value)
     log = folder / "spark.log"
     try:
-        if settings.verbose:
-            return SparkSession(SparkContext(conf=conf))
         with log.open("w") as out:
-            gateway = _launch(conf, {"stdout": out, "stderr": out})
+            gateway = _launched(conf, {} if settings.verbose else {"stdout": out, "stderr": out})
         return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError) as error:
         if is_interrupted(error):
@@ -107,6 +106,31 @@ def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:
         reasons = [line.strip() for line in said if _REASON.search(line)]
         text = reasons[0] if reasons else str(error).splitlines()[0]
         raise JobFailed(f"Spark does not start: {text}") from error
+
+
+def _launched(conf: SparkConf, streams: dict[str, IO[str]]) -> Any:
+    """The way to a new Java process, which is gone if we are interrupted before there is one.
+
+    PySpark then removes the folder that Java is to tell in where it can be reached, and Java goes
+    on without telling anybody, for ever.
+    """
+    before = _children()
+    try:
+        return _launch(conf, streams)
+    except BaseException:
+        for pid in _children() - before:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """The processes that this one has started."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # of a thread that has ended
+            found.update(map(int, path.read_text().split()))
+    return found
 
 
 def _conf(settings: SessionSettings, name: str, folder: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,8 +104,9 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
     """While Java starts, and when its workers of Python are at work."""
     paths = [str(make_queue(tmp_path / each, (400_000,))) for each in "ab"]
     words = [sys.executable, "-P", "-m", "cqrepl", "spark", "audit", *paths]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, stderr=pipe, stdout=pipe, text=True) as run:
+    pipe, mark = subprocess.PIPE, f"RUN_OF_THIS_TEST={tmp_path}"
+    environment = dict([*os.environ.items(), mark.split("=")])
+    with subprocess.Popen(words, stderr=pipe, stdout=pipe, text=True, env=environment) as run:
         deadline = time.monotonic() + 60
         while not has_started(run.pid, name.encode()) and time.monotonic() < deadline:
             assert run.poll() is None
@@ -112,6 +114,10 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
         run.send_signal(signal.SIGINT)
         out, said = run.communicate(timeout=60)
     assert (run.returncode, out, said) == (130, "", "")
+    deadline = time.monotonic() + 30
+    while (left := started_with(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
 
 
 def has_started(pid: int, name: bytes) -> bool:
@@ -123,6 +129,16 @@ def has_started(pid: int, name: bytes) -> bool:
         )
     except OSError:  # one has ended meanwhile
         return False
+
+
+def started_with(mark: str) -> list[int]:
+    """The processes that have this in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended
+            if mark.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
 
 
 def test_the_command_line_loads_nothing_of_spark() -> None:
