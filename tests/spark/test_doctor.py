@@ -104,8 +104,8 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
     """While Java starts, and when its workers of Python are at work."""
     paths = [str(make_queue(tmp_path / each, (400_000,))) for each in "ab"]
     words = [sys.executable, "-P", "-m", "cqrepl", "spark", "audit", *paths]
-    pipe, mark = subprocess.PIPE, f"RUN_OF_THIS_TEST={tmp_path}"
-    environment = dict([*os.environ.items(), mark.split("=")])
+    pipe, mark = subprocess.PIPE, "RUN_OF_THIS_TEST"
+    environment = os.environ | {mark: str(tmp_path)}
     with subprocess.Popen(words, stderr=pipe, stdout=pipe, text=True, env=environment) as run:
         deadline = time.monotonic() + 60
         while not has_started(run.pid, name.encode()) and time.monotonic() < deadline:
@@ -115,7 +115,7 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
         out, said = run.communicate(timeout=60)
     assert (run.returncode, out, said) == (130, "", "")
     deadline = time.monotonic() + 30
-    while (left := started_with(mark)) and time.monotonic() < deadline:
+    while (left := started_with(f"{mark}={tmp_path}")) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
 
