@@ -193,7 +193,7 @@ impl<'a, 'd> Framing<'a, 'd> {
         let index = self.index.wrapping_add(self.count as i64);
         let payload = self.head.put(&mut self.out, self.filled, index, length)?;
         let mut ns = payload;
-        if length >= self.apart_min {
+        if length >= self.apart_min.max(1) {
             let payload = self.data.part(offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
             self.apart.put(ns, payload)?;
         } else {
