@@ -23,8 +23,9 @@ says that it is there. All that this package stores into a file goes through few
 `storewriter` calls it, and the kernel's pen, which does what those do (`pens`): in a sink's live
 pump it also writes long runs to the file itself and allocates what is mapped. Files change size
 in `Mapping.reserve` and `Mapping.allocate_ahead`, and names in `os.rename`; and all that is made
-durable is so by `Mapping.sync` and `Mapping.sync_directory`. A test that replays power cuts records
-those, without pens.
+durable is so by `Mapping.sync` and `Mapping.sync_directory`. What nobody can see yet is stored and
+synced by `making`, with `os.posix_fallocate`, `os.pwrite` and `os.fdatasync`, and shown by
+`os.link`. A test that replays power cuts records those, without pens.
 
 `sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
 any process, and the size and blocks needed to read it back. It lets other threads run, which the

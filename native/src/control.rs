@@ -111,14 +111,7 @@ fn timespec(left: Duration) -> Timespec {
 
 /// Sends as much as the socket takes; how much that was.
 pub fn send_some(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(count) => return Ok(count),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(0),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    send_parts(socket, &[IoSlice::new(bytes)])
 }
 
 /// Sends as much as the socket takes of some parts, one behind the other; how much that was.

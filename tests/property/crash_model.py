@@ -42,7 +42,10 @@ _STORES: Final[tuple[tuple[Any, str], ...]] = (
     (storewriter, "lay_excerpts"),
     (shutil, "copyfile"),
     (os, "open"),
+    (os, "posix_fallocate"),
+    (os, "pwrite"),
     (os, "rename"),
+    (os, "link"),
     (os, "unlink"),
 )
 
@@ -234,6 +237,7 @@ def recording(folder: Path) -> Iterator[Recorder]:
             sync_directory(path)
             recorder.sync_directory(path)
 
+        # a new file that is synced before it has its name is taken for one that is not: harder
         patch.setattr(Mapping, "sync", synced)
         patch.setattr(Mapping, "sync_directory", staticmethod(directory_synced))
         yield recorder

@@ -31,6 +31,10 @@ STEPS = (
     (Words, "exchange_8"),
     (Mapping, "reserve"),
     (os, "rename"),
+    (os, "posix_fallocate"),
+    (os, "pwrite"),
+    (os, "link"),
+    (os, "unlink"),
 )
 
 
