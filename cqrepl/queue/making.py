@@ -8,6 +8,7 @@ the next who opens the queue for appending removes it once its cycle is there (`
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ def precreated_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(SUFFIX) + READY)
 
 
-def take_precreated(path: Path, image: bytes, *, is_synced: bool) -> bool:
+def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) -> bool:
     """Puts the file in place that was made ahead of time; false when there is none.
 
     What has no header yet gets this image: Java makes such files, and others may have died over it.
@@ -81,11 +82,11 @@ def put_in_place(made: Path, path: Path) -> bool:
     return True
 
 
-def _finish(made: Path, image: bytes, *, is_synced: bool) -> None:
+def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
     descriptor = os.open(made, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not is_ready(int.from_bytes(os.pread(descriptor, HEADER_BYTES, 0), "little")):
-            _lay(descriptor, image, 0, is_synced=is_synced)
+            _lay(descriptor, image(), 0, is_synced=is_synced)
     finally:
         os.close(descriptor)
 

@@ -39,6 +39,7 @@ Where pages are touched ahead (`touching`), that helper decides the steps and al
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -115,12 +116,12 @@ class StoreWriter:
         cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
-        image = store_image(layout.index_count, layout.index_spacing)
+        image = partial(store_image, layout.index_count, layout.index_spacing)
         is_synced = terms.commits is not None
         writer = None
         while writer is None:  # what is found there may never have been finished
             if not take_precreated(path, image, is_synced=is_synced):
-                make_file(path, image, is_synced=is_synced)
+                make_file(path, image(), is_synced=is_synced)
             writer = cls.open(path, cycle, terms)
         return writer
 
