@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from cqrepl.queue.filebytes import FileBytes
 from cqrepl.queue.storefile import SUFFIX
-from wire.header import HEADER_BYTES, is_ready
+from wire.header import is_ready
 
 READY: Final = ".precreated"
 _ZEROS: Final = bytes(1 << 20)
@@ -30,6 +31,7 @@ def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) 
     What has no header yet gets this image: Java makes such files, and others may have died over it.
 
     Raises:
+        QueueDamaged: there is something else under that name.
         OSError: no space.
     """
     made = precreated_path(path)
@@ -83,10 +85,12 @@ def put_in_place(made: Path, path: Path) -> bool:
 
 
 def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
-    descriptor = os.open(made, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    with FileBytes(made) as file:
+        if is_ready(file.word(0)):
+            return
+    descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        if not is_ready(int.from_bytes(os.pread(descriptor, HEADER_BYTES, 0), "little")):
-            _lay(descriptor, image(), 0, is_synced=is_synced)
+        _lay(descriptor, image(), 0, is_synced=is_synced)
     finally:
         os.close(descriptor)
 

@@ -2,12 +2,14 @@
 
 import errno
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue.making import make_file, precreated_path, put_in_place
+from cqrepl.queue.errors import QueueDamaged
+from cqrepl.queue.making import make_file, precreated_path, put_in_place, take_precreated
 from cqrepl.queue.storeimage import store_image
 from tests.unit.queue.samples import layout
 
@@ -56,6 +58,15 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
 def test_nothing_was_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         put_in_place(tmp_path / "none.precreated", tmp_path / "none.cq4")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_taken_for_one(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "20240305F.cq4"
+    make(precreated_path(path))
+    with pytest.raises(QueueDamaged, match=r"20240305F.precreated.*expected a regular file"):
+        take_precreated(path, lambda: IMAGE, is_synced=False)
+    assert names(tmp_path) == ["20240305F.precreated"]
 
 
 def test_a_leftover_that_is_a_file_in_use_is_not_written_to(tmp_path: Path) -> None:
