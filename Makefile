@@ -28,7 +28,7 @@ APART := tests/fuzz tests/property tests/stateful tests/faults tests/interop tes
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 ON_BOTH := tests/unit/queue tests/unit/protocol tests/net \
   tests/interop/test_queue_java.py tests/interop/test_golden_replication.py
-HAS_NATIVE := $(BIN)/python -c 'import wire._kernel' 2>/dev/null
+HAS_NATIVE := $(BIN)/python -c 'import cqrepl._native' 2>/dev/null
 
 test: $(DEV_STAMP) lint types layers native
 	$(BIN)/coverage erase
@@ -112,4 +112,4 @@ $(DEV_STAMP): $(STAMP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info tools/java/*/target native/target wire/_kernel*.so
+	rm -rf $(VENV) build dist *.egg-info tools/java/*/target native/target cqrepl/_native*.so

@@ -34,7 +34,7 @@ def wants_kernel(wanted: str) -> bool:
 def native_kernel(wanted: str) -> RustExtension:
     """The crate; a failing build of one that is not required leaves it out."""
     return RustExtension(
-        "wire._kernel",
+        "cqrepl._native",
         path="native/Cargo.toml",
         binding=Binding.PyO3,
         args=["--locked"],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from cqrepl.net import Sink, Source, follow, serve_sink, serve_source
     from cqrepl.queue import (
         Appender,
         BackwardTailer,
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
         QueueLayout,
         Tailer,
     )
+    from cqrepl.replicator.follow import follow
+    from cqrepl.replicator.sink import Sink, serve_sink
+    from cqrepl.replicator.source import Source, serve_source
 
 __all__ = [
     "Appender",

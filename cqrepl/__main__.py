@@ -2,7 +2,7 @@
 
 import sys
 
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from wire.errors import KernelUnavailable
 
 USAGE_EXIT = 2

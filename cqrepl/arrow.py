@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 
 from cqrepl.queue import NEXT_OF_EMPTY, Queue
-from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, Columns
-from cqrepl.queue.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, Columns
 
 SCHEMA: Final = pa.schema(
     [

@@ -23,12 +23,12 @@ from typing import Final
 
 import trio
 
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError
-from cqrepl.queue.index import format_index
-from wire.kernel import NO_LIMIT
+from cqrepl.queue.format.index import format_index
 
 NAME: Final = "demo"
 _ROLL_CYCLE: Final = "FAST_DAILY"

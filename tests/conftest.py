@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.kernel import batch
 from tests.kernels import NAMES, kernel_named
-from wire import kernel
 
 # behind everything installed, so that only what is nowhere else comes from the tree
 sys.path.append(str(Path(__file__).parents[1]))
@@ -24,22 +24,22 @@ PATIENCE_SECONDS = 5.0
 
 def pytest_report_header() -> str:
     """Which kernel the tests run on that do not say."""
-    return f"kernel: {kernel.NAME}"
+    return f"kernel: {batch.NAME}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The same at the end, as there is no header with `-q`."""
     if terminalreporter.config.option.verbose < 0:
-        terminalreporter.write_line(f"kernel: {kernel.NAME}")
+        terminalreporter.write_line(f"kernel: {batch.NAME}")
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def each_kernel(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every kernel in turn, behind `wire.kernel`."""
+    """Every kernel in turn, behind `cqrepl.kernel.batch`."""
     chosen = kernel_named(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "_kernel", chosen)
-        patch.setattr(kernel, "NAME", chosen.NAME)
+        patch.setattr(batch, "_kernel", chosen)
+        patch.setattr(batch, "NAME", chosen.NAME)
         yield request.param
 
 

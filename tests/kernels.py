@@ -1,6 +1,7 @@
 """The kernels there are, and what it means that two of them agree.
 
-`wire.kernel` picks one for the whole process; a test of the kernel itself takes all in turn.
+`cqrepl.kernel.batch` picks one for the whole process; a test of the kernel itself takes all in
+turn.
 """
 
 from array import array
@@ -8,8 +9,8 @@ from enum import Enum, auto
 from types import ModuleType
 from typing import Any, Final
 
+from cqrepl.kernel import plain
 from tests.requirements import require
-from wire import _kernel_py
 
 NAMES: Final = ("python", "native")
 REFUSALS: Final = (ValueError, OverflowError)
@@ -17,8 +18,8 @@ REFUSALS: Final = (ValueError, OverflowError)
 
 def kernel_named(name: str) -> ModuleType:
     """The kernel; skips the test if there is no native one, which CQREPL_REQUIRE calls `native`."""
-    if name == _kernel_py.NAME:
-        return _kernel_py
+    if name == plain.NAME:
+        return plain
     native = native_kernel()
     if native is None:
         require("native", "the native kernel is not built")
@@ -28,10 +29,10 @@ def kernel_named(name: str) -> ModuleType:
 def native_kernel() -> ModuleType | None:
     """The native kernel, where it is built."""
     try:
-        import wire._kernel as native
+        import cqrepl._native as native
     except ModuleNotFoundError:
         return None
-    assert native.INTERFACE == _kernel_py.INTERFACE, "the native kernel is old: install again"
+    assert native.INTERFACE == plain.INTERFACE, "the native kernel is old: install again"
     return native
 
 
@@ -46,7 +47,7 @@ def assert_agree(
     native: ModuleType, name: str, *arguments: object, buffer: bytes = b""
 ) -> tuple[Any, ...]:
     """The two kernels give or refuse the same, and leave the same in the buffer; what they give."""
-    expected = _outcome(_kernel_py, name, arguments, buffer)
+    expected = _outcome(plain, name, arguments, buffer)
     assert _outcome(native, name, arguments, buffer) == expected
     return expected[0] if isinstance(expected[0], tuple) else (expected[0],)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE_LINES = 400
+FILE_LINES = 500  # of code: docstrings and the comment at the top are not counted
 TEST_FILE_LINES = 800
 FUNCTION_LINES = 60
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base", "util", "helper"}
@@ -45,8 +45,24 @@ def test_files_are_short() -> None:
     for path in tracked(".py"):
         is_test = path.relative_to(ROOT).parts[0] == "tests"
         limit = LONG_FILES.get(named(path), TEST_FILE_LINES if is_test else FILE_LINES)
-        lines = len(path.read_text().splitlines())
+        lines = code_lines(path.read_text())
         assert lines <= limit, f"{named(path)} has {lines} lines, at most {limit}: split it"
+
+
+def code_lines(text: str) -> int:
+    """Lines of a module without its docstrings, and without the comment that it begins with."""
+    lines = text.splitlines()
+    header = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    return len(lines) - header - sum(_docstring_lines(node) for node in nodes)
+
+
+def test_docstrings_and_the_header_are_no_code() -> None:
+    text = (
+        '# header\n"""One\n\ntwo."""\nA = 1\n\n\ndef f() -> int:\n    """Says."""\n    return 1\n'
+    )
+    assert code_lines(text) == 5
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -64,7 +80,9 @@ def test_functions_are_short() -> None:
             assert lines <= FUNCTION_LINES, f"{named(path)}: {node.name} has {lines} lines"
 
 
-def _docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _docstring_lines(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+) -> int:
     text = ast.get_docstring(node, clean=False)
     return 0 if text is None else len(text.splitlines())
 
@@ -87,8 +105,8 @@ def test_modules_and_public_names_are_documented() -> None:
 
 
 def _is_plain(path: Path, node: ast.AST) -> bool:
-    """The kernel's functions are documented where they are offered, in wire/kernel.py."""
-    return path.name == "_kernel_py.py" or (
+    """The kernel's functions are documented where they are offered, in cqrepl/kernel/batch.py."""
+    return named(path) == "cqrepl/kernel/plain.py" or (
         isinstance(node, ast.ClassDef) and named(path) == "wire/codes.py"
     )
 

@@ -39,16 +39,16 @@ CQREPL_BUILD_KERNEL=skip "$builder" -c \
   'from setuptools import build_meta; build_meta.build_sdist("dist")' >"$fresh/sdist.log" 2>&1 ||
   { cat "$fresh/sdist.log" >&2; exit 1; }
 sdist=$(echo dist/cqrepl-*.tar.gz)
-for wanted in native/src/lib.rs native/Cargo.lock wire/_kernel.pyi cqrepl/py.typed \
+for wanted in native/src/lib.rs native/Cargo.lock cqrepl/_native.pyi cqrepl/py.typed \
   "cqrepl/dump/.*\.lua" README.md; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
-holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_kernel\..*so|\.pyc'
+holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*so|\.pyc'
 
 if command -v cargo >/dev/null; then
   CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
   wheel=$(echo dist/cqrepl-*.whl)
-  for wanted in "wire/_kernel\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua"; do
+  for wanted in "cqrepl/_native\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua"; do
     holds "$wheel:zipfile" yes "$wanted"
   done
   holds "$wheel:zipfile" no "^(tests|tools|native)/"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wire.text import dump_text
+from wire.text.print_documents import dump_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

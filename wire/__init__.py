@@ -43,9 +43,9 @@ from wire.reader import Reader
 from wire.writer import Writer
 
 if TYPE_CHECKING:
-    from wire.annotated import Name
-    from wire.body_writer import BodyWriter
-    from wire.documents import (
+    from wire.objects.annotated import Name
+    from wire.objects.body_writer import BodyWriter
+    from wire.objects.documents import (
         DocumentReader,
         DocumentWriter,
         WireDocument,
@@ -54,11 +54,9 @@ if TYPE_CHECKING:
         encode,
         loads,
     )
-    from wire.lookup import Fields
-    from wire.raw import RawReader, RawWriter
-    from wire.text import dump_text
-    from wire.text_reader import encode_text
-    from wire.values import (
+    from wire.objects.lookup import Fields
+    from wire.objects.raw import RawReader, RawWriter
+    from wire.objects.values import (
         BytesLiteral,
         Float32,
         Float64,
@@ -79,7 +77,9 @@ if TYPE_CHECKING:
         UInt32,
         ZonedDateTime,
     )
-    from wire.variants import Variant
+    from wire.objects.variants import Variant
+    from wire.text.parse_documents import encode_text
+    from wire.text.print_documents import dump_text
 
 __all__ = [
     "BodyWriter",
@@ -128,18 +128,19 @@ def __getattr__(name: str) -> object:
     # the data path needs none of these: whoever replicates should not wait for their modules
     if name not in __all__:
         raise AttributeError(f"module 'wire' has no attribute {name!r}")
-    from wire import (
-        annotated,
-        body_writer,
-        documents,
-        lookup,
-        raw,
-        text,
-        text_reader,
-        values,
-        variants,
-    )
+    from wire.objects import annotated, body_writer, documents, lookup, raw, values, variants
+    from wire.text import parse_documents, print_documents
 
     # first text_reader: other modules import the encode_text of wire.strings, which is another
-    homes = (text_reader, documents, values, body_writer, lookup, annotated, raw, text, variants)
+    homes = (
+        parse_documents,
+        documents,
+        values,
+        body_writer,
+        lookup,
+        annotated,
+        raw,
+        print_documents,
+        variants,
+    )
     return next(vars(home)[name] for home in homes if name in vars(home))

@@ -1,14 +1,14 @@
 """`python -m wire`: prints the documents on standard input and does nothing else.
 
-The text is that of `wire.text.dump_text`. On a terminal, control characters are escaped.
+The text is that of `wire.dump_text`. On a terminal, control characters are escaped.
 """
 
 import argparse
 import os
 import sys
 
-from wire.terminal import terminal_safe
-from wire.text import dump_text
+from wire.text.print_documents import dump_text
+from wire.text.terminal import terminal_safe
 
 
 def main() -> int:

@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from cqrepl.bench.catchup import MODULE, NAME, Work, log_entries, prepared
 from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, running, source_options
-from cqrepl.bench.replication import MODULE, NAME, Work, log_entries, prepared
 from cqrepl.bench.sample import Sample
-from cqrepl.net.entrylog import ROLL_CYCLE as LOG_ROLL_CYCLE
 from cqrepl.queue import NotAQueue, Queue, QueueError
-from cqrepl.queue.ackentry import ENTRY
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ROLL_CYCLE as LOG_ROLL_CYCLE
 
 SINKS_MAX: Final = 100  # host ids end at 127
 _GIB: Final = 1 << 30

@@ -13,8 +13,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cqrepl.bench.pacing import MODULE as WRITER
-from cqrepl.bench.pacing import POLLED_NS, STAMPS, Pace
+from cqrepl.bench.catchup import MODULE, NAME, Entry, log_entries
+from cqrepl.bench.pacer import MODULE as WRITER
+from cqrepl.bench.pacer import POLLED_NS, STAMPS, Pace
 from cqrepl.bench.percentiles import SHOWN, percentile, percentile_name
 from cqrepl.bench.processes import (
     LOOK_SECONDS,
@@ -23,7 +24,6 @@ from cqrepl.bench.processes import (
     running,
     source_options,
 )
-from cqrepl.bench.replication import MODULE, NAME, Entry, log_entries
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import Queue, QueueError
 

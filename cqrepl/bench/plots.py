@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from cqrepl.bench.report import Run
 from cqrepl.bench.sample import Sample, summaries
-from cqrepl.exits import BadArguments
-from cqrepl.units import format_size
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.console.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

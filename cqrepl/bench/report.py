@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cqrepl import output
 from cqrepl.bench.machine import facts_text, load, machine_facts
 from cqrepl.bench.sample import Sample, Summary, summaries
-from cqrepl.units import format_size, plural
+from cqrepl.console import output
+from cqrepl.console.units import format_size, plural
 
 Case = Callable[[Path], Sequence[Sample]]
 _VERSION: Final = 1

@@ -1,71 +1,175 @@
-"""`cqrepl append`: what comes on standard input, as excerpts."""
+"""Cuts standard input into payloads, and appends them as they come."""
 
+import json
+import os
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Final, TypedDict
 
-import click
+import wire
+from cqrepl.console import exitcodes, output
+from cqrepl.console.meter import Meter
+from cqrepl.console.units import plural
+from cqrepl.queue import NotAQueue, Queue, format_index
+from cqrepl.queue.write.groupcommit import Durability
 
-from cqrepl.options import SIZE, json_option, queue_argument
+_READ_BYTES: Final = 256 * 1024
+_LENGTH_BYTES: Final = 4
+Payloads = Iterator[list[bytes]]
 
-if TYPE_CHECKING:
-    from cqrepl.commands.appending import Options
+
+class Options(TypedDict):
+    """What the user chose."""
+
+    form: str
+    count_max: int | None
+    rate: float | None
+    durability: str
+    block_bytes: int
+    create: str | None
+    as_json: bool
 
 
-@click.command()
-@queue_argument
-@click.option(
-    "--lines",
-    "form",
-    flag_value="lines",
-    default=True,
-    help="Each line is an excerpt: its bytes as they are, without the line feed.  [default]",
-)
-@click.option(
-    "--length-prefixed",
-    "form",
-    flag_value="length-prefixed",
-    help="Each excerpt stands behind its length, 4 bytes, little-endian.",
-)
-@click.option(
-    "--json-lines",
-    "form",
-    flag_value="json-lines",
-    help="Each line is a JSON value, and is appended as binary wire.",
-)
-@click.option("--whole", "form", flag_value="whole", help="All of the input is one excerpt.")
-@click.option("--max", "count_max", type=click.IntRange(1), metavar="N", help="End after so many.")
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, min_open=True),
-    metavar="N",
-    help="At most so many a second.",
-)
-@click.option(
-    "--durability",
-    type=click.Choice(["none", "synced"]),
-    default="none",
-    show_default=True,
-    help="synced: what was read is on the disk before more is read.",
-)
-@click.option(
-    "--block-size",
-    "block_bytes",
-    type=SIZE,
-    default="64MiB",
-    show_default=True,
-    help="As the queue's other users have it; an excerpt has at most a quarter of it.",
-)
-@click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
-@json_option
-def append(path: Path, **options: "Unpack[Options]") -> None:
-    """Append standard input to a queue.
+def append_input(path: Path, options: Options) -> int:
+    """Appends all of standard input, and says what was appended, however it ends."""
+    with _opened(path, options) as queue, Meter(str(path)) as meter:
+        appended = _Appended(queue, meter)
+        try:
+            for payloads in _limited(_FORMS[options["form"]](), options["count_max"]):
+                appended.append(payloads, options["rate"])
+        except BaseException:
+            print(f"cqrepl append: {appended.text()}", file=sys.stderr)
+            raise
+    output.write_text(appended.json() if options["as_json"] else appended.text() + "\n")
+    output.flush()
+    return exitcodes.OK
 
-    Other writers may append at the same time. What can be read without waiting goes in under one
-    lock. Prints how many excerpts were appended,
-    and the last index.
-    """
-    from cqrepl import exits
-    from cqrepl.commands.appending import append_input
 
-    sys.exit(exits.guarded("cqrepl append", lambda: append_input(path, options)))
+def _opened(path: Path, options: Options) -> Queue:
+    try:
+        return Queue.open(
+            path,
+            create=options["create"],
+            durability=Durability(options["durability"]),
+            block_bytes=options["block_bytes"],
+        )
+    except ValueError as error:
+        raise exitcodes.BadArguments(str(error)) from error
+    except NotAQueue as error:
+        if options["create"] is None and not path.exists():
+            raise exitcodes.BadArguments(f"{error}; --create ROLL_CYCLE makes one") from error
+        raise
+
+
+class _Appended:
+    """What has been appended so far."""
+
+    def __init__(self, queue: Queue, meter: Meter) -> None:
+        self._queue = queue
+        self._meter = meter
+        self._last: int | None = None
+        self._began = time.monotonic()
+
+    def append(self, payloads: list[bytes], rate: float | None) -> None:
+        """Appends all of them; no faster than so many a second."""
+        while payloads:
+            due = len(payloads) if rate is None else self._due(rate)
+            now, payloads = payloads[:due], payloads[due:]
+            self._last = self._queue.append_many(now)
+            self._meter.add(len(now), sum(map(len, now)))
+
+    def text(self) -> str:
+        if self._last is None:
+            return "0 excerpts"
+        return f"{plural(self._meter.excerpts, 'excerpt')}, last index {format_index(self._last)}"
+
+    def json(self) -> str:
+        last = None if self._last is None else format_index(self._last)
+        fields = {"v": 1, "excerpts": self._meter.excerpts, "bytes": self._meter.bytes}
+        return json.dumps(fields | {"index_last": last}) + "\n"
+
+    def _due(self, rate: float) -> int:
+        """How many may be appended now, at least one: waits for it."""
+        next_at = self._began + (self._meter.excerpts + 1) / rate
+        time.sleep(max(0.0, next_at - time.monotonic()))
+        return max(1, int((time.monotonic() - self._began) * rate) - self._meter.excerpts)
+
+
+def _limited(pieces: Payloads, count_max: int | None) -> Payloads:
+    left = sys.maxsize if count_max is None else count_max
+    for payloads in pieces:
+        yield payloads[:left]
+        left -= len(payloads)
+        if left <= 0:
+            return
+
+
+def _read() -> bytes:
+    """What can be read without waiting, or after waiting for something; empty at the end."""
+    return os.read(sys.stdin.fileno(), _READ_BYTES)
+
+
+def _lines() -> Payloads:
+    parts: list[bytes] = []  # of a line that has not ended
+    while data := _read():
+        *ended, rest = data.split(b"\n")
+        if ended:
+            ended[0] = b"".join((*parts, ended[0]))
+            parts.clear()
+            yield ended
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield [b"".join(parts)]
+
+
+def _length_prefixed() -> Payloads:
+    held, position = bytearray(), 0
+    while data := _read():
+        held += data
+        payloads, at = [], 0
+        while len(held) >= at + _LENGTH_BYTES:
+            body = at + _LENGTH_BYTES
+            end = body + int.from_bytes(held[at:body], "little")
+            if end > len(held):
+                break
+            payloads.append(bytes(held[body:end]))
+            at = end
+        if payloads:
+            yield payloads
+        del held[:at]
+        position += at
+    if held:
+        raise exitcodes.BadArguments(
+            f"expected a length and as many bytes, the input ends {len(held)} bytes behind its"
+            f" last whole excerpt, at position {position}"
+        )
+
+
+def _json_lines() -> Payloads:
+    number = 0
+    for lines in _lines():
+        payloads: list[bytes] = []
+        for line in lines:
+            number += 1
+            try:
+                payloads.append(wire.encode(json.loads(line)))
+            except (ValueError, RecursionError, wire.WireError) as error:
+                yield payloads  # what stood before it
+                reason = str(error) or type(error).__name__
+                raise exitcodes.BadArguments(f"expected JSON in line {number}: {reason}") from error
+        yield payloads
+
+
+def _whole() -> Payloads:
+    yield [b"".join(iter(_read, b""))]
+
+
+_FORMS: Final[dict[str, Callable[[], Payloads]]] = {
+    "lines": _lines,
+    "length-prefixed": _length_prefixed,
+    "json-lines": _json_lines,
+    "whole": _whole,
+}

@@ -1,208 +1,173 @@
-"""`cqrepl bench`: how fast is it here?"""
+"""Puts the cases of a benchmark together, runs them and gives out what was found."""
 
-import sys
+import signal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
-import click
+from cqrepl.bench import plots
+from cqrepl.bench.catchup import catch_up_round, prepared
+from cqrepl.bench.fanout import SINKS_MAX, queues_round, sinks_round
+from cqrepl.bench.latency import SIZE_MIN, latency_round
+from cqrepl.bench.local import append_round, tail_round
+from cqrepl.bench.report import Case, Run, run_rounds, scratch, write_run
+from cqrepl.bench.sample import Sample
+from cqrepl.console import exitcodes
+from cqrepl.console.exitcodes import BadArguments
 
-from cqrepl.options import Command, Converted
-from cqrepl.units import parse_short_time_ns, parse_size
-
-if TYPE_CHECKING:
-    from cqrepl.commands.benching import Plan
-
-_SIZES_MAX: Final = 16
-_PAUSERS: Final = ("busy", "balanced", "sleepy")
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(parse_size(each) for each in text.split(","))
-    if len(sizes) > _SIZES_MAX or len(set(sizes)) < len(sizes):
-        raise ValueError(f"at most {_SIZES_MAX} different sizes expected, {text!r} came")
-    return sizes
+Plot = Callable[[Run, Path], None]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    numbers = [int(each) for each in text.split(",") if each.isdecimal() and len(each) < 5]
-    if len(numbers) != len(text.split(",")) or 0 in numbers:
-        raise ValueError(f"numbers such as 1,4,16 expected, {text!r} came")
-    return tuple(numbers)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be measured.
+
+    Args:
+        options: what the user chose, for the output.
+        cases: given a folder that lasts as long as the run, the cases of each round.
+        plots: what draws the results.
+    """
+
+    what: str
+    options: dict[str, object]
+    cases: Callable[[Path], Sequence[Case]]
+    plots: Sequence[Plot] = field(default_factory=tuple)
 
 
-_SIZES: Final = Converted("sizes", _sizes)
-_NUMBERS: Final = Converted("numbers", _numbers)
-_SHORT_TIME: Final = Converted("time", parse_short_time_ns)
+def append_plan(sizes: Sequence[int], count: int, batch: int) -> Plan:
+    """Appending; one case for each size."""
+    return Plan(
+        what="append",
+        options={"sizes": sizes, "count": count, "batch": batch},
+        cases=lambda _: [
+            partial(append_round, size=size, count=count, batch=batch) for size in sizes
+        ],
+        plots=(plots.plot_rates,),
+    )
 
 
-def _shared(size: str, count: int, *, plots: bool = True) -> Callable[[Command], Command]:
-    """The options that all benchmarks have in common."""
-    options = [
-        click.option(
-            "--size", "sizes", type=_SIZES, default=size, show_default=True,
-            metavar="SIZE[,SIZE...]", help="Bytes of an excerpt.",
-        ),
-        click.option(
-            "--count", type=click.IntRange(1), default=count, show_default=True,
-            help="Excerpts in a round.",
-        ),
-        click.option(
-            "--rounds", type=click.IntRange(1), default=3, show_default=True,
-            help="How often each case is measured; in turn.",
-        ),
-        click.option(
-            "--json", "as_json", is_flag=True,
-            help="Print one line of JSON: the machine, all rounds, medians.",
-        ),
-    ]  # fmt: skip
-    if plots:
-        options.append(
-            click.option(
-                "--plot", "plot_folder", type=click.Path(path_type=Path, file_okay=False),
-                metavar="DIR", help="Draw into DIR: PNG, SVG, and the numbers as CSV.",
+def tail_plan(sizes: Sequence[int], count: int) -> Plan:
+    """Reading; each size has a queue, which is read in every round."""
+
+    def case(sources: Path, size: int, _folder: Path) -> list[Sample]:
+        return tail_round(prepared(sources, size, count).queue, size, count)
+
+    return Plan(
+        what="tail",
+        options={"sizes": sizes, "count": count},
+        cases=lambda sources: [partial(case, sources, size) for size in sizes],
+        plots=(plots.plot_rates,),
+    )
+
+
+def replicate_plan(sizes: Sequence[int], count: int, *, touched: bool, pauser: str | None) -> Plan:
+    """Catching up; one case for each size."""
+
+    def case(sources: Path, size: int, folder: Path) -> list[Sample]:
+        work = prepared(sources, size, count)
+        return [catch_up_round(folder, work, touched=touched, pauser=pauser)]
+
+    return Plan(
+        what="replicate",
+        options={"sizes": sizes, "count": count, "touched": touched, "pauser": pauser},
+        cases=lambda sources: [partial(case, sources, size) for size in sizes],
+        plots=(plots.plot_rates, plots.plot_catch_up),
+    )
+
+
+def latency_plan(
+    sizes: Sequence[int], count: int, interval_ns: int, *, batch: int, pauser: str | None
+) -> Plan:
+    """One-way delays; one case for each size.
+
+    Raises:
+        BadArguments: an excerpt has no room for the times that it carries.
+    """
+    if min(sizes) < SIZE_MIN:
+        raise BadArguments(f"--size: at least {SIZE_MIN} bytes expected, {min(sizes)} came")
+
+    def case(size: int, folder: Path) -> list[Sample]:
+        return [
+            latency_round(
+                folder,
+                size=size,
+                batches=max(1, count // batch),
+                interval_ns=interval_ns,
+                batch=batch,
+                pauser=pauser,
             )
-        )  # fmt: skip
+        ]
 
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-_pauser = click.option(
-    "--pauser",
-    type=click.Choice(_PAUSERS),
-    help="How the source waits while nothing comes; by default as it does by itself.",
-)
+    options = {"sizes": sizes, "count": count, "interval_ns": interval_ns, "batch": batch}
+    return Plan(
+        what="latency",
+        options=options | {"pauser": pauser},
+        cases=lambda _: [partial(case, size) for size in sizes],
+        plots=(plots.plot_latency,),
+    )
 
 
-@click.group()
-def bench() -> None:
-    """Measure how fast it is on this machine.
+def fan_out_plans(
+    sizes: Sequence[int],
+    count: int,
+    sinks: Sequence[int],
+    queues: Sequence[int],
+    pauser: str | None,
+) -> list[Plan]:
+    """First several sinks, then several queues: what is found has different columns.
 
-    Everything is real: queues in the folder for temporary files (TMPDIR), processes, connections on
-    loopback. Nothing is left behind. What else runs on the machine changes the numbers.
+    Raises:
+        BadArguments: more sinks than there are host ids, or more queues than excerpts.
+    """
+    if max(sinks) > SINKS_MAX:
+        raise BadArguments(f"--sinks: at most {SINKS_MAX} expected, {max(sinks)} came")
+    if max(queues) > count:
+        raise BadArguments(f"--queues: at most --count ({count}) expected, {max(queues)} came")
+
+    def sinks_cases(sources: Path) -> list[Case]:
+        def case(size: int, number: int, folder: Path) -> list[Sample]:
+            return [sinks_round(folder, prepared(sources, size, count), number, pauser)]
+
+        return [partial(case, size, number) for size in sizes for number in sinks]
+
+    def queues_cases(sources: Path) -> list[Case]:
+        def case(size: int, number: int, folder: Path) -> list[Sample]:
+            return [queues_round(folder, sources, size, count, number, pauser)]
+
+        return [partial(case, size, number) for size in sizes for number in queues]
+
+    options: dict[str, object] = {"sizes": sizes, "count": count, "pauser": pauser}
+    return [
+        Plan(what="sinks", options=options | {"sinks": sinks}, cases=sinks_cases),
+        Plan(what="queues", options=options | {"queues": queues}, cases=queues_cases),
+    ]
+
+
+def run_plans(
+    make: Callable[[], Sequence[Plan]], rounds: int, *, as_json: bool, plot_folder: Path | None
+) -> int:
+    """Runs one plan after the other and prints what was found; the exit code.
+
+    SIGTERM ends it as Ctrl-C does: with all processes and folders gone.
     """
 
+    def work() -> int:
+        plans = make()
+        if plot_folder is not None:
+            plots.require_plots()
+            plot_folder.mkdir(parents=True, exist_ok=True)
+        for plan in plans:
+            with scratch() as sources:
+                run = run_rounds(plan.what, plan.cases(sources), rounds)
+            write_run(run, plan.options | {"rounds": rounds}, as_json=as_json)
+            if plot_folder is not None:
+                for plot in plan.plots:
+                    plot(run, plot_folder)
+        return exitcodes.OK
 
-@bench.command()
-@_shared("64", 1_000_000)
-@click.option(
-    "--batch", type=click.IntRange(1), default=100, show_default=True, help="Excerpts in a batch."
-)
-def append(
-    sizes: tuple[int, ...], batch: int, count: int, rounds: int, as_json: bool,
-    plot_folder: Path | None,
-) -> None:  # fmt: skip
-    """Append to a queue, in batches and one by one.
-
-    One by one, only a tenth of the excerpts.
-    """
-    from cqrepl.commands import benching
-
-    _run(lambda: [benching.append_plan(sizes, count, batch)], rounds, as_json, plot_folder)
-
-
-@bench.command()
-@_shared("64", 1_000_000)
-def tail(
-    sizes: tuple[int, ...], count: int, rounds: int, as_json: bool, plot_folder: Path | None
-) -> None:
-    """Read a queue, as columns, in batches and one by one."""
-    from cqrepl.commands import benching
-
-    _run(lambda: [benching.tail_plan(sizes, count)], rounds, as_json, plot_folder)
-
-
-@bench.command()
-@_shared("256", 1_000_000)
-@click.option(
-    "--touched", is_flag=True, help="The sink finds a file whose pages are in memory already."
-)
-@_pauser
-def replicate(
-    sizes: tuple[int, ...], touched: bool, pauser: str | None, count: int, rounds: int,
-    as_json: bool, plot_folder: Path | None,
-) -> None:  # fmt: skip
-    """Let a sink catch up with a source.
-
-    From the first excerpt sent to the last one acknowledged, into a fresh directory.
-    """
-    from cqrepl.commands import benching
-
-    def make() -> "list[Plan]":
-        return [benching.replicate_plan(sizes, count, touched=touched, pauser=pauser)]
-
-    _run(make, rounds, as_json, plot_folder)
-
-
-@bench.command()
-@_shared("256", 10_000)
-@click.option(
-    "--interval", "interval_ns", type=_SHORT_TIME, default="500us", show_default=True,
-    help="Time from one append to the next.",
-)  # fmt: skip
-@click.option(
-    "--seconds", type=click.FloatRange(0, 3600, min_open=True), metavar="N",
-    help="So long, instead of --count.",
-)  # fmt: skip
-@click.option(
-    "--batch", type=click.IntRange(1), default=1, show_default=True,
-    help="Excerpts in each append; the first of them is timed.",
-)  # fmt: skip
-@_pauser
-def latency(
-    sizes: tuple[int, ...], interval_ns: int, seconds: float | None, batch: int,
-    pauser: str | None, count: int, rounds: int, as_json: bool, plot_folder: Path | None,
-) -> None:  # fmt: skip
-    """Time excerpts from their append to where the sink's readers see them.
-
-    A process of its own appends at fixed times. An excerpt that goes out late is timed from when it
-    was due. The first quarter is left out.
-    """
-    from cqrepl.commands import benching
-
-    if interval_ns == 0:
-        raise click.UsageError("an interval above 0 expected, 0 came")
-    if seconds is not None:
-        count = max(1, int(seconds * 1e9 / interval_ns)) * batch
-
-    def make() -> "list[Plan]":
-        return [benching.latency_plan(sizes, count, interval_ns, batch=batch, pauser=pauser)]
-
-    _run(make, rounds, as_json, plot_folder)
-
-
-@bench.command(name="fan-out")
-@_shared("1KiB", 200_000, plots=False)
-@click.option(
-    "--sinks", type=_NUMBERS, default="1,4,16", show_default=True, metavar="N[,N...]",
-    help="Sinks of one source.",
-)  # fmt: skip
-@click.option(
-    "--queues", type=_NUMBERS, default="1,10,100", show_default=True, metavar="N[,N...]",
-    help="Queues on one connection, which have the excerpts together.",
-)  # fmt: skip
-@_pauser
-def fan_out(
-    sizes: tuple[int, ...], sinks: tuple[int, ...], queues: tuple[int, ...], pauser: str | None,
-    count: int, rounds: int, as_json: bool,
-) -> None:  # fmt: skip
-    """Several sinks of one source, then several queues on one connection."""
-    from cqrepl.commands import benching
-
-    def make() -> "list[Plan]":
-        return benching.fan_out_plans(sizes, count, sinks, queues, pauser)
-
-    _run(make, rounds, as_json, None)
-
-
-def _run(
-    make: "Callable[[], Sequence[Plan]]", rounds: int, as_json: bool, plot_folder: Path | None
-) -> None:
-    from cqrepl.commands.benching import run_plans
-
-    sys.exit(run_plans(make, rounds, as_json=as_json, plot_folder=plot_folder))
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return exitcodes.guarded("cqrepl bench", work)
+    finally:
+        signal.signal(signal.SIGTERM, before)

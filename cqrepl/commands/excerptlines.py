@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from string import Formatter
 from typing import Final
 
-from cqrepl import payload
-from cqrepl.exits import BadArguments
-from cqrepl.moments import since_1970_ns
+from cqrepl.console import payload
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.console.moments import since_1970_ns
 from cqrepl.queue import Excerpt, format_index
-from cqrepl.queue.index import cycle_of, sequence_of
+from cqrepl.queue.format.index import cycle_of, sequence_of
 
 _PLACES: Final = ("index", "cycle", "sequence", "bytes", "time", "data")
 # the least number that is taken for nano-, micro- and milliseconds since 1970; each is in the far

@@ -1,40 +1,57 @@
-"""`cqrepl gc`: deletes store files that every reader has passed."""
+"""Says of each store file whether it may go, and deletes those that may."""
 
-import sys
+import json
+import time
 from pathlib import Path
 
-import click
+from cqrepl.console import exitcodes, output
+from cqrepl.console.units import format_bytes, plural
+from cqrepl.queue import Queue
+from cqrepl.queue.write.retention import Policy, Verdict, plan, remove
 
-from cqrepl.options import TIME, json_option, queue_argument
+
+def print_collected(
+    path: Path, *, is_applied: bool, keep: int, keep_ms: int | None, as_json: bool
+) -> int:
+    """Prints a line for each store file; the exit code."""
+    keep_from = None if keep_ms is None else time.time_ns() // 1_000_000 - keep_ms
+    policy = Policy(cycles_min=keep, keep_from_ms=keep_from)
+    with Queue.open(path) as queue:
+        verdicts = plan(queue.cycles, policy)
+        gone = {one.cycle for one in remove(queue.cycles, policy)} if is_applied else set()
+    for verdict in verdicts:
+        output.write_text(_json(verdict, gone) if as_json else _text(verdict, gone))
+    if not as_json:
+        output.write_text(_summary(verdicts, gone, is_applied))
+    output.flush()
+    return exitcodes.OK
 
 
-@click.command()
-@queue_argument
-@click.option("--apply", "is_applied", is_flag=True, help="Delete; without, only say what and why.")
-@click.option(
-    "--keep",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Keep the newest N store files; the last one with excerpts stays in any case.",
-)
-@click.option(
-    "--keep-time", type=TIME, metavar="TIME", help="Keep what is younger, such as 72h, too."
-)
-@json_option
-def gc(path: Path, is_applied: bool, keep: int, keep_time: int | None, as_json: bool) -> None:
-    """Delete whole cycles that all have passed, the oldest first.
+def _text(verdict: Verdict, gone: set[int]) -> str:
+    word = "deleted" if verdict.cycle in gone else "may go" if verdict.is_removable else "stays"
+    why = f"  {'; '.join(verdict.reasons)}" if verdict.reasons else ""
+    return f"{verdict.path.name}  {format_bytes(verdict.size_bytes):>8}  {word:<7}{why}\n"
 
-    A store file stays while a named tailer, a registered reader or the replication has not passed
-    it, while it may still be written, and while an older one stays; the reason is shown.
-    """
-    from cqrepl import exits
-    from cqrepl.commands.collecting import print_collected
 
-    def work() -> int:
-        return print_collected(
-            path, is_applied=is_applied, keep=keep, keep_ms=keep_time, as_json=as_json
-        )
+def _json(verdict: Verdict, gone: set[int]) -> str:
+    fields = {
+        "v": 1,
+        "file": verdict.path.name,
+        "cycle": verdict.cycle,
+        "allocated_bytes": verdict.size_bytes,
+        "may_go": verdict.is_removable,
+        "reasons": verdict.reasons,
+        "is_deleted": verdict.cycle in gone,
+    }
+    return json.dumps(fields, separators=(",", ":")) + "\n"
 
-    sys.exit(exits.guarded("cqrepl gc", work))
+
+def _summary(verdicts: list[Verdict], gone: set[int], is_applied: bool) -> str:
+    going = [one for one in verdicts if one.is_removable]
+    if is_applied:
+        going = [one for one in verdicts if one.cycle in gone]
+    size = format_bytes(sum(one.size_bytes for one in going))
+    files = f"{plural(len(going), 'file')}, {size}"
+    if is_applied:
+        return f"{files} deleted\n"
+    return f"{files} may go, nothing was changed: --apply deletes\n"

@@ -1,30 +1,144 @@
-"""`cqrepl info`: what is in a queue directory."""
+"""What an inspection has found, as text for people and as JSON."""
 
-import sys
-from pathlib import Path
+import json
+from collections.abc import Iterator, Sequence
 
-import click
+from cqrepl.console.units import format_bytes, plural
+from cqrepl.queue import format_index
+from cqrepl.queue.inspection.overview import LockState, QueueInfo, TailerState
+from cqrepl.queue.inspection.storescan import StoreReport
 
-from cqrepl.options import json_option, queue_argument
+_FILES_SHOWN_MAX = 20
 
 
-@click.command()
-@queue_argument
-@click.option("--deep", is_flag=True, help="Read every byte, not only what writers recorded.")
-@json_option
-def info(path: Path, deep: bool, as_json: bool) -> None:
-    """Show store files, locks, named tailers, and what is wrong.
+def info_text(info: QueueInfo) -> str:
+    """Several lines, each with its end."""
+    return "".join(line + "\n" for line in _lines(info))
 
-    Takes no lock and changes nothing. Exits 4 if something is damaged.
-    """
-    from cqrepl import exits, output
-    from cqrepl.commands.infotext import info_json, info_text
-    from cqrepl.queue.inspection.overview import inspect_queue
 
-    def work() -> int:
-        found = inspect_queue(path, deep=deep)
-        output.write_text(info_json(found) if as_json else info_text(found))
-        output.flush()
-        return exits.DAMAGED if found.is_damaged else exits.OK
+def _lines(info: QueueInfo) -> Iterator[str]:
+    yield f"{info.path}"
+    yield f"roll cycle  {info.layout}" + ("" if info.has_table else "  (no table store)")
+    yield f"excerpts    {info.count:,}{_range(info.first_index, info.last_index)}"
+    size = sum(file.allocated_bytes for file in info.files)
+    free = format_bytes(info.free_bytes)
+    yield f"disk        {format_bytes(size)} in {plural(len(info.files), 'file')}, {free} free"
+    hidden = max(0, len(info.files) - _FILES_SHOWN_MAX)
+    if hidden:
+        yield f"            {plural(hidden, 'older file')} not listed here, all are with --json"
+    yield from _table([_file_cells(file) for file in info.files[hidden:]])
+    yield from _table([_lock_cells(lock) for lock in info.locks])
+    yield from _table([_tailer_cells(tailer) for tailer in info.tailers])
+    for name, index in info.marks.items():
+        if index >= 0:
+            yield f"mark  {name}  {format_index(index)}"
+    for finding in info.findings:
+        yield str(finding)
 
-    sys.exit(exits.guarded("cqrepl info", work))
+
+def info_json(info: QueueInfo) -> str:
+    """One line of JSON."""
+    fields: dict[str, object] = {
+        "v": 1,
+        "path": str(info.path),
+        "roll_cycle": info.layout.roll_cycle.name,
+        "epoch": info.layout.epoch,
+        "index_count": info.layout.index_count,
+        "index_spacing": info.layout.index_spacing,
+        "source_id": info.layout.source_id,
+        "has_table_store": info.has_table,
+        "deep": info.is_deep,
+        "excerpts": info.count,
+        "index_first": _index(info.first_index),
+        "index_last": _index(info.last_index),
+        "free_bytes": info.free_bytes,
+        "files": [_file_fields(file) for file in info.files],
+        "listing": {
+            "lowest_cycle": info.listing.lowest_cycle,
+            "highest_cycle": info.listing.highest_cycle,
+            "changes": info.listing.changes,
+        },
+        "locks": [
+            {"name": lock.name, "holder": lock.holder, "is_alive": lock.is_alive}
+            for lock in info.locks
+        ],
+        "tailers": [
+            {
+                "name": tailer.name,
+                "next_index": _index(tailer.next_index),
+                "cycles_behind": tailer.behind_cycles,
+            }
+            for tailer in info.tailers
+        ],
+        "marks": {
+            name: _index(index) if index >= 0 else None for name, index in info.marks.items()
+        },
+        "other_keys": info.other_keys,
+        "findings": [
+            {
+                "kind": finding.kind.value,
+                "path": str(finding.path),
+                "position": finding.position,
+                "index": _index(finding.index),
+                "text": finding.text,
+                "can_be_repaired": finding.repair is not None,
+            }
+            for finding in info.findings
+        ],
+    }
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+def _file_fields(file: StoreReport) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "file": file.path.name,
+        "cycle": file.cycle,
+        "bytes": file.size_bytes,
+        "allocated_bytes": file.allocated_bytes,
+        "excerpts": file.count,
+        "index_first": _index(file.index_first) if file.count else None,
+        "index_last": _index(file.index_last),
+        "end": file.end.value,
+        "position_end": file.position_end,
+    }
+    if file.digest is not None:
+        fields["digest"] = file.digest
+    return fields
+
+
+def _file_cells(file: StoreReport) -> tuple[str, ...]:
+    count = "unreadable" if file.count is None else plural(file.count, "excerpt")
+    indexes = _range(file.index_first if file.count else None, file.index_last).strip()
+    size = format_bytes(file.allocated_bytes)
+    return ("file", file.path.name, f"cycle {file.cycle}", count, indexes, size, file.end.value)
+
+
+def _lock_cells(lock: LockState) -> tuple[str, ...]:
+    if lock.holder is None:
+        return "lock", lock.name, "free"
+    state = "alive" if lock.is_alive else "dead"
+    return "lock", lock.name, f"held by process {lock.holder}, which is {state}"
+
+
+def _tailer_cells(tailer: TailerState) -> tuple[str, ...]:
+    behind = "" if not tailer.behind_cycles else plural(tailer.behind_cycles, "cycle") + " behind"
+    place = format_index(tailer.next_index) if tailer.next_index else "the start"
+    return "tailer", tailer.name, place, behind
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The rows with their cells below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        yield "  ".join(cell.ljust(width) for cell, width in cells).rstrip()
+
+
+def _range(first: int | None, last: int | None) -> str:
+    if first is None or last is None:
+        return ""
+    return f"  {format_index(first)} .. {format_index(last)}"
+
+
+def _index(index: int | None) -> str | None:
+    return None if index is None else format_index(index)

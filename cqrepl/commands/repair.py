@@ -1,38 +1,63 @@
-"""`cqrepl repair`: puts right what dead writers and damage left beside the excerpts."""
+"""Prints what a repair would do or has done."""
 
-import sys
+import json
 from pathlib import Path
 
-import click
+from cqrepl.console import exitcodes, output
+from cqrepl.console.units import plural
+from cqrepl.queue.inspection.findings import FindingKind, Repair
+from cqrepl.queue.inspection.repairplan import RepairPlan, apply, plan_repair
 
-from cqrepl.options import json_option, queue_argument
+
+def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: bool) -> int:
+    """Plans, applies if that is asked for, and prints both; the exit code."""
+    plan = plan_repair(path)
+    if is_applied and plan.repairs:
+        apply(plan, backup=backup)
+    output.write_text(_json(plan, is_applied) if as_json else _text(plan, is_applied))
+    output.flush()
+    remains = any(finding.kind is FindingKind.DAMAGE for finding in plan.remaining)
+    return exitcodes.DAMAGED if remains else exitcodes.OK
 
 
-@click.command()
-@queue_argument
-@click.option("--apply", "is_applied", is_flag=True, help="Do it; without, only say what.")
-@click.option(
-    "--backup",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="With --apply: first copy the files to be changed into this new directory.",
-)
-@json_option
-def repair(path: Path, is_applied: bool, backup: Path | None, as_json: bool) -> None:
-    """Put right what writers left undone, and damage beside excerpts.
+def _text(plan: RepairPlan, is_applied: bool) -> str:
+    lines = [str(repair) for repair in plan.repairs]
+    lines += plan.advice()
+    count = len(plan.repairs)
+    repairs = plural(count, "repair")
+    if not count:
+        lines.append(f"{plan.path}: nothing to repair")
+    elif is_applied:
+        lines.append(f"{plan.path}: {repairs} made")
+    else:
+        lines.append(f"{plan.path}: {repairs} to be made, nothing was changed: --apply makes them")
+    return "".join(line + "\n" for line in lines)
 
-    Rebuilds index pages, write positions, the listing and missing end-of-file marks. Says what it
-    would store where, and why; with --apply it does so, under the queue's write lock. No excerpt is
-    changed. Exits 4 if damage remains that cannot be repaired in place.
-    """
-    if backup is not None and not is_applied:
-        raise click.UsageError("--backup goes with --apply")
-    from cqrepl import exits
-    from cqrepl.commands.repairing import print_repair
 
-    sys.exit(
-        exits.guarded(
-            "cqrepl repair",
-            lambda: print_repair(path, is_applied=is_applied, backup=backup, as_json=as_json),
-        )
-    )
+def _json(plan: RepairPlan, is_applied: bool) -> str:
+    lines = [_repair_fields(repair) | {"applied": is_applied} for repair in plan.repairs]
+    lines += [
+        {
+            "v": 1,
+            "kind": "remains",
+            "path": str(finding.path),
+            "position": finding.position,
+            "index": finding.index,
+            "text": finding.text,
+        }
+        for finding in plan.remaining
+        if finding.kind is FindingKind.DAMAGE
+    ]
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def _repair_fields(repair: Repair) -> dict[str, object]:
+    fields: dict[str, object] = {"v": 1, "kind": "repair", "path": str(repair.path)}
+    if repair.renamed_to is not None:
+        return fields | {"renamed_to": repair.renamed_to, "reason": repair.reason}
+    return fields | {
+        "position": repair.position,
+        "found": repair.found.hex(),
+        "written": repair.written.hex(),
+        "reason": repair.reason,
+    }

@@ -1,121 +1,159 @@
-"""`cqrepl tail`: the excerpts of a queue."""
+"""Finds the excerpts that `cqrepl tail` shall print, and prints them."""
 
+import re
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Final, TypedDict
 
-import click
+from cqrepl.cli.options import Spot
+from cqrepl.commands.excerptlines import Lines, time_of
+from cqrepl.console import exitcodes, output
+from cqrepl.queue import Excerpt, NamedPosition, Queue, Tailer
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
+from cqrepl.queue.read import count as counting
 
-from cqrepl.options import PATTERN, SPOT, json_option, queue_argument
-
-if TYPE_CHECKING:
-    from cqrepl.commands.tailing import Options
-
-_EPILOG = """\b
-INDEX is 0x451600000004, a decimal number, first, last, or -10 (the tenth from the end);
-with --time also a time such as 2026-11-21T10:00Z.
-
-\b
---as   auto  text as it is, binary wire as YAML on one line, anything else in hexadecimal
-       text  UTF-8 on one line; other bytes and control characters as escapes
-       yaml  the text form of binary wire, over several lines
-       json  a JSON value; hex  hexadecimal
-       raw   nothing but the bytes of the payloads, one behind the other
-
-\b
---json prints {"v":1,"index":"0x451600000004","bytes":31,"as":"wire","data":{...}}; with --as
-text or hex, data is a string and there is no "as"; with --time there is "time".
---format takes {index} {cycle} {sequence} {bytes} {time} {data}.
-"""
+_COUNT_DEFAULT: Final = 10
+_STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is really gone
 
 
-@click.command(epilog=_EPILOG)
-@queue_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
-@click.option(
-    "-n",
-    "count",
-    type=click.IntRange(0),
-    metavar="N",
-    help="The last N. [default: 10, or all where another option says where to begin]",
-)
-@click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Begin there.")
-@click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="End there.")
-@click.option(
-    "--grep", "include", type=PATTERN, metavar="RE", multiple=True,
-    help="Only excerpts whose text matches; may be given again.",
-)  # fmt: skip
-@click.option(
-    "--exclude", type=PATTERN, metavar="RE", multiple=True,
-    help="No excerpts whose text matches; may be given again.",
-)  # fmt: skip
-@click.option("--reverse", is_flag=True, help="From the end downwards.")
-@click.option(
-    "--named", metavar="NAME",
-    help="Go on where this named tailer stands, and move it behind what was printed.",
-)  # fmt: skip
-@click.option("--max", "count_max", type=click.IntRange(1), metavar="N", help="End after so many.")
-@click.option(
-    "--as", "form", type=click.Choice(["auto", "text", "yaml", "json", "hex", "raw"]),
-    help="How payloads are shown; see below.  [default: auto]",
-)  # fmt: skip
-@click.option("--format", "template", metavar="TEXT", help="A line of your own; see below.")
-@click.option(
-    "--time", "time_field", metavar="FIELD",
-    help="Show the time in this field of binary wire or JSON, a.b for a field within a field.",
-)  # fmt: skip
-@click.option(
-    "--repair", is_flag=True,
-    help="Close a cycle that a dead writer left open, and go on. Writes to the queue.",
-)  # fmt: skip
-@json_option
-def tail(path: Path, **options: "Unpack[Options]") -> None:
-    """Print the excerpts of a queue.
+class Options(TypedDict):
+    """What the user chose."""
 
-    Reads without a lock and changes nothing, except for --named and --repair.
-    """
-    _check(options)
-    from cqrepl import exits
-    from cqrepl.commands.tailing import print_excerpts
-
-    sys.exit(exits.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
+    follow: bool
+    count: int | None
+    index_from: Spot | None
+    index_to: Spot | None
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
+    reverse: bool
+    named: str | None
+    count_max: int | None
+    form: str | None
+    template: str | None
+    time_field: str | None
+    as_json: bool
+    repair: bool
 
 
-def _check(options: "Options") -> None:
-    """Refuses options that do not go together."""
-    for one, other in (
-        ("reverse", "follow"),
-        ("reverse", "named"),
-        ("reverse", "repair"),
-        ("named", "index_from"),
-        ("named", "count"),
-        ("count", "index_from"),
-        ("template", "as_json"),
-    ):
-        if _is_given(options, one) and _is_given(options, other):
-            raise click.UsageError(f"{_NAMES[one]} and {_NAMES[other]} do not go together")
-    if options["form"] == "raw" and (options["template"] is not None or options["as_json"]):
-        raise click.UsageError("--as raw goes with neither --format nor --json")
-    if options["form"] == "raw" and options["time_field"] is not None:
-        raise click.UsageError("--as raw and --time do not go together")
-    if options["form"] == "raw" and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("--as raw needs a file or a pipe to write to, a terminal came")
-    spots = (options["index_from"], options["index_to"])
-    if options["time_field"] is None and any(spot and spot.time_ns is not None for spot in spots):
-        raise click.UsageError("a time as INDEX needs --time FIELD, which says where times stand")
+def print_excerpts(path: Path, options: Options) -> int:
+    """Prints what the options ask for; the exit code."""
+    with Queue.open(path) as queue:
+        lines = Lines(
+            shift=queue.layout.roll_cycle.shift,
+            form=options["form"],
+            template=options["template"],
+            time_field=options["time_field"],
+            as_json=options["as_json"],
+        )
+        printing = _Printing(queue, lines, options)
+        code = printing.down() if options["reverse"] else printing.up()
+        output.flush()
+        return code
 
 
-_NAMES = {
-    "reverse": "--reverse",
-    "follow": "--follow",
-    "named": "--named",
-    "repair": "--repair",
-    "index_from": "--from",
-    "count": "-n",
-    "template": "--format",
-    "as_json": "--json",
-}
+class _Printing:
+    """One run of the command."""
 
+    def __init__(self, queue: Queue, lines: Lines, options: Options) -> None:
+        self._queue = queue
+        self._lines = lines
+        self._options = options
+        self._left = sys.maxsize if options["count_max"] is None else options["count_max"]
+        wanted = options["index_to"]
+        self._index_to = INDEX_MAX if wanted is None else self._index_of(wanted)
 
-def _is_given(options: "Options", name: str) -> bool:
-    return dict(options)[name] not in (None, False)
+    def down(self) -> int:
+        """Prints from the end downwards."""
+        start = self._start()
+        tailer = self._queue.backward(None if self._index_to == INDEX_MAX else self._index_to)
+        for excerpt in tailer:
+            if excerpt.index < start or not self._print(excerpt):
+                break
+        return exitcodes.OK
+
+    def up(self) -> int:
+        """Prints upwards, and follows if that is asked for."""
+        name, repair = self._options["named"], self._options["repair"]
+        if name is None:
+            return self._print_up(self._queue.tailer(self._start(), repair=repair), None)
+        with closing(self._queue.named_position(name)) as named:
+            return self._print_up(self._queue.tailer(named.load(), repair=repair), named)
+
+    def _print_up(self, tailer: Tailer, named: NamedPosition | None) -> int:
+        follow, is_reported = self._options["follow"], False
+        while self._print_there(tailer, named):
+            if tailer.stalled is not None and not tailer.wait(_STALL_PATIENCE_S):
+                if not is_reported and tailer.stalled is not None:
+                    is_reported = True
+                    print(f"cqrepl tail: {tailer.stalled} (see cqrepl repair)", file=sys.stderr)
+                if not follow:
+                    return exitcodes.DAMAGED
+            elif not follow and not tailer.has_next():
+                return exitcodes.OK
+            elif follow:
+                tailer.wait()
+        return exitcodes.OK
+
+    def _print_there(self, tailer: Tailer, named: NamedPosition | None) -> bool:
+        """Prints what is there now; false when no more is wanted."""
+        goes_on = True
+        next_index = tailer.next_index
+        for excerpt in tailer:
+            if excerpt.index > self._index_to:
+                goes_on = False
+                break
+            next_index = excerpt.index + 1
+            if not self._print(excerpt):
+                goes_on = False
+                break
+        output.flush()
+        if named is not None and next_index != named.load():
+            named.move(next_index)  # what was printed has left this process
+        return goes_on and next_index <= self._index_to
+
+    def _print(self, excerpt: Excerpt) -> bool:
+        """Prints an excerpt if it is to be shown; false when no more is wanted."""
+        if self._matches(excerpt):
+            if self._options["form"] == "raw":
+                output.write_bytes(excerpt.data)
+            else:
+                output.write_text(self._lines.line(excerpt))
+            self._left -= 1
+        return self._left > 0
+
+    def _matches(self, excerpt: Excerpt) -> bool:
+        include, exclude = self._options["include"], self._options["exclude"]
+        if not include and not exclude:
+            return True  # no text is made that nobody looks at
+        text = self._lines.text(excerpt)
+        return all(one.search(text) for one in include) and not any(
+            one.search(text) for one in exclude
+        )
+
+    def _start(self) -> int:
+        """The index to begin with; for --reverse, to end with."""
+        options = self._options
+        if options["index_from"] is not None:
+            return self._index_of(options["index_from"])
+        if options["count"] is not None:
+            return self._of_last(options["count"])
+        begins = ("index_to", "include", "exclude", "count_max", "reverse")
+        if any(dict(options)[name] for name in begins):
+            return NEXT_OF_EMPTY
+        return self._of_last(_COUNT_DEFAULT)
+
+    def _index_of(self, spot: Spot) -> int:
+        if spot.time_ns is not None:
+            field = self._options["time_field"]
+            assert field is not None
+            return self._queue.seek_time(spot.time_ns, partial(time_of, field=field))
+        return spot.at if spot.counted is None else self._of_last(spot.counted + 1)
+
+    def _of_last(self, count: int) -> int:
+        """The index of the first of the last `count` excerpts."""
+        if count == 0:
+            return self._queue.next_index()
+        index = counting.nth_last_index(self._queue.cycles, count)
+        return NEXT_OF_EMPTY if index is None else index

@@ -1,40 +1,49 @@
-"""`cqrepl unlock`: frees locks that dead processes left."""
+"""Frees locks one by one, and says of each what became of it."""
 
-import sys
+import json
 from pathlib import Path
 
 import click
 
-from cqrepl.options import json_option, queue_argument
+from cqrepl.console import exitcodes, output
+from cqrepl.queue.files.locks import free_lock
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.inspection.overview import LockState, inspect_queue
 
 
-@click.command()
-@queue_argument
-@click.option("--apply", "is_applied", is_flag=True, help="Free the locks of dead processes.")
-@click.option(
-    "--force",
-    is_flag=True,
-    help="With --apply: the locks of living processes too. Two writers at once destroy a queue; "
-    "asks on a terminal, needs --yes elsewhere.",
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
-def unlock(path: Path, is_applied: bool, force: bool, yes: bool, as_json: bool) -> None:
-    """Show who holds the locks of a queue; free those of the dead.
+def print_unlocked(path: Path, *, is_applied: bool, force: bool, asks: bool, as_json: bool) -> int:
+    """Frees what may be freed; exits 5 if a lock was to be freed and was not."""
+    code = exitcodes.OK
+    for lock in inspect_queue(path).locks:
+        done = "free"
+        if lock.holder is not None:
+            done = "held"
+            if is_applied and (not lock.is_alive or (force and _is_sure(path, lock, asks))):
+                done = (
+                    "freed"
+                    if free_lock(path / FILE_NAME, lock.name, lock.holder)
+                    else "changed hands"
+                )
+            if is_applied and done != "freed":
+                code = exitcodes.REFUSED
+        output.write_text(_json(lock, done) if as_json else _text(lock, done))
+    output.flush()
+    return code
 
-    Writers free a dead process's write lock by themselves. Its append lock stays, as in Java: it
-    keeps plain writers out of a replica.
-    """
-    if force and not is_applied:
-        raise click.UsageError("--force goes with --apply")
-    if force and not yes and not sys.stdin.isatty():
-        raise click.UsageError("--force needs --yes where nobody can be asked")
-    from cqrepl import exits
-    from cqrepl.commands.unlocking import print_unlocked
 
-    def work() -> int:
-        return print_unlocked(
-            path, is_applied=is_applied, force=force, asks=not yes, as_json=as_json
-        )
+def _is_sure(path: Path, lock: LockState, asks: bool) -> bool:
+    question = f"{path}: process {lock.holder} is alive and holds {lock.name}. Take it away?"
+    return not asks or click.confirm(question, err=True)
 
-    sys.exit(exits.guarded("cqrepl unlock", work))
+
+def _text(lock: LockState, done: str) -> str:
+    if lock.holder is None:
+        return f"{lock.name}  free\n"
+    state = "is alive" if lock.is_alive else "is dead"
+    said = {"held": "left as it is", "freed": "freed", "changed hands": "changed hands meanwhile"}
+    return f"{lock.name}  held by process {lock.holder}, which {state}: {said[done]}\n"
+
+
+def _json(lock: LockState, done: str) -> str:
+    fields = {"v": 1, "name": lock.name, "holder": lock.holder, "is_alive": lock.is_alive}
+    return json.dumps(fields | {"is_freed": done == "freed"}, separators=(",", ":")) + "\n"

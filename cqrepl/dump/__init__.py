@@ -9,7 +9,7 @@ dissector                    the same knowledge for Wireshark
 selection, json_lines, printing, inputs, modes, command    which, in which form, from where
 """
 
-from cqrepl.dump.documents import Document, DocumentReader
+from cqrepl.dump.documentreader import Document, DocumentReader
 from cqrepl.dump.files import read_documents
 
 __all__ = ["Document", "DocumentReader", "read_documents"]

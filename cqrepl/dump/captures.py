@@ -12,11 +12,11 @@ Where bytes are missing or are no documents, a direction ends with a remark; the
 from collections.abc import Iterator
 from typing import Final
 
-from cqrepl.dump.documents import Document, Readable
+from cqrepl.dump.conversation import Router
+from cqrepl.dump.documentreader import Document, Readable
 from cqrepl.dump.entries import Entry, Passage, Remark
 from cqrepl.dump.pcap import Packet, read_packets
 from cqrepl.dump.reassembly import HalfStream
-from cqrepl.dump.routing import Router
 from cqrepl.dump.segments import SYN, Segment, parse_segment
 from cqrepl.dump.streams import StreamFeed, starts_stream
 from wire.errors import WireError

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from cqrepl.dump.documents import Document
-from wire.scalar_text import quoted
+from cqrepl.dump.documentreader import Document
+from wire.text.print_scalars import quoted
 
 _LAST_SECONDS: Final = 253_402_300_800  # the year 10000
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cqrepl.dump.documents import Document, DocumentReader, Readable
+from cqrepl.dump.documentreader import Document, DocumentReader, Readable
 from cqrepl.dump.streams import walk_stream
 from wire.aliases import short_name
 from wire.errors import WireError

@@ -1,9 +1,10 @@
 """Hex dumps of many lines at once, for chunks that hold thousands of documents.
 
-Theory of operation. A line of `wire.text.hex_dump` has one width, so a chunk's lines are one table
-of bytes in which every column is a slice with a stride. The table is filled column by column, which
-costs some 60 copies however many lines there are. The dump of a document is then cut out of it:
-whole lines as they are, the first and the last with blanks where other documents stand.
+Theory of operation. A line of `hex_dump` (`wire.text.print_documents`) has one width, so a chunk's
+lines are one table of bytes in which every column is a slice with a stride. The table is filled
+column by column, which costs some 60 copies however many lines there are. The dump of a document is
+then cut out of it: whole lines as they are, the first and the last with blanks where other
+documents stand.
 
     00001230 00 11 22 33 44 55 66 77  88 99 aa bb cc dd ee ff ········ ········
     offset   cells                                            characters

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cqrepl.dump.documents import Document, DocumentReader, Pushed, Readable
+from cqrepl.dump.documentreader import Document, DocumentReader, Pushed, Readable
 from cqrepl.dump.entries import Entry, Remark
+from cqrepl.dump.excerptnumbers import Cycle, Numbering, cycle_of_file
 from cqrepl.dump.files import QUEUE_TYPE, StoreHeader, read_first, store_header, walk_store
-from cqrepl.dump.numbering import Cycle, Numbering, cycle_of_file
 from cqrepl.dump.pcap import MAGIC_BYTES, is_capture
 from cqrepl.dump.streams import walk_stream
 from wire.errors import WireError
 
 if TYPE_CHECKING:
-    from cqrepl.queue.storefile import Place
+    from cqrepl.queue.files.storefile import Place
 
 _SNIFFED_BYTES: Final = 1 << 16
 
@@ -81,8 +81,8 @@ class Input:
 
     def texts(self) -> Iterator[str]:
         """The text of a store file in large pieces, the same as of its `entries`."""
-        from cqrepl.dump.annotated import AnnotatedForm
-        from cqrepl.dump.quick import quick_texts
+        from cqrepl.dump.annotatedform import AnnotatedForm
+        from cqrepl.dump.quickform import quick_texts
 
         assert self._first is not None
         assert self._header is not None
@@ -92,7 +92,7 @@ class Input:
 
     def plain_texts(self) -> Iterator[str]:
         """The bare dump of all bytes, as Java prints it; in place of `open_documents`."""
-        from cqrepl.dump.plain import plain_texts
+        from cqrepl.dump.plainform import plain_texts
 
         beginning = self._file.read(_SNIFFED_BYTES)
         try:
@@ -104,7 +104,7 @@ class Input:
         return plain_texts(Pushed(beginning, self._file), padding=padding)
 
     def _stream_entries(self, first: Document) -> Iterator[Entry]:
-        from cqrepl.dump.routing import Router
+        from cqrepl.dump.conversation import Router
 
         router = Router()
         for document in walk_stream(first, self._reader):
@@ -128,9 +128,9 @@ class Input:
 
     def _place(self, cycle: Cycle | None, index_first: int | None) -> "Place | None":
         """Where an excerpt stands, found by the index pages; None when that cannot be told."""
-        from cqrepl.queue.errors import QueueError
-        from cqrepl.queue.indexing import Indexing
-        from cqrepl.queue.storefile import StoreFile
+        from cqrepl.queue.files.indextable import Indexing
+        from cqrepl.queue.files.storefile import StoreFile
+        from cqrepl.queue.format.errors import QueueError
 
         if cycle is None or index_first is None or self._path is None:
             return None

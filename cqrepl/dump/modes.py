@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from cqrepl.dump.entries import Entry, Remark
 from cqrepl.dump.inputs import Input
-from cqrepl.dump.printing import (
+from cqrepl.dump.printer import (
     EXIT_DAMAGED,
     EXIT_UNREADABLE,
     STDIN,
@@ -107,7 +107,7 @@ def _unreadable(error: NotSelectable | OSError) -> str:
 
 def follow_queue(printer: Printer, wanted: Wanted, path: str) -> None:
     """Prints the documents of a store file or queue directory as it grows, until interrupted."""
-    from cqrepl.dump.follow import PAUSE_SECONDS, follow
+    from cqrepl.dump.queuegrowth import PAUSE_SECONDS, follow
 
     selection = Selection(wanted)
     try:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cqrepl.dump.documents import Readable
+from cqrepl.dump.documentreader import Readable
 from wire.errors import WireError
 
 MAGIC_BYTES: Final = 4

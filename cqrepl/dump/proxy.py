@@ -15,9 +15,10 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.output import OutputError
 from cqrepl.dump.captures import Connection
 from cqrepl.dump.entries import Entry, Remark
-from cqrepl.dump.printing import (
+from cqrepl.dump.printer import (
     EXIT_INTERRUPTED,
     EXIT_UNREACHABLE,
     EXIT_UNREADABLE,
@@ -28,7 +29,6 @@ from cqrepl.dump.selection import Selection
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Unreachable
 from cqrepl.net.listener import open_listener, serve
-from cqrepl.output import OutputError
 
 CONNECT_SECONDS: Final = 10.0
 Show = Callable[[Entry | Remark], None]

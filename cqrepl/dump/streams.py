@@ -9,7 +9,7 @@ damaged or is something else; where the next document would start cannot be know
 from collections.abc import Iterator
 from typing import Final
 
-from cqrepl.dump.documents import BEGINNING_BYTES, BODY_MAX, Document, DocumentReader
+from cqrepl.dump.documentreader import BEGINNING_BYTES, BODY_MAX, Document, DocumentReader
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, body_length, is_metadata, is_ready
 from wire.reader import Reader

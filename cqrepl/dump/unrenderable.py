@@ -1,9 +1,10 @@
 """Which bodies surely cannot be rendered, told without rendering them.
 
 Theory of operation. Excerpts are often raw bytes, and most raw bytes are no items: such a body is
-shown as a hex dump, after `wire.text` has tried in vain to render it. This walk goes over the codes
-as the renderer does, but makes no text, and gives up where it would have to know more. So it errs
-on one side only: `is_surely_unrenderable` true means that rendering raises; false means nothing.
+shown as a hex dump, after `wire.text.print_documents` has tried in vain to render it. This walk
+goes over the codes as the renderer does, but makes no text, and gives up where it would have to
+know more. So it errs on one side only: `is_surely_unrenderable` true means that rendering raises;
+false means nothing.
 
 Tests hold it against the renderer.
 """

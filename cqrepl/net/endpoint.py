@@ -10,16 +10,16 @@ from typing import Final
 
 import trio
 
+from cqrepl.kernel.live import Pausing
 from cqrepl.net import dialer, listener
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
+from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
-from cqrepl.net.session import Session
 from cqrepl.protocol import PAYLOAD_MAX, Connection, ConnectionConfig, Role, WireShape
 from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.heartbeat import numbers_problem
-from wire.live import Pausing
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
 EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits

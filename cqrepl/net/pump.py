@@ -17,7 +17,9 @@ from typing import Final
 
 import trio
 
-from cqrepl.net.live import (
+from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.net.link import Session
+from cqrepl.net.livepump import (
     SLICE_MIXED_MS,
     SLICE_MS,
     SLICES_OF_SILENCE,
@@ -25,13 +27,11 @@ from cqrepl.net.live import (
     Streamed,
     pump_for,
 )
-from cqrepl.net.pauser import Pauser
-from cqrepl.net.session import Session
-from cqrepl.net.turn import ReadTurn
+from cqrepl.net.readturn import ReadTurn
+from cqrepl.net.writerpauser import Pauser
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
 from cqrepl.protocol.states import ConnectionState
-from wire.live import Ended, Pausing
 
 # a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
 FRUITLESS_MAX: Final = 2

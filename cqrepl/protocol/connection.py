@@ -42,7 +42,7 @@ from cqrepl.protocol.states import (
     moved,
 )
 from cqrepl.protocol.uber import Router, RouterConfig
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from wire import Document, WireError
 
 FRAME_OVERHEAD_MAX: Final = 4096

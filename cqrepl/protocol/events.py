@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cqrepl.protocol.messages import ReplicationHandler
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 
 
 class StopReason(Enum):

@@ -11,8 +11,9 @@ taken apart, each cut would cost a batch of one excerpt.
 import math
 from typing import Final, NamedTuple
 
-from cqrepl.queue.batch import ExcerptBatch
-from wire import Document, Splitter, WireError, kernel
+from cqrepl.kernel import batch as kernel
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from wire import Document, Splitter, WireError
 
 FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
 

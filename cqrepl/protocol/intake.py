@@ -6,8 +6,8 @@ guessing.
 """
 
 from cqrepl.protocol.events import AppendExcerpts, CompareExcerpts
-from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.index import format_index, is_next
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import format_index, is_next
 
 
 class Intake:

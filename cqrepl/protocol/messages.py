@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from wire import Reader, Writer
 from wire.aliases import NETWORK_CLUSTER, NETWORK_HANDLERS, short_name
 from wire.codes import BLOCK_LENGTH, Code

@@ -13,7 +13,7 @@ import math
 
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import BackCopyWanted, QueueOffered, QueueStopped, StopReason
-from cqrepl.protocol.framing import Framing
+from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.intake import Intake
 from cqrepl.protocol.messages import (
     SOURCE_HANDLER,
@@ -27,7 +27,7 @@ from cqrepl.protocol.messages import (
 )
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from wire import Reader
 
 

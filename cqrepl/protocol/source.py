@@ -12,6 +12,7 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 import math
 from array import array
 
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
@@ -21,7 +22,7 @@ from cqrepl.protocol.events import (
     StopReason,
     StreamingStarted,
 )
-from cqrepl.protocol.framing import Framing
+from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.intake import Intake
 from cqrepl.protocol.messages import (
     ReplicationHandler,
@@ -31,12 +32,11 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.sendwindow import Window
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
-from cqrepl.protocol.window import Window
-from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.index import format_index
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import format_index
 from wire import Reader
-from wire.kernel import NO_LIMIT
 
 
 class SourceHandler:

@@ -6,12 +6,7 @@ Appender    appends at exact indexes, or at the end
 RollCycle, QueueLayout, ExcerptBatch, the index functions    plain values
 """
 
-from cqrepl.queue.appender import Appender
-from cqrepl.queue.backward import BackwardTailer
-from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.columns import Columns
-from cqrepl.queue.durability import Durability
-from cqrepl.queue.errors import (
+from cqrepl.queue.format.errors import (
     AtomicsMissing,
     Diverged,
     DurabilityLost,
@@ -23,8 +18,9 @@ from cqrepl.queue.errors import (
     QueueError,
     QueueLocked,
 )
-from cqrepl.queue.excerpt import Excerpt
-from cqrepl.queue.index import (
+from cqrepl.queue.format.excerpt import Excerpt
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import (
     NEXT_OF_EMPTY,
     cycle_of,
     format_index,
@@ -33,12 +29,16 @@ from cqrepl.queue.index import (
     parse_index,
     sequence_of,
 )
-from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.named import NamedPosition, NamedTailer
-from cqrepl.queue.pauser import Pauser
+from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.format.rollcycle import ROLL_CYCLES, RollCycle
 from cqrepl.queue.queue import Queue
-from cqrepl.queue.rollcycle import ROLL_CYCLES, RollCycle
-from cqrepl.queue.tailer import Tailer
+from cqrepl.queue.read.backward import BackwardTailer
+from cqrepl.queue.read.columns import Columns
+from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.queue.read.tailer import Tailer
+from cqrepl.queue.write.appender import Appender
+from cqrepl.queue.write.groupcommit import Durability
 
 __all__ = [
     "NEXT_OF_EMPTY",

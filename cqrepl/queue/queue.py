@@ -19,29 +19,34 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from cqrepl.queue import counting
-from cqrepl.queue.appender import Appender
-from cqrepl.queue.backward import BackwardTailer
-from cqrepl.queue.block import BLOCK_BYTES
-from cqrepl.queue.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
-from cqrepl.queue.cycles import Cycles, store_names
-from cqrepl.queue.durability import Durability, GroupCommit
-from cqrepl.queue.errors import LayoutMismatch, QueueError
-from cqrepl.queue.index import NEXT_OF_EMPTY
-from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.locks import WordLock
-from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, Marks
-from cqrepl.queue.named import NamedPosition, NamedTailer
-from cqrepl.queue.opening import guess_layout, open_for_writing, open_table, with_indexing
-from cqrepl.queue.pauser import Pauser
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.seeking import ReadTime, seek_time
-from cqrepl.queue.stalling import EndRepair
-from cqrepl.queue.tablestore import FILE_NAME
-from cqrepl.queue.tailer import Tailer
-from cqrepl.queue.touching import PageToucher
-from cqrepl.queue.writing import Writing
-from wire.kernel import NO_LIMIT
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, Marks
+from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.locks import WordLock
+from cqrepl.queue.files.queuedirectory import (
+    guess_layout,
+    open_for_writing,
+    open_table,
+    with_indexing,
+)
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.block import BLOCK_BYTES
+from cqrepl.queue.format.errors import LayoutMismatch, QueueError
+from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.read import count as counting
+from cqrepl.queue.read.backward import BackwardTailer
+from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
+from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.queue.read.stall import EndRepair
+from cqrepl.queue.read.tailer import Tailer
+from cqrepl.queue.read.timesearch import ReadTime, seek_time
+from cqrepl.queue.write.appender import Appender
+from cqrepl.queue.write.groupcommit import Durability, GroupCommit
+from cqrepl.queue.write.pretoucher import PageToucher
+from cqrepl.queue.write.writeraccess import Writing
 
 _MARK_NONE: Final = -1
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cqrepl.spark.datasource import register
-    from cqrepl.spark.writing import in_index_order
+    from cqrepl.spark.tablewriter import in_index_order
 
 __all__ = ["in_index_order", "register"]
 
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> object:
 
             return register
         case "in_index_order":
-            from cqrepl.spark.writing import in_index_order
+            from cqrepl.spark.tablewriter import in_index_order
 
             return in_index_order
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

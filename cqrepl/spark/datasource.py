@@ -33,9 +33,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
-from cqrepl.spark.columns import arrow_schema, spark_schema
-from cqrepl.spark.finding import Finder
-from cqrepl.spark.options import (
+from cqrepl.spark.partitions import SplitPartition, partitions_of
+from cqrepl.spark.queuefinder import Finder
+from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.recordbatches import arrow_schema, spark_schema
+from cqrepl.spark.streamreader import ChronicleStreamReader
+from cqrepl.spark.tableoptions import (
     Bounds,
     OptionError,
     ReadOptions,
@@ -44,11 +47,8 @@ from cqrepl.spark.options import (
     stream_options,
     write_options,
 )
-from cqrepl.spark.partitions import SplitPartition, partitions_of
-from cqrepl.spark.ranges import IndexRange, present
-from cqrepl.spark.reading import read_split
-from cqrepl.spark.streaming import ChronicleStreamReader
-from cqrepl.spark.writing import ChronicleStreamWriter, ChronicleWriter
+from cqrepl.spark.tablewriter import ChronicleStreamWriter, ChronicleWriter
+from cqrepl.spark.taskreader import read_split
 
 FORMAT = "chronicle"
 

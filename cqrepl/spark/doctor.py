@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cqrepl._version import VERSION
-from cqrepl.exits import BadArguments
+from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import Queue
 from cqrepl.spark.java import find_java
 
@@ -115,13 +115,13 @@ def describe_worker() -> dict[str, str]:
 
     import pyarrow
 
-    from wire import kernel
+    from cqrepl.kernel import batch
 
     return {
         "host": socket.gethostname(),
         "Python": sys.version.split()[0],
         "cqrepl": VERSION,
-        "kernel": kernel.NAME,
+        "kernel": batch.NAME,
         "pyarrow": pyarrow.__version__,
     }
 

@@ -12,7 +12,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from cqrepl import exits
+from cqrepl.console import exitcodes
 
 # the last line of a Python stack: a class with its module, or a built-in one, and what it says
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
@@ -20,16 +20,16 @@ _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)
 _CALLING: Final = "An error occurred while calling"
 _JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 _CODES: Final = {
-    "QueueDamaged": exits.DAMAGED,
-    "LayoutMismatch": exits.REFUSED,
-    "QueueLocked": exits.REFUSED,
+    "QueueDamaged": exitcodes.DAMAGED,
+    "LayoutMismatch": exitcodes.REFUSED,
+    "QueueLocked": exitcodes.REFUSED,
 }
 
 
 class JobFailed(Exception):
     """A job that ended early. The message is one line for people; `code` the exit code."""
 
-    def __init__(self, text: str, code: int = exits.USAGE) -> None:
+    def __init__(self, text: str, code: int = exitcodes.USAGE) -> None:
         super().__init__(text)
         self.code = code
 
@@ -62,7 +62,7 @@ def failure_of(text: str) -> JobFailed:
         match = _LAST_LINE.match(line)
         if match is not None:
             name = match[1].rpartition(".")[2]
-            return JobFailed(match[2], _CODES.get(name, exits.USAGE))
+            return JobFailed(match[2], _CODES.get(name, exitcodes.USAGE))
     said = [line for line in lines if line and not line.startswith(_CALLING)]
     reason = _JAVA_CLASS.sub("", said[0]) if said else "it gave no reason"
     return JobFailed(f"Spark: {reason}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cqrepl.exits import BadArguments
+from cqrepl.console.exitcodes import BadArguments
 
 LEAST: Final = 17
 _PLACES: Final = Path("/usr/lib/jvm")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
-from cqrepl.spark.options import ReadOptions
 from cqrepl.spark.ranges import IndexRange, Split, split
+from cqrepl.spark.tableoptions import ReadOptions
 
 
 @dataclass

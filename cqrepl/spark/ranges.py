@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue import (
     NEXT_OF_EMPTY,
     IndexGap,
@@ -27,12 +28,11 @@ from cqrepl.queue import (
     index_of,
     sequence_of,
 )
-from cqrepl.queue.counting import count_in
-from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.index import INDEX_MAX
-from cqrepl.queue.indexing import Indexing
-from cqrepl.queue.storefile import StoreFile
-from wire.kernel import NO_LIMIT
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.read.count import count_in
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 SPLIT_EXCERPTS: Final = 4096

@@ -24,10 +24,10 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from cqrepl import exits
+from cqrepl.console import exitcodes
 from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
-from cqrepl.spark.shipping import ship_settings
+from cqrepl.spark.shipment import ship_settings
 
 LOCAL: Final = "local[*]"
 EXECUTORS_TIMEOUT_S: Final = 60.0
@@ -166,12 +166,14 @@ def _check_reachable(master: str) -> None:
     except ValueError:
         host = port = None
     if host is None or port is None:
-        raise exits.BadArguments(f"a master such as spark://host:7077 expected, {master!r} came")
+        raise exitcodes.BadArguments(
+            f"a master such as spark://host:7077 expected, {master!r} came"
+        )
     try:
         socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
     except OSError as error:
         text = f"the master {master} cannot be reached: {error.strerror or error}"
-        raise JobFailed(text, exits.UNREACHABLE) from error
+        raise JobFailed(text, exitcodes.UNREACHABLE) from error
 
 
 def _wait_for_executors(spark: SparkSession, master: str) -> None:
@@ -181,7 +183,7 @@ def _wait_for_executors(spark: SparkSession, master: str) -> None:
     while len(status.getExecutorInfos()) < 2:  # the driver counts as one
         if time.monotonic() >= deadline:
             text = f"{master} gave no executor within {EXECUTORS_TIMEOUT_S:.0f} s: are its workers"
-            raise JobFailed(f"{text} running, with memory free?", exits.UNREACHABLE)
+            raise JobFailed(f"{text} running, with memory free?", exitcodes.UNREACHABLE)
         time.sleep(_POLL_S)
 
 

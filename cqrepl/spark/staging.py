@@ -42,7 +42,7 @@ from cqrepl.queue import (
     QueueLayout,
     format_index,
 )
-from cqrepl.queue.index import cycle_of, is_next, sequence_of
+from cqrepl.queue.format.index import cycle_of, is_next, sequence_of
 
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use crate::fault::Fault;
 
-/// Why a pump has come back; the numbers are those of `wire.live.Ended`.
+/// Why a pump has come back; the numbers are those of `cqrepl.kernel.live.Ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Its time is over.

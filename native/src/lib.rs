@@ -1,6 +1,6 @@
 //! The batch kernel: everything on the data path that happens once for each excerpt.
 //!
-//! `wire/kernel.py` says what each function means, `wire/_kernel_py.py` is the reference: both give
+//! `cqrepl/kernel/batch.py` says what each function means, `cqrepl/kernel/plain.py` is the reference: both give
 //! the same results for every input, and raise the same exceptions.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! lane, acks             one queue of a source in it, and what a sink says of it
 //! control, pausing       how they are called back, and how they wait
 //!
-//! python                 the module `wire._kernel`: arguments in, results out, the GIL released in
+//! python                 the module `cqrepl._native`: arguments in, results out, the GIL released in
 //! pen_class, live_class  between; its pen; its pumps; joined is what Python gives one by one
 //! ```
 //!

@@ -35,7 +35,7 @@ impl From<PumpError> for PyErr {
 }
 
 /// What a live pump and the event loop share. Any thread may use it.
-#[pyclass(frozen, module = "wire._kernel")]
+#[pyclass(frozen, module = "cqrepl._native")]
 pub struct LiveControl(Control);
 
 #[pymethods]
@@ -69,7 +69,7 @@ impl LiveControl {
 }
 
 /// One queue of a source, for one slice.
-#[pyclass(frozen, module = "wire._kernel")]
+#[pyclass(frozen, module = "cqrepl._native")]
 pub struct SourceLane {
     store: View,
     cid_document: Vec<u8>,
@@ -212,7 +212,7 @@ pub fn stream_live<'py>(
 }
 
 /// One queue of a sink.
-#[pyclass(frozen, module = "wire._kernel")]
+#[pyclass(frozen, module = "cqrepl._native")]
 pub struct SinkLane {
     pen: Py<Pen>,
     cid_document: Vec<u8>,

@@ -14,7 +14,7 @@ pub enum Pausing {
 }
 
 impl Pausing {
-    /// The one of that number, as `wire.live` counts them.
+    /// The one of that number, as `cqrepl.kernel.live` counts them.
     pub fn of(number: u8) -> Option<Self> {
         [Pausing::Busy, Pausing::Balanced, Pausing::Sleepy].get(usize::from(number)).copied()
     }

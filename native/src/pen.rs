@@ -1,6 +1,6 @@
 //! Appends to one open store file in one call: the usual case of what Python does in many.
 //!
-//! `cqrepl/queue/appender.py` and `storewriter.py` say what an append is, and are the reference. A
+//! `cqrepl/queue/write/appender.py` and `storewriter.py` say what an append is, and are the reference. A
 //! pen does the same steps on the same words, as long as nothing out of the ordinary is needed:
 //!
 //! ```text

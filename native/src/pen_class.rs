@@ -1,4 +1,4 @@
-//! `wire._kernel.Pen`: what `pen` does, for Python.
+//! `cqrepl._native.Pen`: what `pen` does, for Python.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crate::terms::{Refusal, Terms};
 ///
 /// The views are held as long as it lives, so the files stay mapped; its numbers never change, and
 /// what changes is in memory that others share: whoever uses it borrows nothing.
-#[pyclass(frozen, module = "wire._kernel")]
+#[pyclass(frozen, module = "cqrepl._native")]
 pub struct Pen {
     store: View,
     table: View,

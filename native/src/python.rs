@@ -1,4 +1,4 @@
-//! The module `wire._kernel`: the functions of `wire/_kernel_py.py`, and words that processes share.
+//! The module `cqrepl._native`: the functions of `cqrepl/kernel/plain.py`, and words that processes share.
 //!
 //! Buffers are held while a function runs, so nobody can move or free them, whatever other threads
 //! do. A batch of more than a little is handled with the GIL released: giving it up and taking it
@@ -21,7 +21,7 @@ use crate::pen_class::Pen;
 use crate::store::{Limits, Run, Walk};
 use crate::{columns, frames, store};
 
-/// Raised with every change of a function's meaning, there and in `wire/_kernel_py.py`.
+/// Raised with every change of a function's meaning, there and in `cqrepl/kernel/plain.py`.
 const INTERFACE: u32 = 6;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
@@ -206,7 +206,7 @@ fn lay_excerpts(
     Ok((laid.first_word, laid.end, laid.last, laid.marks))
 }
 
-/// Has the pages of these bytes in memory; see `wire/kernel.py`.
+/// Has the pages of these bytes in memory; see `cqrepl/kernel/batch.py`.
 #[pyfunction]
 fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {
     let mut view = View::of(buffer)?;
@@ -221,7 +221,7 @@ fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<(
 ///
 /// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
 /// store where none may be is the caller's mistake, an AssertionError.
-#[pyclass(module = "wire._kernel")]
+#[pyclass(module = "cqrepl._native")]
 struct AtomicWords {
     view: Option<View>,
 }
@@ -302,7 +302,7 @@ impl AtomicWords {
 }
 
 #[pymodule]
-fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("NAME", "native")?;
     module.add_function(wrap_pyfunction!(find_excerpts, module)?)?;

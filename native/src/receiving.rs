@@ -39,7 +39,7 @@ pub struct Stored {
     pub excerpts: i64,
     /// and of payload bytes.
     pub bytes: i64,
-    /// Each batch as `cqrepl.queue.ackentry` has it, where that is wanted.
+    /// Each batch as `cqrepl.replicator.logentry` has it, where that is wanted.
     pub entries: Vec<u8>,
 }
 

@@ -18,7 +18,7 @@ const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 /// The longest body that a header can tell of.
 pub const BODY_MAX: usize = LENGTH_MASK as usize;
 
-/// Why a walk went no further; the numbers are those of `wire.kernel.Stop`.
+/// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A zero or not complete header.

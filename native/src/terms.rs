@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-/// Why nothing was appended; the numbers are those of `wire.kernel.Refusal`.
+/// Why nothing was appended; the numbers are those of `cqrepl.kernel.batch.Refusal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The write lock is held, by whomever.

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 
 BATCH = 1000
 PAYLOAD_BYTES = 16

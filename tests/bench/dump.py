@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.interop.build import JAVA_FLAGS, java_missing, queue_jar
 
 BATCH = 1000

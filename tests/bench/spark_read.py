@@ -29,10 +29,10 @@ from pyspark.sql.types import StructType
 
 from cqrepl.demo import make_queue
 from cqrepl.spark import register
-from cqrepl.spark.columns import spark_schema
 from cqrepl.spark.datasource import ChronicleSource
-from cqrepl.spark.options import COLUMNS_USUAL
-from cqrepl.spark.reading import settle_worker
+from cqrepl.spark.recordbatches import spark_schema
+from cqrepl.spark.tableoptions import COLUMNS_USUAL
+from cqrepl.spark.taskreader import settle_worker
 
 TASKS = 8
 SETTINGS = {

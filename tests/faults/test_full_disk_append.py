@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Appender, Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.requirements import require
 from tests.unit.queue import processes
 from tests.unit.queue.samples import NOON_MS, check_marks, read

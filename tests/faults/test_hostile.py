@@ -20,7 +20,7 @@ import pytest
 import trio
 
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.index import format_index
+from cqrepl.queue.format.index import format_index
 from tests.net.replicas import at, eventually, last_of
 from tests.net.scripted import Scripted, scripted
 from tests.processes import private_bytes

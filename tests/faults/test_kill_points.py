@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Durability
-from cqrepl.queue.filebytes import FileBytes
+from cqrepl.queue.files.filebytes import FileBytes
 from tests.faults.tracing import die_before, require_strace, write_calls
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
 from tests.interop.build import BUILD_TIMEOUT_S

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.tablestore import FILE_NAME
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java

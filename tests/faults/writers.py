@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Durability, Queue, QueueLayout
-from cqrepl.queue.locks import UNLOCKED, WRITE_LOCK_KEY
-from cqrepl.queue.marks import SYNCED_KEY
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.storefile import START, StoreFile
-from cqrepl.queue.tablestore import FILE_NAME
+from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.rollcycle import by_name
 from tests.interop.goldens import keys_of
 from tests.interop.java import JavaQueue
 from tests.interop.payloads import payload

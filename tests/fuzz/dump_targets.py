@@ -13,7 +13,7 @@ from cqrepl.dump.files import read_documents
 from cqrepl.dump.inputs import Input
 from cqrepl.dump.json_lines import json_line
 from cqrepl.dump.pcap import read_packets
-from cqrepl.dump.plain import plain_texts
+from cqrepl.dump.plainform import plain_texts
 from cqrepl.dump.reassembly import HalfStream
 from cqrepl.dump.recording import RecordedConnection, Recording
 from cqrepl.dump.segments import parse_segment
@@ -24,7 +24,7 @@ from tests.fuzz.target import SEPARATOR, Target, framed, joined, only, parts_of,
 from tests.fuzz.wire_targets import TOKENS
 from tests.unit.dump.networks import Network, exchange, set_up
 from wire.errors import WireError
-from wire.text import dump_text
+from wire.text.print_documents import dump_text
 
 _LINKS: Final = (0, 1, 12, 101, 108, 113, 276, 999)
 _STREAM_BYTES: Final = shake_128(b"a stream").digest(4 * 0xFF)

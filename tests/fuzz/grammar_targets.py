@@ -10,9 +10,9 @@ from tests.fuzz.target import Target, framed, unframed
 from tests.fuzz.wire_targets import TOKENS
 from tests.property import test_wire_properties as properties
 from wire import grammar
-from wire.documents import DocumentReader
 from wire.errors import WireError
 from wire.header import is_metadata, is_ready
+from wire.objects.documents import DocumentReader
 from wire.reader import Reader
 
 _WITH_VALUE: Final = (grammar.Number, grammar.TextOrNull, grammar.Bool, grammar.Payload)

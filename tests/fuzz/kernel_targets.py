@@ -6,6 +6,9 @@ Where the native kernel is built it runs beside the plain one, which the fuzzer 
 from array import array
 from typing import Final
 
+from cqrepl.kernel import batch as kernel
+from cqrepl.kernel import plain
+from cqrepl.kernel.batch import NO_LIMIT, Found, Scanned, Stop
 from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
@@ -13,15 +16,13 @@ from tests.fuzz.target import SEPARATOR, Target, framed, parts_of, unframed
 from tests.kernels import Own, assert_agree, columns_of, native_kernel
 from tests.property.test_kernel_properties import assert_scan_agrees
 from tests.unit.protocol.peer import CID, excerpts, index
-from wire import _kernel_py, kernel
-from wire.documents import DocumentReader
 from wire.header import END_OF_FILE, align4, is_metadata, is_ready
-from wire.kernel import NO_LIMIT, Found, Scanned, Stop
+from wire.objects.documents import DocumentReader
 
 _CID_DOCUMENT: Final = write_cid(CID)
 _NS_ITEM_BYTES: Final = 9
 _INT64_MAX: Final = (1 << 63) - 1
-_NATIVE: Final = native_kernel() or _kernel_py
+_NATIVE: Final = native_kernel() or plain
 
 
 def find_any(data: bytes) -> None:

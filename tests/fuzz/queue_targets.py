@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.dump.entries import Entry
-from cqrepl.dump.follow import follow
+from cqrepl.dump.excerptnumbers import cycle_of_file
 from cqrepl.dump.inputs import Input
-from cqrepl.dump.numbering import cycle_of_file
-from cqrepl.queue import Queue, QueueError, tablestore
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.dump.queuegrowth import follow
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files import tablestore
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from tests.fuzz.corpus import both, changed, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import Target, only

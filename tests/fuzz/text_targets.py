@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from cqrepl.dump.encode import encoded_documents
+from cqrepl.dump.encoder import encoded_documents
 from cqrepl.dump.unrenderable import is_surely_unrenderable
 from tests.fuzz.corpus import documents, spread, texts
 from tests.fuzz.families import Family
@@ -11,10 +11,10 @@ from tests.fuzz.target import Target, only
 from tests.fuzz.wire_targets import TOKENS
 from wire.errors import WireError
 from wire.header import END_OF_FILE
-from wire.item_text import render_items
-from wire.terminal import terminal_safe
-from wire.text import document_text, dump_text
-from wire.text_reader import encode_text
+from wire.text.parse_documents import encode_text
+from wire.text.print_documents import document_text, dump_text
+from wire.text.print_items import render_items
+from wire.text.terminal import terminal_safe
 
 _WORDS: Final = (
     *(b"--- !!data #binary\n", b"--- !!meta-data\n", b"--- !!not-ready-data #binary\n", b"# "),

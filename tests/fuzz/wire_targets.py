@@ -8,10 +8,10 @@ from tests.fuzz.target import SEPARATOR, Target, framed, only, pieces, unframed
 from tests.property.test_codec_properties import read_in_every_way
 from wire.codes import Code
 from wire.document import Splitter
-from wire.documents import DocumentReader, decode, dumps, encode, loads
 from wire.errors import WireError
 from wire.header import NOT_COMPLETE, body_length
-from wire.variants import Variant
+from wire.objects.documents import DocumentReader, decode, dumps, encode, loads
+from wire.objects.variants import Variant
 
 LENGTH_MAX: Final = 1 << 12
 TOKENS: Final = (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cqrepl.queue import Queue
-from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from tests.interop.java import JavaQueue, Line
 
 GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.locks import WRITE_LOCK_KEY
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.tablestore import FILE_NAME
+from cqrepl.queue.files.locks import WRITE_LOCK_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.rollcycle import by_name
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import keys_of
 from tests.interop.java import JavaQueue, require_java

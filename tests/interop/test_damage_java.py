@@ -10,7 +10,7 @@ import pytest
 
 from cqrepl.queue import QueueDamaged
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.queue.inspection.repair import apply, plan_repair
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import NAMES, excerpts_of, manifest, unpack
 from tests.interop.java import JavaEndedError, JavaQueue, require_java

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import NAMES, unpack
 from tests.interop.java import JavaQueue, require_java
-from wire.text import dump_text
+from wire.text.print_documents import dump_text
 
 SIGNED_NAMES = {"huge_daily", "large_daily", "minutely_many", "test4_secondly_overflow"}
 SIGNED = re.compile(r"\\uFF([89A-F][0-9A-F])")

@@ -12,9 +12,10 @@ import pytest
 import trio
 
 from cqrepl.demo import difference
-from cqrepl.net import serve_sink, serve_source
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
 from tests.commands import commands, until
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import (

@@ -18,8 +18,8 @@ import trio
 
 from cqrepl.demo import difference
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.queue.tablestore import FILE_NAME
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.commands import Command, commands, until
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import keys_of

@@ -20,8 +20,8 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
-from cqrepl.queue.precreating import precreate
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.write.nextcycle import precreate
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
 from tests.interop.payloads import payload, payloads

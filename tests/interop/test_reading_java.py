@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, Tailer
-from cqrepl.queue.listing import Listing
-from cqrepl.queue.locks import WRITE_LOCK_KEY, WordLock
-from cqrepl.queue.named import NamedPosition, NamedTailer
-from cqrepl.queue.retention import Policy, plan, remove
-from cqrepl.queue.stalling import EndRepair
-from cqrepl.queue.storefile import START, StoreFile
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.listing import Listing
+from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
+from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.read.stall import EndRepair
+from cqrepl.queue.write.retention import Policy, plan, remove
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import Answer, JavaQueue, require_java
 from tests.unit.queue.reading import cycles_of

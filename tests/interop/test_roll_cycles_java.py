@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout, index_of
-from cqrepl.queue.rollcycle import RollCycle, by_name
+from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import GOLDEN
 from tests.interop.java import JavaQueue, require_java

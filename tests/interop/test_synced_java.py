@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Durability, Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
 from tests.interop.payloads import payload, payloads

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from cqrepl.protocol.framing import Framing
+from cqrepl.kernel import batch as kernel
+from cqrepl.kernel import live
+from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.messages import write_cid
 from cqrepl.queue import Appender, Queue, Tailer
-from wire import kernel, live
-from wire.live import Ended, Pausing
 
 T = TypeVar("T")
 CID: Final = 77

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import trio
 
-from cqrepl.net import Sink, Source, serve_sink, serve_source
-from cqrepl.net.waiting import until
 from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.replicator.changesignal import until
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
 from tests.unit.queue.samples import Excerpts, noon_index, payloads, read, stored
 
 LOOPBACK: Final = "127.0.0.1:0"

@@ -18,7 +18,7 @@ from cqrepl.protocol.events import Event
 from tests.unit.protocol import peer
 
 if TYPE_CHECKING:
-    from wire.live import SinkLane, SourceLane
+    from cqrepl.kernel.live import SinkLane, SourceLane
 
 OURS, THEIRS = 1, 2
 CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OURS)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import serve_sink, serve_source
 from cqrepl.queue import NotAQueue, Queue
-from cqrepl.queue.ackentry import ENTRY
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
 from tests.net.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
 from tests.unit.queue.samples import fill, read
 

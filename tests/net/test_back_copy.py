@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import Source, Stop, backcopy, serve_sink, serve_source
-from cqrepl.net.streaming import SourceSession
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue, format_index
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.replicator import backcopy
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.sourcesession import SourceSession
+from cqrepl.replicator.stops import Stop
 from tests.net.replicas import (
     BEATS,
     LOOPBACK,

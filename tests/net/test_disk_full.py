@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import serve_sink, serve_source
 from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
 from tests.commands import Command, commands
 from tests.net.replicas import BEATS, acked, at, eventually, live_source
 from tests.requirements import require

@@ -10,10 +10,10 @@ from pathlib import Path
 import trio
 from click.testing import CliRunner
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from tests.unit.dump.networks import FIRST_INDEX, exchange, set_up
 
-COMMAND = [sys.executable, "-c", "from cqrepl.dump.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
 SECONDS = 30
 
 

@@ -7,13 +7,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from cqrepl.net import serve_sink, serve_source
-from cqrepl.net.live import LivePump
+from cqrepl.kernel import live
+from cqrepl.kernel.live import Ended
+from cqrepl.net.livepump import LivePump
 from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
 from tests.net.live_pumps import content
 from tests.net.replicas import BEATS, LOOPBACK, Relay, received
-from wire import live
-from wire.live import Ended
 
 WAIT_S = 30
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.kernel import batch, live
+from cqrepl.kernel.live import Ended
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
 from cqrepl.queue import Queue
 from tests.net.live_pumps import (
@@ -21,8 +23,6 @@ from tests.net.live_pumps import (
     received,
     source_lane,
 )
-from wire import kernel, live
-from wire.live import Ended
 
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
@@ -140,7 +140,7 @@ def test_comes_back_for_an_awaited_acknowledgement(tmp_path: Path) -> None:
 def test_comes_back_before_room_is_missed(tmp_path: Path) -> None:
     with queue_of(tmp_path / "q", 8) as queue, Ends.connected() as ends:
         last = queue.last_index() or 0
-        lane = source_lane(queue.tailer(), room=(12, kernel.NO_LIMIT))
+        lane = source_lane(queue.tailer(), room=(12, batch.NO_LIMIT))
         ends.far.sendall(acknowledgement(last - 4))
         assert ends.hear(lane, slice_ms=LONG_MS)[0] is Ended.SLICE
         assert len(lane.take_lengths()) == 8

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cqrepl.kernel import batch as kernel
+from cqrepl.kernel import live
+from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
 from cqrepl.queue import Appender, Queue
 from tests.net.live_pumps import (
@@ -25,8 +28,6 @@ from tests.net.live_pumps import (
     sink_lane,
     source_lane,
 )
-from wire import kernel, live
-from wire.live import Ended, Pausing
 
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 

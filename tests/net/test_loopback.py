@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.net import serve_sink, serve_source
-from cqrepl.net.streaming import SourceSession
+from cqrepl.kernel import batch
 from cqrepl.protocol import WireShape
 from cqrepl.queue import Queue, QueueLocked
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.replicas import (
     BEATS,
     LOOPBACK,
@@ -26,7 +28,6 @@ from tests.net.replicas import (
     received,
 )
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, payloads, read
-from wire import kernel
 
 ROLLED = {0: 700, 1: 1, 3: 40}  # skips a cycle
 
@@ -150,7 +151,7 @@ async def test_what_is_touched_ahead_changes_nothing(
     async with joined(tmp_path / "q", tmp_path / "copy", touch_ahead_bytes=ahead) as (source, sink):
         await acked(source, last)
         has_helper = sink.queues["q"].toucher is not None
-    assert has_helper == (ahead > 0 and kernel.page_populator() is not None)
+    assert has_helper == (ahead > 0 and batch.page_populator() is not None)
     assert ("nothing is touched ahead" in caplog.text) == (ahead > 0 and not has_helper)
     assert "touch-ahead" not in {thread.name for thread in threading.enumerate()}
     assert read(tmp_path / "copy") == read(tmp_path / "q")

@@ -3,9 +3,9 @@
 import trio
 from trio.testing import MockClock
 
-from cqrepl.net.pauser import POLLS, SLEEP_SECONDS, Pauser
-from cqrepl.net.waiting import Signal, until
-from wire.live import Pausing
+from cqrepl.kernel.live import Pausing
+from cqrepl.net.writerpauser import POLLS, SLEEP_SECONDS, Pauser
+from cqrepl.replicator.changesignal import Signal, until
 
 
 async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.net import Source, serve_sink, serve_source
 from cqrepl.net.pump import Pump
-from cqrepl.net.streaming import SourceSession
 from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.replicas import (
     BEATS,
     LOOPBACK,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net.scheduling import wake_soon
+from cqrepl.net.scheduler import wake_soon
 
 
 def in_a_thread(look: list[str], nice: int) -> None:

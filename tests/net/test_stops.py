@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import Sink, Source, Stop, serve_sink, serve_source
-from cqrepl.net.stops import reason_of
 from cqrepl.protocol import StopReason
 from cqrepl.queue import (
     AtomicsMissing,
@@ -23,7 +21,10 @@ from cqrepl.queue import (
     QueueLocked,
     format_index,
 )
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.stops import Stop, reason_of
 from tests.net.replicas import (
     BEATS,
     LOOPBACK,

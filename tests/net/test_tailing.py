@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cqrepl.net.tailing import follow
 from cqrepl.queue import Queue, Tailer
-from cqrepl.queue.pauser import Pauser
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.replicator.follow import follow
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import NOON_MS, Excerpts, fill
 

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from cqrepl.net.turn import ReadTurn
+from cqrepl.net.readturn import ReadTurn
 
 
 async def read_on(

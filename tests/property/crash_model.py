@@ -24,9 +24,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import pytest
 
-from cqrepl.queue import pens, storewriter
-from cqrepl.queue.atomics import Words
-from cqrepl.queue.mapping import Mapping
+from cqrepl.queue.files.atomics import Words
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.write import fastappend, storewriter
 
 T = TypeVar("T")
 PAGE: Final = 4096
@@ -224,7 +224,7 @@ def recording(folder: Path) -> Iterator[Recorder]:
     recorder = Recorder(folder.absolute())
     with pytest.MonkeyPatch.context() as patch:
         # a pen stores in one call what is looked at store by store here, in the same order
-        patch.setattr(pens, "pen_type", lambda: None)
+        patch.setattr(fastappend, "pen_type", lambda: None)
         for owner, name in _STORES:
             patch.setattr(owner, name, _looked_after(getattr(owner, name), recorder))
         sync, sync_directory = Mapping.sync, Mapping.sync_directory

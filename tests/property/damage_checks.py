@@ -19,9 +19,9 @@ from pathlib import Path
 
 from cqrepl.dump.files import read_documents
 from cqrepl.queue import NotAQueue, Queue, QueueError, QueueLocked, Tailer
-from cqrepl.queue.cycles import Cycles
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
-from cqrepl.queue.inspection.repair import apply, plan_repair
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from tests.property.damage import PAGE, TABLE, Mutation, Sample, documents
 from wire.errors import WireError
 

@@ -44,16 +44,16 @@ from wire import (
     UInt32,
     Variant,
     WireError,
-    conversions,
     decode,
     dump_text,
     dumps,
     encode,
     loads,
-    number_codes,
     stopbit,
 )
-from wire.number_codes import to_float32
+from wire import numbers as number_codes
+from wire.numbers import to_float32
+from wire.objects import conversions
 
 THOROUGH = settings(max_examples=150, deadline=None)
 texts = short_texts.filter(is_text)

@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 
+from cqrepl.kernel.batch import lay_excerpts
 from cqrepl.queue import (
     Appender,
     Durability,
@@ -36,14 +37,13 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
     QueueLayout,
-    listing,
-    storewriter,
 )
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.storewriter import StoreWriter
+from cqrepl.queue.files import listing
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.write import storewriter
+from cqrepl.queue.write.storewriter import StoreWriter
 from tests.property.crash_model import Recorder, recording
 from tests.unit.queue.samples import NOON_MS, Excerpts, read
-from wire.kernel import lay_excerpts
 
 STATES = int(os.environ.get("CQREPL_CRASH_STATES", "2000"))
 SEED = int(os.environ.get("CQREPL_CRASH_SEED", "5"))

@@ -17,18 +17,9 @@ from tests.unit.wire.vector_calls import build
 from tests.unit.wire.vector_grammar import grammar_of, same
 from tests.unit.wire.vector_reads import bodies, read_calls
 from tests.unit.wire.vectors import Vector
-from wire import (
-    BodyWriter,
-    Fields,
-    History,
-    Reader,
-    Variant,
-    WireError,
-    decode,
-    grammar,
-    grammar_values,
-)
-from wire.grammar_items import Fillers, Name, Skippable
+from wire import BodyWriter, Fields, History, Reader, Variant, WireError, decode, grammar
+from wire.grammar import requested
+from wire.grammar.items import Fillers, Name, Skippable
 
 SLOW = settings(max_examples=200, deadline=None)  # construct is slow
 
@@ -215,8 +206,8 @@ def test_history(sources: tuple[tuple[int, int], ...], timings: tuple[int, ...])
         "indexes": [index for _, index in sources],
         "timings": list(timings),
     }
-    assert grammar_values.HistoryEvent.build(values) == writer.data
-    assert same(grammar_values.HistoryEvent.parse(writer.data), values)
+    assert requested.HistoryEvent.build(values) == writer.data
+    assert same(requested.HistoryEvent.parse(writer.data), values)
     assert decode(bytes(writer.data)) == {"history": History(sources, timings)}
     assert_read_as_parsed(bytes(writer.data))
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cqrepl.kernel import batch as kernel
+from cqrepl.kernel.batch import Stop
 from cqrepl.protocol.messages import (
     ns_item,
     read_replication_event,
@@ -14,9 +16,8 @@ from cqrepl.protocol.messages import (
     write_replication_event,
 )
 from tests.strategies import INT64_MAX, THOROUGH, corrupted, int64s, payloads, runs
-from wire import Reader, Splitter, WireError, kernel
+from wire import Reader, Splitter, WireError
 from wire.grammar import PaddedDocuments
-from wire.kernel import Stop
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 NOISE = 0xEE

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cqrepl.kernel import plain
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.messages import ns_item, write_cid
 from tests.kernels import Own, assert_agree, columns_of, kernel_named
 from tests.property.test_kernel_properties import WIDE_NS, batch, files, framed
 from tests.strategies import INT64_MAX, INT64_MIN, THOROUGH, corrupted, int64s, runs
-from wire import _kernel_py
-from wire.kernel import NO_LIMIT
 
 FUNCTIONS = (
     "find_excerpts",
@@ -310,7 +310,7 @@ def test_arguments_have_the_same_names(native: ModuleType, name: str) -> None:
     def names(module: ModuleType) -> list[str]:
         return list(inspect.signature(getattr(module, name)).parameters)
 
-    assert names(native) == names(_kernel_py)
+    assert names(native) == names(plain)
 
 
 def test_the_stub_says_what_is_there(native: ModuleType) -> None:
@@ -336,7 +336,7 @@ WRONG: list[tuple[str, Callable[[ModuleType], Any]]] = [
 
 @pytest.mark.parametrize("call", [pytest.param(call, id=name) for name, call in WRONG])
 def test_arguments_of_another_type(native: ModuleType, call: Callable[[ModuleType], Any]) -> None:
-    for kernel in (native, _kernel_py):
+    for kernel in (native, plain):
         with pytest.raises((TypeError, AttributeError)):
             call(kernel)
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError, pens, storewriter
+from cqrepl.kernel.batch import pen_type
+from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError
+from cqrepl.queue.write import fastappend, storewriter
 from tests.kernels import kernel_named
 from tests.unit.queue.samples import NOON_MS, check_marks, layout
-from wire.kernel import pen_type
 
 DAY_MS = 86_400_000
 LONGEST = 3000
@@ -125,7 +126,7 @@ def test_pens_change_nothing_but_the_time_it_takes(name: str, schedule: list[Ste
         patch.setattr(storewriter, "_STEP_MIN", 4096)  # so that space runs out now and then
         with_pens, without = Path(folder, "with"), Path(folder, "without")
         found = run(with_pens, name, schedule)
-        patch.setattr(pens, "pen_type", lambda: None)
+        patch.setattr(fastappend, "pen_type", lambda: None)
         assert found == run(without, name, schedule)
         assert files(with_pens) == files(without)
 

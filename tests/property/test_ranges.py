@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue
-from cqrepl.queue.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.spark.ranges import IndexRange, cut, present, split
 from tests.property.test_reading_properties import fill, queues
 

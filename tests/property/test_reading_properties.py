@@ -7,10 +7,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cqrepl.queue import ExcerptBatch, Queue, Tailer, counting
-from cqrepl.queue.backward import BackwardTailer
-from cqrepl.queue.named import NamedTailer
-from cqrepl.queue.seeking import seek_time
+from cqrepl.queue import ExcerptBatch, Queue, Tailer
+from cqrepl.queue.read import count as counting
+from cqrepl.queue.read.backward import BackwardTailer
+from cqrepl.queue.read.namedtailer import NamedTailer
+from cqrepl.queue.read.timesearch import seek_time
 from tests.unit.queue.reading import cycles_of, down_of
 from tests.unit.queue.samples import Excerpts, layout, noon_index, rest_of
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.queue import ROLL_CYCLES, RollCycle, rollcycle
+from cqrepl.queue import ROLL_CYCLES, RollCycle
+from cqrepl.queue.format import rollcycle
 
 VECTORS = json.loads(
     (Path(__file__).resolve().parents[1] / "vectors" / "queues" / "rollcycles.json").read_text()

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue, index_of
+from cqrepl.spark.jobs.archivefiles import Part, read_part, write_part
+from cqrepl.spark.jobs.blockcomparer import Verdict, compare_block, first_difference
 from cqrepl.spark.jobs.blocks import (
     BLOCK_EXCERPTS,
     batch_of,
@@ -15,10 +17,8 @@ from cqrepl.spark.jobs.blocks import (
     read_pieces,
     tasks_of,
 )
-from cqrepl.spark.jobs.comparing import Verdict, compare_block, first_difference
-from cqrepl.spark.jobs.lagging import Window, bucket_of
-from cqrepl.spark.jobs.parts import Part, read_part, write_part
-from cqrepl.spark.jobs.stitching import Stitcher
+from cqrepl.spark.jobs.roundtrips import Window, bucket_of
+from cqrepl.spark.jobs.stitcher import Stitcher
 from cqrepl.spark.ranges import IndexRange
 
 CYCLE, DAY_MS = 19_000, 86_400_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wire.text import document_text, dump_text
+from wire.text.print_documents import document_text, dump_text
 
 BODY_BYTES = 1 << 17
 SECONDS_MAX = 8  # CPU time, twenty times what is needed; a step for each pair of items takes longer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cqrepl.queue import QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.staging import Part, Target, begin, commit, stage
 from tests.unit.queue.samples import Excerpts, noon_index
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
 from tests.spark.queues import CYCLE, FIRST, flip_byte, make_queue, payload
 

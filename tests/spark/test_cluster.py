@@ -43,8 +43,8 @@ def test_doctor_tells_what_executors_lack(running: Cluster) -> None:
 # a session costs more than all that is done in it: one for several commands
 SEVERAL = """
 import json, sys
-from cqrepl.cli import cli
-from cqrepl.commands.sparkoptions import session_settings
+from cqrepl.cli.main import cli
+from cqrepl.cli.sparkoptions import session_settings
 from cqrepl.spark.session import session
 settings, commands = json.loads(sys.argv[1])
 with session(session_settings(settings), "several"):

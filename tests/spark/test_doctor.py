@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.cli import cli
-from cqrepl.exits import BadArguments
+from cqrepl.cli.main import cli
+from cqrepl.console.exitcodes import BadArguments
 from cqrepl.spark.java import find_java
 from tests.processes import children_of
 from tests.spark.queues import make_queue
@@ -89,7 +89,7 @@ def test_no_pyspark() -> None:
     """As after a plain `pip install cqrepl`."""
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "from cqrepl.cli import cli; cli(['spark', 'audit', 'a', 'b'])"
+        "from cqrepl.cli.main import cli; cli(['spark', 'audit', 'a', 'b'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
@@ -143,7 +143,7 @@ def started_with(mark: str) -> list[int]:
 
 def test_the_command_line_loads_nothing_of_spark() -> None:
     program = (
-        "import sys, cqrepl.cli\n"
+        "import sys, cqrepl.cli.main\n"
         "print([n for n in sys.modules if n.startswith(('pyspark', 'pyarrow', 'cqrepl.spark'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -10,7 +10,7 @@ IN_A_TASK = """
 Traceback (most recent call last):
   File "worker.py", line 1, in main
     process()
-cqrepl.queue.errors.QueueDamaged: data/orders: expected a header, found 17 at position 40
+cqrepl.queue.format.errors.QueueDamaged: data/orders: expected a header, found 17 at position 40
 
 \tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
 """

@@ -12,12 +12,13 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from cqrepl.cli import cli
-from cqrepl.net import serve_sink, serve_source
+from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.ackentry import ENTRY
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
 from cqrepl.spark.jobs.blocks import read_pieces
-from cqrepl.spark.jobs.lagging import joined_runs, run_of, runs_in
+from cqrepl.spark.jobs.roundtrips import joined_runs, run_of, runs_in
 from tests.spark.queues import CYCLE, DAY_MS, make_queue
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ import pytest
 from click.testing import CliRunner
 
 import wire
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.locks import is_alive
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.spark.jobs.hashing import key_bytes, partition_of
+from cqrepl.queue.files.locks import is_alive
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of
 from tests.processes import kill_tree
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cqrepl.spark.jobs.filling import Filled
+    from cqrepl.spark.jobs.queuefiller import Filled
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "partitions.json"
 SYMBOLS = [f"symbol-{n}" for n in range(50)]

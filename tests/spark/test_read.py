@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cqrepl.queue import IndexGap, Queue, index_of
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.requirements import require
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,

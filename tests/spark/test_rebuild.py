@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqrepl.queue import IndexGap, Queue, index_of
-from cqrepl.queue.retention import Policy, remove
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.write.retention import Policy, remove
 from tests.requirements import require
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,
@@ -29,7 +29,7 @@ try:
 
     from cqrepl.spark.datasource import ChronicleSource
     from cqrepl.spark.offsets import positions_of
-    from cqrepl.spark.streaming import ChronicleStreamReader
+    from cqrepl.spark.streamreader import ChronicleStreamReader
 except ImportError:
     require("spark", "pyspark is not installed")
 

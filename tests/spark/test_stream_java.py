@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cqrepl.queue import Queue
-from cqrepl.queue.index import cycle_of
+from cqrepl.queue.format.index import cycle_of
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import JavaQueue, require_java
 from tests.unit.queue.samples import Excerpts, read

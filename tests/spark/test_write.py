@@ -23,7 +23,7 @@ try:
 
     from cqrepl.spark import in_index_order
     from cqrepl.spark.datasource import ChronicleSource
-    from cqrepl.spark.writing import ChronicleStreamWriter, ChronicleWriter
+    from cqrepl.spark.tablewriter import ChronicleStreamWriter, ChronicleWriter
     from tests.spark.committing import record_batches
 except ImportError:
     require("spark", "pyspark is not installed")

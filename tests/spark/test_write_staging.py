@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.requirements import require
 from tests.unit.queue.samples import Excerpts, noon_index, read
 

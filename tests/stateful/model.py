@@ -16,8 +16,8 @@ from cqrepl.protocol import (
     StopReason,
 )
 from cqrepl.protocol import events as ev
-from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.index import cycle_of, index_of
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import cycle_of, index_of
 
 SHIFT = 32
 NAME = "q"

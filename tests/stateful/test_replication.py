@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue.index import cycle_of
+from cqrepl.queue.format.index import cycle_of
 from tests.stateful.model import SHIFT, World
 
 EXAMPLES = int(os.environ.get("CQREPL_STATEFUL_EXAMPLES", "500"))

@@ -18,11 +18,11 @@ from itertools import chain
 from operator import add, sub
 from typing import Final
 
-from cqrepl.queue.filebytes import FileBytes
-from cqrepl.queue.storefile import START, Place
+from cqrepl.kernel.batch import Stop, find_excerpts
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.storefile import START, Place
 from wire.errors import WireError
 from wire.header import END_OF_FILE, HEADER_BYTES, align4, body_length, is_metadata, is_ready
-from wire.kernel import Stop, find_excerpts
 from wire.reader import Reader
 
 CHUNK_BYTES: Final = 1 << 20

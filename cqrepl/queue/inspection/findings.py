@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from cqrepl.queue.index import format_index
+from cqrepl.queue.format.index import format_index
 
 
 class FindingKind(Enum):

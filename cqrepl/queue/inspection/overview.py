@@ -13,18 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.cycles import store_names
-from cqrepl.queue.errors import NotAQueue, QueueError
-from cqrepl.queue.filebytes import FileBytes
-from cqrepl.queue.index import index_of
-from cqrepl.queue.inspection.documentwalk import End
-from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
-from cqrepl.queue.inspection.pagescan import long_bytes
-from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
-from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
-from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
-from cqrepl.queue.locks import (
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
+from cqrepl.queue.files.cycles import store_names
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
+from cqrepl.queue.files.locks import (
     APPEND_LOCK_KEY,
     UNLOCKED,
     WRITE_LOCK_KEY,
@@ -32,10 +25,17 @@ from cqrepl.queue.locks import (
     is_alive,
     start_of,
 )
-from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.opening import guess_layout
-from cqrepl.queue.storefile import END_MARK, SUFFIX
-from cqrepl.queue.tablestore import FILE_NAME, FILE_NAME_V4
+from cqrepl.queue.files.queuedirectory import guess_layout
+from cqrepl.queue.files.storefile import END_MARK, SUFFIX
+from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
+from cqrepl.queue.format.errors import NotAQueue, QueueError
+from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.inspection.documentwalk import End
+from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.pagescan import long_bytes
+from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
+from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
 from wire.header import END_OF_FILE, is_ready
 
 _TAILER_PREFIX: Final = "index."

@@ -15,11 +15,11 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cqrepl.queue.filebytes import LONG_BYTES, FileBytes
+from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
+from cqrepl.queue.files.storefile import StoreHeader
+from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES, page_image
 from cqrepl.queue.inspection.documentwalk import INDEX, INDEX2INDEX, DocumentWalk, End, Stretch
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
-from cqrepl.queue.storefile import StoreHeader
-from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES, page_image
 from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_metadata, is_ready

@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.errors import QueueDamaged
-from cqrepl.queue.filebytes import FileBytes
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.orphanfile import remains
+from cqrepl.queue.files.storefile import END_MARK, START, Place, StoreHeader, parse_header
+from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.rollcycle import sequence_bits
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import PageScan, long_bytes
-from cqrepl.queue.remains import remains
-from cqrepl.queue.rollcycle import sequence_bits
-from cqrepl.queue.storefile import END_MARK, START, Place, StoreHeader, parse_header
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
 _HEADER_MAX: Final = 1 << 16

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.errors import QueueDamaged, QueueError
-from cqrepl.queue.filebytes import LONG_BYTES, FileBytes
+from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
+from cqrepl.queue.files.tablestore import FILE_BYTES, parse_layout
+from cqrepl.queue.format.errors import QueueDamaged, QueueError
+from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.findings import Finding, FindingKind
-from cqrepl.queue.layout import QueueLayout
-from cqrepl.queue.tablestore import FILE_BYTES, parse_layout
 from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_metadata, is_ready

@@ -16,12 +16,12 @@ from enum import Enum
 from itertools import accumulate
 from pathlib import Path
 
-from cqrepl.queue.filebytes import FileBytes
-from cqrepl.queue.index import cycle_of, format_index, index_of
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.format.index import cycle_of, format_index, index_of
+from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, Stretch
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.storescan import PayloadDigest, StoreReport, read_header
-from cqrepl.queue.layout import QueueLayout
 
 
 class RangeKind(Enum):

@@ -16,10 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
-from cqrepl.queue.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.inspection.storescan import PayloadDigest
-from cqrepl.spark.jobs.blocks import TASK_BYTES, Piece, block_last, read_pieces, tasks_of
-from cqrepl.spark.jobs.parts import (
+from cqrepl.spark.jobs.archivefiles import (
     MANIFEST,
     ArchivedCycle,
     Manifest,
@@ -32,6 +31,7 @@ from cqrepl.spark.jobs.parts import (
     write_manifest,
     write_part,
 )
+from cqrepl.spark.jobs.blocks import TASK_BYTES, Piece, block_last, read_pieces, tasks_of
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange, present
 

@@ -23,7 +23,9 @@ from cqrepl.queue import (
     QueueLayout,
     cycle_of,
 )
-from cqrepl.queue.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.spark.jobs.auditplan import CopyPlan, common_layout, fill_unknown, unfollowed
+from cqrepl.spark.jobs.blockcomparer import Difference, Verdict, absent, compare_block, joined
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
     block_spans,
@@ -31,8 +33,6 @@ from cqrepl.spark.jobs.blocks import (
     read_pieces,
     tasks_of,
 )
-from cqrepl.spark.jobs.comparing import Difference, Verdict, absent, compare_block, joined
-from cqrepl.spark.jobs.planning import CopyPlan, common_layout, fill_unknown, unfollowed
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange
 

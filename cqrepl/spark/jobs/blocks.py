@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
+from cqrepl.kernel.batch import NO_LIMIT, gather_payloads
 from cqrepl.queue import ExcerptBatch, IndexGap, Queue
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.ranges import IndexRange
-from wire.kernel import NO_LIMIT, gather_payloads
 
 BLOCK_EXCERPTS: Final = 65_536
 TASK_BYTES: Final = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue
 from cqrepl.spark.jobs.blocks import TASK_BYTES, read_pieces, tasks_of
-from cqrepl.spark.jobs.lagging import PERCENTILES, Run, joined_runs, run_of, runs_in
+from cqrepl.spark.jobs.roundtrips import PERCENTILES, Run, joined_runs, run_of, runs_in
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange, present
 

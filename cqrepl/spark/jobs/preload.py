@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import wire
-from cqrepl.exits import BadArguments
+from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
-from cqrepl.spark.jobs.filling import Filled, fill
-from cqrepl.spark.jobs.hashing import key_bytes, partition_of, plain
+from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of, plain
+from cqrepl.spark.jobs.queuefiller import Filled, fill
 from cqrepl.spark.jobs.tasks import progress
-from cqrepl.spark.reading import settle_worker
+from cqrepl.spark.taskreader import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue, QueueDamaged, QueueError, cycle_of
 from cqrepl.spark.jobs.audit import Audit, Block, audit
+from cqrepl.spark.jobs.blockcomparer import Difference, Verdict
 from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, TASK_BYTES, block_spans, digest_of, read_pieces
-from cqrepl.spark.jobs.building import build_cycle, check_held, install, workshop
-from cqrepl.spark.jobs.comparing import Difference, Verdict
-from cqrepl.spark.jobs.stitching import Stitcher, Taken
+from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
+from cqrepl.spark.jobs.stitcher import Stitcher, Taken
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 

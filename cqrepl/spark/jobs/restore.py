@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cqrepl.spark.jobs.archive import checked_pieces
-from cqrepl.spark.jobs.building import build_cycle, check_held, install, workshop
-from cqrepl.spark.jobs.parts import ArchivedCycle, Manifest, read_manifest
+from cqrepl.spark.jobs.archivefiles import ArchivedCycle, Manifest, read_manifest
+from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
-from cqrepl.spark.reading import settle_worker
+from cqrepl.spark.taskreader import settle_worker
 
 Task = TypeVar("Task")
 Answer = dict[str, Any]

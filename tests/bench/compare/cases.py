@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from cqrepl.bench.catchup import catch_up_round, prepared
 from cqrepl.bench.fanout import queues_round, sinks_round
 from cqrepl.bench.latency import latency_round
 from cqrepl.bench.local import append_round, tail_round
-from cqrepl.bench.replication import catch_up_round, prepared
 from cqrepl.bench.report import scratch
-from cqrepl.cli import cli
-from cqrepl.protocol.framing import Framing
+from cqrepl.cli.main import cli
+from cqrepl.protocol.framer import Framing
 from cqrepl.queue import ExcerptBatch
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.peers import java, limits, nats, postgres, redis

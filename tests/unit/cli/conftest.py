@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 from click.testing import CliRunner, Result
 
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from tests.unit.queue.samples import fill
 
 

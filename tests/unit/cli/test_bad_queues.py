@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
-from cqrepl.queue.tablestore import FILE_NAME
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.requirements import require
 from tests.unit.cli.conftest import Invoke
 from tests.unit.queue.samples import fill, layout, noon_path, unpack
@@ -211,7 +211,7 @@ def nobody() -> list[str] | None:
     if shutil.which("setpriv") is None:
         return None
     prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    probe = [*prefix, sys.executable, "-P", "-c", "import cqrepl.cli, trio"]
+    probe = [*prefix, sys.executable, "-P", "-c", "import cqrepl.cli.main, trio"]
     return None if subprocess.run(probe, capture_output=True).returncode else prefix
 
 

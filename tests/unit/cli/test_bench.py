@@ -159,7 +159,7 @@ def test_interrupted_leaves_nothing(folder: Path, number: int, to_all: bool) -> 
 
 
 def test_a_failing_side_is_one_line(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cqrepl.bench.replication.NAME", "not a name")
+    monkeypatch.setattr("cqrepl.bench.catchup.NAME", "not a name")
     result = invoke("bench", "replicate", "--count", 10, "--rounds", 1)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()

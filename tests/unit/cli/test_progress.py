@@ -13,9 +13,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cqrepl.net import serve_sink
-from cqrepl.progress import PAUSE_SECONDS, lag_text, show_progress
+from cqrepl.commands.progress import PAUSE_SECONDS, lag_text, show_progress
 from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
 from tests.net.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
 from tests.unit.queue.samples import NOON_MS, fill, noon_index, noon_path, read
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 import wire
 from cqrepl.queue import Queue
-from cqrepl.queue.index import cycle_of
-from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
-from cqrepl.queue.precreating import precreate
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.write.nextcycle import precreate
 from tests.unit.cli.conftest import Invoke
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read, unpack
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl import running
-from cqrepl.exits import BadArguments
-from cqrepl.net import NetError, Refused, Sink, Source, Stop, Unreachable, serve_sink
+from cqrepl.commands import replication
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.protocol import StopReason
 from cqrepl.queue import AtomicsMissing, LayoutMismatch, NotAQueue, QueueDamaged, QueueLocked
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source
+from cqrepl.replicator.stops import Stop
 from tests.net.replicas import BEATS, LOOPBACK, at, live_source
 from tests.net.scripted import scripted
 from tests.unit.cli.conftest import Invoke
@@ -35,7 +38,7 @@ async def at_once(source: Source) -> None:
 
 
 def test_own_end(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    assert running.run_command("cqrepl source", serve, at_once, LOOPBACK) == 0
+    assert replication.run_command("cqrepl source", serve, at_once, LOOPBACK) == 0
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("cqrepl source: listening on 127.0.0.1:")
 
@@ -49,7 +52,7 @@ def test_nothing_is_said_by_one_that_dials(
         def dialling() -> AbstractAsyncContextManager[Source]:
             return live_source(queue, listen=None, connect=f"127.0.0.1:{port}")
 
-        assert running.run_command("cqrepl source", dialling, at_once, None) == 0
+        assert replication.run_command("cqrepl source", dialling, at_once, None) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -59,7 +62,7 @@ def test_signals(serve: Serve, number: int, code: int) -> None:
         os.kill(os.getpid(), number)
         await trio.sleep_forever()
 
-    assert running.run_command("cqrepl source", serve, never, LOOPBACK) == code
+    assert replication.run_command("cqrepl source", serve, never, LOOPBACK) == code
 
 
 def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
@@ -72,14 +75,14 @@ def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
             await source.send(peer.excerpts(noon_index(sequence=9), b"x", cid=901))
             await trio.sleep_forever()
 
-    assert running.run_command("cqrepl sink", sink, with_a_gap, LOOPBACK) == 1
+    assert replication.run_command("cqrepl sink", sink, with_a_gap, LOOPBACK) == 1
 
 
 def test_arguments_that_do_not_fit(invoke: Invoke, capsys: pytest.CaptureFixture[str]) -> None:
     def nothing() -> AbstractAsyncContextManager[Source]:
         return live_source(Path("x"), host_id=0)
 
-    assert running.run_command("cqrepl source", nothing, at_once, LOOPBACK) == 2
+    assert replication.run_command("cqrepl source", nothing, at_once, LOOPBACK) == 2
     assert capsys.readouterr().err == "cqrepl source: a host id from 1 to 127 expected, 0 came\n"
 
 
@@ -91,7 +94,7 @@ def test_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
         raise ValueError("a bug")
 
     with pytest.raises(ExceptionGroup):
-        running.run_command("cqrepl source", serve, broken, LOOPBACK)
+        replication.run_command("cqrepl source", serve, broken, LOOPBACK)
 
 
 def test_unreachable_peer(
@@ -105,7 +108,7 @@ def test_unreachable_peer(
     async def caught_up(source: Source) -> None:
         await source.wait_caught_up()
 
-    assert running.run_command("cqrepl source", dialling, caught_up, None) == 3
+    assert replication.run_command("cqrepl source", dialling, caught_up, None) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("cqrepl source: 127.0.0.1:1 not reached within 0.05 s: ")
 
@@ -130,14 +133,14 @@ def test_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) 
         raise errors[0] if len(errors) == 1 else ExceptionGroup("x", errors)
 
     nested = ExceptionGroup("x", [error])
-    assert running.guarded("cqrepl", lambda: fail(error)) == code
-    assert running.guarded("cqrepl", lambda: fail(nested)) == code
-    assert running.guarded("cqrepl", lambda: fail(nested, error)) == code
+    assert replication.guarded("cqrepl", lambda: fail(error)) == code
+    assert replication.guarded("cqrepl", lambda: fail(nested)) == code
+    assert replication.guarded("cqrepl", lambda: fail(nested, error)) == code
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert set(lines) == {f"cqrepl: {error}"}
     with pytest.raises(ExceptionGroup):
-        running.guarded("cqrepl", lambda: fail(nested, AssertionError("a bug")))
+        replication.guarded("cqrepl", lambda: fail(nested, AssertionError("a bug")))
 
 
 def test_interrupted() -> None:
@@ -147,8 +150,8 @@ def test_interrupted() -> None:
     def in_a_task() -> int:
         raise BaseExceptionGroup("x", [KeyboardInterrupt(), BaseExceptionGroup("y", [OSError()])])
 
-    assert running.guarded("cqrepl", interrupted) == 130
-    assert running.guarded("cqrepl", in_a_task) == 130
+    assert replication.guarded("cqrepl", interrupted) == 130
+    assert replication.guarded("cqrepl", in_a_task) == 130
 
 
 def test_interrupted_before_signals_are_taken(
@@ -157,7 +160,7 @@ def test_interrupted_before_signals_are_taken(
     def interrupted(*_arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "run_command", interrupted)
+    monkeypatch.setattr(replication, "run_command", interrupted)
     assert invoke("source", queue, "--listen", LOOPBACK).exit_code == 130
 
 
@@ -180,4 +183,4 @@ R = StopReason
 )
 def test_code_of_stops(reasons: list[StopReason], code: int) -> None:
     stops = [Stop(name="q", reason=reason, message="x") for reason in reasons]
-    assert running.code_of_stops(stops) == code
+    assert replication.code_of_stops(stops) == code

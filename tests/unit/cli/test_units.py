@@ -2,7 +2,7 @@
 
 import pytest
 
-from cqrepl.units import format_bytes, parse_size, parse_time_ms
+from cqrepl.console.units import format_bytes, parse_size, parse_time_ms
 
 
 @pytest.mark.parametrize(

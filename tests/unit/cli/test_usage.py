@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cqrepl.cli import cli
+from cqrepl.cli.main import cli
 from tests.unit.cli.conftest import Invoke
 
 LISTEN = ("--listen", "127.0.0.1:0")

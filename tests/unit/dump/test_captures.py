@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from cqrepl.dump.pcap import read_packets
 from cqrepl.dump.reassembly import HalfStream
 from cqrepl.dump.segments import parse_segment

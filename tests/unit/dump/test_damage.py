@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from tests.interop.goldens import unpack
 from tests.unit.dump.networks import Network, exchange, set_up
 from wire import DocumentReader

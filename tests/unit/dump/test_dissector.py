@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from cqrepl.dump.dissector import dissector_text
 from cqrepl.protocol.messages import WireShape, write_cid, write_heartbeat
 from tests.requirements import require

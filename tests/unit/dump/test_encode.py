@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cqrepl.dump import encode
-from cqrepl.dump.command import main
-from cqrepl.dump.printing import Printer
-from cqrepl.output import OutputError
+from cqrepl.cli.wiredump import main
+from cqrepl.console.output import OutputError
+from cqrepl.dump import encoder
+from cqrepl.dump.printer import Printer
 from tests.interop.goldens import unpack
 from wire import dump_text, dumps
 
@@ -64,13 +64,13 @@ def test_goes_with_one_file_only(more: list[str]) -> None:
 
 def test_cut_off_text_is_no_store() -> None:
     cut_off = b"#  has a 4 byte size prefix, 9 > 1 len is 9"
-    assert encode.encoded_documents(cut_off) == b"\x09\0\0\0\0"
-    assert encode.encoded_documents(b"") == b""
+    assert encoder.encoded_documents(cut_off) == b"\x09\0\0\0\0"
+    assert encoder.encoded_documents(b"") == b""
 
 
 def test_terminal_is_refused() -> None:
     controller, terminal = os.openpty()
-    command = [sys.executable, "-c", "from cqrepl.dump.command import main; main()", "--encode"]
+    command = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()", "--encode"]
     done = subprocess.run(
         command, input=b"a: 1", stdout=terminal, stderr=subprocess.PIPE, check=False
     )
@@ -94,5 +94,5 @@ def test_output_that_takes_no_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     for output in (None, io.TextIOWrapper(io.BufferedWriter(Full()))):
         monkeypatch.setattr("sys.stdout", output)
         with pytest.raises(OutputError):
-            encode.encode_input(printer, str(file))
+            encoder.encode_input(printer, str(file))
         monkeypatch.undo()

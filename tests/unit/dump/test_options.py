@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cqrepl.dump.command import main
+from cqrepl.cli.wiredump import main
 from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.format.rollcycle import by_name
 from tests.interop.goldens import NAMES, manifest, unpack
-from wire.text import dump_text, hex_dump
+from wire.text.print_documents import dump_text, hex_dump
 
-COMMAND = [sys.executable, "-c", "from cqrepl.dump.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
 NOW_MS = 1_700_000_000_000
 WITH_INDEXES = [name for name in NAMES if name != "weekly"]
 

@@ -7,8 +7,8 @@ from cqrepl.dump.hexlines import HexLines
 from cqrepl.dump.unrenderable import is_surely_unrenderable
 from wire.codes import Code
 from wire.errors import WireError
-from wire.item_text import render_items
-from wire.text import hex_dump
+from wire.text.print_documents import hex_dump
+from wire.text.print_items import render_items
 
 # bodies that come close to being items
 ITEMS = st.lists(

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from cqrepl.cli.wiredump import main
 from cqrepl.dump import Document, read_documents
-from cqrepl.dump.command import main
-from cqrepl.dump.documents import BEGINNING_BYTES, BODY_MAX
-from cqrepl.dump.printing import EXIT_DAMAGED, EXIT_UNREADABLE
+from cqrepl.dump.documentreader import BEGINNING_BYTES, BODY_MAX
+from cqrepl.dump.printer import EXIT_DAMAGED, EXIT_UNREADABLE
 from wire.header import META_DATA
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -293,7 +293,7 @@ def test_truncated_very_long_body_is_damage() -> None:
     assert complaint(result, "standard input").endswith(f"{length - 1} came at position 0")
 
 
-COMMAND = [sys.executable, "-c", "from cqrepl.dump.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
 
 
 def run(*arguments: str, stdin: bytes = ONE, **options: Any) -> subprocess.CompletedProcess[bytes]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol import events as ev
-from cqrepl.queue.batch import ExcerptBatch
-from cqrepl.queue.index import index_of
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import index_of
 from wire import Reader, Splitter, Writer
 from wire.codes import BLOCK_LENGTH, Code
 

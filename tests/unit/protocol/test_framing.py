@@ -2,8 +2,8 @@
 
 import pytest
 
-from cqrepl.protocol.framing import Framing
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.protocol.framer import Framing
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 65535, 65536, 300_000])

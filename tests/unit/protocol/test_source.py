@@ -7,9 +7,9 @@ import pytest
 
 from cqrepl.protocol import QueueShape, RemoteProtocolError, Role, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
 from cqrepl.protocol.states import ConnectionState, SourceState
-from cqrepl.protocol.window import BYTES_MAX, EXCERPTS_MAX
-from cqrepl.queue.batch import ExcerptBatch
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from tests.unit.protocol.peer import (
     CID,
     CSP,

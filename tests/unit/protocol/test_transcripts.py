@@ -19,7 +19,7 @@ import pytest
 
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol import events as ev
-from cqrepl.queue.index import sequence_of
+from cqrepl.queue.format.index import sequence_of
 from tests.stateful.model import SHAPE, SHIFT, ModelQueue, Side
 from tests.unit.protocol.peer import HANDLERS, NS, Message, decoded
 

@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.window import BYTES_MAX, EXCERPTS_MAX, Window
+from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, Window
 from tests.unit.protocol.peer import index
 
 

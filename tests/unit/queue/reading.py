@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cqrepl.queue.backward import BackwardTailer
-from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.read.backward import BackwardTailer
 from tests.unit.queue.samples import Excerpts
 
 

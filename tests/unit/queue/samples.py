@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, Tailer, index_of
-from cqrepl.queue.indexing import Indexing
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.storefile import START, StoreFile
-from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 
 GOLDEN = Path(__file__).resolve().parents[2] / "vectors" / "queues"
 # WEEKLY is refused; rollcycles.json is no queue

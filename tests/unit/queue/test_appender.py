@@ -14,14 +14,14 @@ from cqrepl.queue import (
     Queue,
     QueueError,
     QueueLocked,
-    listing,
 )
-from cqrepl.queue import appender as appender_module
-from cqrepl.queue.block import BLOCK_BYTES, longest_payload
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.storefile import StoreFile
-from cqrepl.queue.storeimage import store_image
-from cqrepl.queue.tailer import PAYLOAD_MAX as TAILER_PAYLOAD_MAX
+from cqrepl.queue.files import listing
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
+from cqrepl.queue.format.storeimage import store_image
+from cqrepl.queue.read.tailer import PAYLOAD_MAX as TAILER_PAYLOAD_MAX
+from cqrepl.queue.write import appender as appender_module
 from tests.unit.queue.samples import (
     NOON_MS,
     check_marks,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import atomics
-from cqrepl.queue.atomics import INT64_MAX, INT64_MIN, Words
+from cqrepl.queue.files import atomics
+from cqrepl.queue.files.atomics import INT64_MAX, INT64_MIN, Words
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
@@ -95,7 +95,7 @@ def test_words_of_nothing() -> None:
 
 COUNT = """
 import mmap, sys
-from cqrepl.queue.atomics import Words
+from cqrepl.queue.files.atomics import Words
 with open(sys.argv[1], "r+b") as file:
     words = Words(memoryview(mmap.mmap(file.fileno(), 8)))
 for _ in range(int(sys.argv[2])):

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import Queue, QueueDamaged, counting
-from cqrepl.queue.backward import BackwardTailer
-from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.indexing import Indexing
-from cqrepl.queue.storefile import Place, StoreFile, Walked
-from cqrepl.queue.storeimage import ARRAY_HEAD_BYTES
+from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.storefile import Place, StoreFile, Walked
+from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
+from cqrepl.queue.read import count as counting
+from cqrepl.queue.read.backward import BackwardTailer
 from tests.unit.queue.reading import cycles_of, down_of
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,

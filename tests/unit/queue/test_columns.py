@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import IndexGap, Queue
-from cqrepl.queue.columns import Columns
+from cqrepl.queue.read.columns import Columns
 from tests.unit.queue.samples import Excerpts, fill, noon_index, read
 
 ALL = (1 << 63) - 1

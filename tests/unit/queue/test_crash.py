@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from cqrepl.queue import Appender, ExcerptBatch, Queue, pens, storewriter
-from cqrepl.queue.atomics import Words
-from cqrepl.queue.mapping import Mapping
+from cqrepl.queue import Appender, ExcerptBatch, Queue
+from cqrepl.queue.files.atomics import Words
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.write import fastappend, storewriter
 from tests.unit.queue import processes
 from tests.unit.queue.samples import (
     Excerpts,
@@ -85,7 +86,9 @@ class Steps:
     def install(self) -> None:
         for owner, name in STEPS:
             setattr(owner, name, self._stepped(getattr(owner, name)))
-        vars(pens)["pen_type"] = lambda: None  # a pen does all steps in one call, in this order
+        vars(fastappend)["pen_type"] = lambda: (
+            None
+        )  # a pen does all steps in one call, in this order
         names = vars(storewriter)
         names["lay_excerpts"] = partial(self._lay, names["lay_excerpts"])
 

@@ -12,20 +12,13 @@ from typing import Any
 
 import pytest
 
-from cqrepl.queue import (
-    Durability,
-    DurabilityLost,
-    ExcerptBatch,
-    Queue,
-    QueueDamaged,
-    QueueError,
-    storewriter,
-)
-from cqrepl.queue.atomics import Words
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.marks import SYNCED_KEY
-from cqrepl.queue.storefile import StoreFile
-from cqrepl.queue.tablestore import TableStore
+from cqrepl.queue import Durability, DurabilityLost, ExcerptBatch, Queue, QueueDamaged, QueueError
+from cqrepl.queue.files.atomics import Words
+from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.files.tablestore import TableStore
+from cqrepl.queue.write import storewriter
 from tests.unit.queue import processes
 from tests.unit.queue.samples import (
     NOON_MS,

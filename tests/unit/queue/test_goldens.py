@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.storeimage import store_image
-from cqrepl.queue.tablestore import _header_image
+from cqrepl.queue.files.tablestore import _header_image
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.format.storeimage import store_image
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,
     Manifest,

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, NotAQueue, Queue
+from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, End
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.tablescan import scan_table
-from cqrepl.queue.storefile import StoreFile
 from tests.unit.queue.processes import finish, start
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,

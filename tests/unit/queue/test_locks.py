@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import QueueError, QueueLocked, locks, mapping
-from cqrepl.queue.locks import UNLOCKED, WordLock, is_alive
-from cqrepl.queue.tablestore import TableStore
+from cqrepl.queue import QueueError, QueueLocked
+from cqrepl.queue.files import locks, mapping
+from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
+from cqrepl.queue.files.tablestore import TableStore
 from tests.unit.queue import processes
 from tests.unit.queue.samples import layout
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue.errors import QueueDamaged
-from cqrepl.queue.making import make_file, precreated_path, put_in_place, take_precreated
-from cqrepl.queue.storeimage import store_image
+from cqrepl.queue.files.maker import make_file, precreated_path, put_in_place, take_precreated
+from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.storeimage import store_image
 from tests.unit.queue.samples import layout
 
 IMAGE = store_image(layout().index_count, layout().index_spacing)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.queue.named import NamedPosition, NamedTailer, named_tailers
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tailers
 from tests.unit.queue import processes
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path, unpack

@@ -2,7 +2,7 @@
 
 import time
 
-from cqrepl.queue.pauser import Pauser
+from cqrepl.queue.read.pauser import Pauser
 
 
 def test_spins_then_yields_then_sleeps_that_double_up_to_a_cap() -> None:

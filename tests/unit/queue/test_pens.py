@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cqrepl.kernel.batch import Refusal, pen_type
 from cqrepl.queue import (
     Appender,
     ExcerptBatch,
@@ -18,8 +19,8 @@ from cqrepl.queue import (
     QueueError,
     QueueLocked,
 )
-from cqrepl.queue import appender as appender_module
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.write import appender as appender_module
 from tests.kernels import kernel_named
 from tests.unit.queue import processes
 from tests.unit.queue.samples import (
@@ -31,7 +32,6 @@ from tests.unit.queue.samples import (
     read,
 )
 from wire.header import META_DATA, NOT_COMPLETE
-from wire.kernel import Refusal, pen_type
 
 ONE_BEFORE = 1  # a process id that is alive and not ours: the first process
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.queue.tablestore import TableStore
+from cqrepl.queue.files.tablestore import TableStore
 from tests.unit.queue import processes
 from tests.unit.queue.samples import NOON_MS, check_marks, layout, read
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.kernel import batch, plain
 from cqrepl.queue import (
     AtomicsMissing,
     ExcerptBatch,
@@ -13,8 +14,8 @@ from cqrepl.queue import (
     Queue,
     QueueDamaged,
     QueueLayout,
-    atomics,
 )
+from cqrepl.queue.files import atomics
 from tests.unit.queue.samples import (
     NOON_MS,
     fill,
@@ -24,7 +25,6 @@ from tests.unit.queue.samples import (
     read,
     unpack,
 )
-from wire import _kernel_py, kernel
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_without_libatomic_reading_works_and_writing_names_the_package(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = fill(path, "FAST_DAILY", {0: 30})
-    monkeypatch.setattr(kernel, "_kernel", _kernel_py)
+    monkeypatch.setattr(batch, "_kernel", plain)
     monkeypatch.setattr(atomics, "_library", lambda: None)
     assert read(path) == written
     with Queue.open(path) as queue:

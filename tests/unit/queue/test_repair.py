@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged, QueueError, QueueLocked
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.queue.inspection.repair import apply, plan_repair
-from cqrepl.queue.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from tests.unit.queue.samples import (
     GOLDEN_NAMES,
     NOON_MS,

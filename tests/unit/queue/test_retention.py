@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import IndexGap, Queue, QueueError, QueueLocked
-from cqrepl.queue.locks import UNLOCKED, WRITE_LOCK_KEY
-from cqrepl.queue.marks import ACKNOWLEDGED_KEY, SENT_KEY
-from cqrepl.queue.named import NamedPosition, NamedTailer
-from cqrepl.queue.readers import Readers, registered_readers
-from cqrepl.queue.retention import Policy, Verdict, plan, remove
-from cqrepl.queue.rollcycle import by_name
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.read.registration import Readers, registered_readers
+from cqrepl.queue.write.retention import Policy, Verdict, plan, remove
 from tests.unit.queue import processes
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import (
@@ -255,7 +255,7 @@ def test_a_writer_that_holds_its_lock_is_waited_for(
     path: Path, written: Excerpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert written
-    monkeypatch.setattr("cqrepl.queue.retention._LOCK_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("cqrepl.queue.write.retention._LOCK_TIMEOUT_S", 0.01)
     store_value(path, WRITE_LOCK_KEY, os.getppid())
     with pytest.raises(QueueLocked):
         remove(cycles_of(path), ALL)

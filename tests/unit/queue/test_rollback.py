@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Appender, ExcerptTooLarge, Queue
-from cqrepl.queue.draft import Draft
+from cqrepl.queue.write.draft import Draft
 from tests.unit.queue.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.ackentry import ENTRY, ack_time
-from cqrepl.queue.seeking import seek_time
+from cqrepl.queue.read.timesearch import seek_time
+from cqrepl.replicator.logentry import ENTRY, ack_time
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import layout, noon_index, noon_path
 

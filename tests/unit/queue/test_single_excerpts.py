@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, Tailer
-from cqrepl.queue.excerpt import Excerpt
-from cqrepl.queue.pauser import Pauser
+from cqrepl.queue.format.excerpt import Excerpt
+from cqrepl.queue.read.pauser import Pauser
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
 

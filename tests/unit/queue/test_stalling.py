@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import IndexGap, LayoutMismatch, NotAQueue, Queue, QueueDamaged, Tailer
-from cqrepl.queue.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
-from cqrepl.queue.stalling import EndRepair
-from cqrepl.queue.storefile import START, StoreFile
-from cqrepl.queue.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.read.stall import EndRepair
 from tests.unit.queue.reading import Clock, cycles_of
 from tests.unit.queue.samples import (
     NOON_MS,

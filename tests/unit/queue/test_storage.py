@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged
-from cqrepl.queue.indexing import Indexing
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.storefile import START, Place, StoreFile
-from cqrepl.queue.storeimage import store_image
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.storefile import START, Place, StoreFile
+from cqrepl.queue.format.storeimage import store_image
 from tests.unit.queue.samples import (
     NOON_MS,
     check_marks,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import NotAQueue, QueueDamaged, QueueError, tablestore
-from cqrepl.queue.tablestore import TableStore
+from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
+from cqrepl.queue.files import tablestore
+from cqrepl.queue.files.tablestore import TableStore
 from tests.unit.queue import processes
 from tests.unit.queue.samples import layout, unpack
 

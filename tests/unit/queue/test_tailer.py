@@ -11,8 +11,8 @@ from cqrepl.queue import (
     QueueError,
     Tailer,
 )
-from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.rollcycle import by_name
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.rollcycle import by_name
 from tests.unit.queue.samples import (
     NOON_MS,
     fill,

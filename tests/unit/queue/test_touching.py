@@ -14,14 +14,14 @@ from types import FrameType
 
 import pytest
 
+from cqrepl.kernel.batch import page_populator
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.cycles import Cycles
-from cqrepl.queue.mapping import Mapping
-from cqrepl.queue.touching import PageToucher, page_toucher, usual_ahead_bytes
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.write.pretoucher import PageToucher, page_toucher, usual_ahead_bytes
 from tests.kernels import kernel_named
 from tests.requirements import require
 from tests.unit.queue.samples import NOON_MS, layout, noon_index, noon_path, read
-from wire.kernel import page_populator
 
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20

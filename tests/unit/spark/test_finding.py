@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.spark.finding import Finder
-from cqrepl.spark.options import Finding, OptionError
+from cqrepl.spark.queuefinder import Finder
+from cqrepl.spark.tableoptions import Finding, OptionError
 from tests.unit.queue.samples import fill
 
 DAY = "FAST_DAILY"

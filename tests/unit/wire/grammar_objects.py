@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from wire import History, LongArray, Typed, TypeLiteral
 from wire.codes import STOP_BIT_SCALE, Code
-from wire.times import python_time
-from wire.values import TIME_OF_CODE
-from wire.variants import COMPRESSIONS
+from wire.objects.times import python_time
+from wire.objects.values import TIME_OF_CODE
+from wire.objects.variants import COMPRESSIONS
 
 # Types whose values the reader converts, or refuses where they do not fit; the grammar does not.
 CONVERTED: Final = frozenset(

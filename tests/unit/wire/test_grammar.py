@@ -14,7 +14,6 @@ from tests.unit.wire.grammar_objects import ConvertedTypeError, body_value
 from tests.unit.wire.vector_grammar import grammar_of, same
 from tests.unit.wire.vectors import FILES, Vector, calls_key, is_binary, load
 from wire import Reader, WireError, decode
-from wire import grammar_structures as structures
 from wire.codes import Code
 from wire.grammar import (
     Body,
@@ -31,7 +30,8 @@ from wire.grammar import (
     Values,
     field,
 )
-from wire.grammar_items import (
+from wire.grammar import structures as structures
+from wire.grammar.items import (
     BLOCK_OPERANDS,
     DELTA_OPERANDS,
     FILLER_OPERANDS,

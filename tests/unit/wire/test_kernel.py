@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from cqrepl.kernel import batch as kernel
+from cqrepl.kernel.batch import Stop
 from cqrepl.protocol.messages import ns_item, write_cid, write_replication_event
-from wire import Splitter, kernel
-from wire.kernel import Stop
+from wire import Splitter
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 CID = 292323922173575

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 import wire
+from cqrepl.kernel import batch, plain
 from tests.kernels import kernel_named
-from wire import _kernel_py, kernel
 from wire.errors import KernelUnavailable
 
 SAY = "from wire import kernel; print(kernel.NAME)"
@@ -25,7 +25,7 @@ def named_by_process(choice: str | None) -> str:
 
 def put_native(patch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
     """Makes this the native kernel that an import finds; None for none."""
-    patch.setitem(sys.modules, "wire._kernel", module)
+    patch.setitem(sys.modules, "cqrepl._native", module)
     patch.delattr(wire, "_kernel", raising=False)
 
 
@@ -41,21 +41,21 @@ def test_the_native_kernel_is_used_where_it_is(choice: str | None) -> None:
 
 def test_without_a_native_kernel_the_plain_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     put_native(monkeypatch, None)
-    assert kernel._chosen("auto") is _kernel_py
+    assert batch._chosen("auto") is plain
     with pytest.raises(KernelUnavailable, match="CQREPL_KERNEL wants the native kernel"):
-        kernel._chosen("native")
+        batch._chosen("native")
 
 
 def test_a_native_kernel_of_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = ModuleType("wire._kernel")
-    old.__dict__["INTERFACE"] = _kernel_py.INTERFACE - 1
+    old = ModuleType("cqrepl._native")
+    old.__dict__["INTERFACE"] = plain.INTERFACE - 1
     put_native(monkeypatch, old)
     with pytest.warns(RuntimeWarning, match="plain Python kernel in use: .* install cqrepl again"):
-        assert kernel._chosen("auto") is _kernel_py
+        assert batch._chosen("auto") is plain
     with pytest.raises(KernelUnavailable, match="interface"):
-        kernel._chosen("native")
+        batch._chosen("native")
 
 
 def test_another_word_is_refused() -> None:
     with pytest.raises(KernelUnavailable, match="expected auto, native or python, found 'fast'"):
-        kernel._chosen("fast")
+        batch._chosen("fast")

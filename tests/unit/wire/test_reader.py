@@ -1,8 +1,8 @@
 """The reader finds what Java wrote, reads values as Java does, and refuses everything else.
 
-This is the reader of the data path. Lists name what it leaves to `wire.conversions` and
-`wire.lookup`, or does otherwise on purpose: which values each method takes (`TAKES`), and ways of
-finding a field (`OTHERWISE`).
+This is the reader of the data path. Lists name what it leaves to `wire.objects.conversions` and
+`wire.objects.lookup`, or does otherwise on purpose: which values each method takes (`TAKES`), and
+ways of finding a field (`OTHERWISE`).
 """
 
 import struct
@@ -23,7 +23,8 @@ SKIPPED_VALUES: Final = frozenset(
     | {Code.NULL, Code.TRUE, Code.FALSE, Code.UUID, Code.I64_ARRAY}
 ) - {*NAME_CODES}
 # The codes that each method takes. Numbers and truth values are not read as text, texts and nulls
-# not as numbers: `wire.conversions` does. Java's answer to a truth value given as text is a defect.
+# not as numbers: `wire.objects.conversions` does. Java's answer to a truth value given as text is a
+# defect.
 TAKES: Final[dict[str, Callable[[int], bool]]] = {
     "int64": lambda code: code < 0x80 or code in FIXED_WIDTH or code in STOP_BIT_SCALE,
     "text": lambda code: code >= Code.STRING0 or code in (Code.STRING_ANY, Code.NULL),
@@ -32,7 +33,7 @@ TAKES: Final[dict[str, Callable[[int], bool]]] = {
 }
 # a padded null is the text "null" to Java, and it does not step over the end of a null's length
 JAVA_DEFECT: Final = {("8fbb", "text"), ("b88000", "skip"), ("bc8000", "skip")}
-# Ways to find a field that `wire.lookup` has, or that differ on purpose.
+# Ways to find a field that `wire.objects.lookup` has, or that differ on purpose.
 OTHERWISE: Final = {
     "duplicate": "the first of two alike counts",
     "no field name value": "a value without a name is not found by position",
@@ -50,7 +51,7 @@ ABSENT: Final = {"int64": 0, "int32": 0, "bool": False, "float64": 0.0}
 
 # bytes that no call of the manifest describes: RAW has no codes, these were put there as they are
 UNREAD: Final = {
-    "RAW": "no codes: `wire.raw` reads it",
+    "RAW": "no codes: `wire.objects.raw` reads it",
     "TEXT": "text",
     "do_not_emit": "a defect of Java's writer",
     "rawWireBytes": "bytes that were put there as they are",

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from cqrepl.dump.plain import plain_texts
+from cqrepl.dump.plainform import plain_texts
 from wire import WireError
-from wire.item_text import NESTING_MAX
-from wire.terminal import terminal_safe
-from wire.text import document_text, dump_text, hex_dump
-from wire.text_reader import encode_text
+from wire.text.parse_documents import encode_text
+from wire.text.print_documents import document_text, dump_text, hex_dump
+from wire.text.print_items import NESTING_MAX
+from wire.text.terminal import terminal_safe
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 RENDERINGS = Path(__file__).parent / "renderings.jsonl"

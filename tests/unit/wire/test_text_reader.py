@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wire import WireError, dump_text, dumps, encode_text, loads
-from wire.item_text import NESTING_MAX
+from wire.text.print_items import NESTING_MAX
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 FILES = [*sorted(VECTORS.glob("*.jsonl")), Path(__file__).parent / "renderings.jsonl"]

@@ -31,16 +31,16 @@ from wire import (
     Typed,
     TypeLiteral,
     WireError,
-    conversions,
     decode,
     dump_text,
     loads,
 )
 from wire.codes import BLOCK_LENGTH, NAME_CODES, SKIPPED, Code
-from wire.lookup import step_over
-from wire.object_reader import read_object
-from wire.times import wire_time
-from wire.values import Float32, TimeText
+from wire.objects import conversions
+from wire.objects.lookup import step_over
+from wire.objects.object_reader import read_object
+from wire.objects.times import wire_time
+from wire.objects.values import Float32, TimeText
 
 INT64_MIN: Final = -(1 << 63)
 MEMORY_MAX: Final = 1 << 20

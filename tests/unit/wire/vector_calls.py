@@ -46,7 +46,7 @@ from wire import (
 )
 from wire.codes import Code
 from wire.header import align4
-from wire.objects import write_map, write_object, write_untyped
+from wire.objects.object_writer import write_map, write_object, write_untyped
 
 _OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "i8": Int8,

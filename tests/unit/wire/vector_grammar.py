@@ -21,9 +21,10 @@ from tests.unit.wire.vectors import (
     name_of,
     text_of,
 )
-from wire import grammar, grammar_numbers, grammar_values, grammar_variants
+from wire import grammar
 from wire.codes import Code
-from wire.grammar_in_place import (
+from wire.grammar import numeric, requested, variantforms
+from wire.grammar.inplace import (
     BoundArray,
     BoundInt,
     BoundLong,
@@ -32,10 +33,10 @@ from wire.grammar_in_place import (
     nested,
     padding,
 )
-from wire.grammar_items import Fillers
-from wire.grammar_numbers import FIXED
-from wire.grammar_times import Date, DateTime, Time, ZonedDateTime
-from wire.times import canonical, epoch_day, nanos_of_day
+from wire.grammar.items import Fillers
+from wire.grammar.numeric import FIXED
+from wire.grammar.temporal import Date, DateTime, Time, ZonedDateTime
+from wire.objects.times import canonical, epoch_day, nanos_of_day
 
 
 class Part(NamedTuple):
@@ -54,19 +55,19 @@ class Wire(NamedTuple):
     def whole(self, method: str) -> Construct:
         if self.variant == "BINARY_FIXED":
             return FIXED[Code[method.upper()]]
-        return grammar_numbers.Number_2_20 if self.is_2_20 else grammar_numbers.Number
+        return numeric.Number_2_20 if self.is_2_20 else numeric.Number
 
     @property
     def double(self) -> Construct:
         if self.variant == "BINARY_FIXED":
             return FIXED[Code.FLOAT64]
-        return grammar_numbers.Double_2_20 if self.is_2_20 else grammar_numbers.Double
+        return numeric.Double_2_20 if self.is_2_20 else numeric.Double
 
     @property
     def single(self) -> Construct:
         if self.variant == "BINARY_FIXED":
             return FIXED[Code.FLOAT32]
-        return grammar_numbers.Single_2_20 if self.is_2_20 else grammar_numbers.Single
+        return numeric.Single_2_20 if self.is_2_20 else numeric.Single
 
 
 # ---- runs of parts -------------------------------------------------------------------------------
@@ -104,23 +105,23 @@ def _parts_of_call(call: Call, wire: Wire) -> list[Part]:
 
 
 def _name_parts(field: Any, wire: Wire) -> list[Part]:
-    named = grammar_values.named
+    named = requested.named
     if field is None or (isinstance(field, dict) and "wire" in field):
         return []
     if isinstance(field, dict):
         if "event" in field:
             return [Part(named(name_of(field), grammar.EventName))]
         if "id" in field:
-            return [Part(Const(field["id"], grammar_values.EventId))]
+            return [Part(Const(field["id"], requested.EventId))]
         if "eventObject" in field:
             mark = Part(Const(bytes([Code.EVENT_OBJECT])))
             return [mark, *parts_of([field["eventObject"]], wire)]
         if "key" in field and wire.variant == "BINARY_NUMERIC":
-            return [Part(Const(field["code"], grammar_values.EventId))]
+            return [Part(Const(field["code"], requested.EventId))]
     if wire.variant == "FIELDLESS_BINARY":
         return []
     if wire.variant == "BINARY_NUMERIC" and not (isinstance(field, dict) and "noname" in field):
-        return [Part(grammar_variants.numeric_name(name_of(field)))]
+        return [Part(variantforms.numeric_name(name_of(field)))]
     return [Part(named(name_of(field)))]
 
 
@@ -146,7 +147,7 @@ _SCALARS: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
     "bytes": (grammar.ByteArray, bytes_of),
     "bytesArray": (grammar.ByteArray, bytes_of),
     "bytesLiteral": (grammar.Payload, bytes_of),
-    "comment": (grammar_values.Comment, text_of),
+    "comment": (requested.Comment, text_of),
     "date": (Date, _time_of(Code.DATE)),
     "dateTime": (DateTime, _time_of(Code.DATE_TIME)),
     "fixedFloat32": (FIXED[Code.FLOAT32], float_of),
@@ -163,9 +164,9 @@ _SCALARS: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
     "text": (grammar.Text, text_of),
     "textBytes": (grammar.Text, lambda argument: bytes_of(argument).decode("ascii")),
     "time": (Time, _time_of(Code.TIME)),
-    "typeLiteral": (grammar_values.TypeLiteral, text_of),
+    "typeLiteral": (requested.TypeLiteral, text_of),
     "typePrefix": (grammar.TypeName, text_of),
-    "uuid": (grammar_values.Uuid, _uuid_of),
+    "uuid": (requested.Uuid, _uuid_of),
     "zonedDateTime": (ZonedDateTime, _time_of(Code.ZONED_DATE_TIME)),
 }
 
@@ -195,7 +196,7 @@ def _typed(wire: Wire, name: str | None, calls: list[Call] | None = None) -> Par
 
 
 def _array(numbers: Construct, values: list[Any]) -> Part:
-    return Part(grammar_values.array_of(numbers), values)
+    return Part(requested.array_of(numbers), values)
 
 
 def _longs(_: Wire, capacity: int, values: Any = (), used: int = 0) -> Part:
@@ -212,7 +213,7 @@ def _map(wire: Wire, entries: list[Any]) -> Part:
     parts: list[Part] = []
     for name, value in entries:
         if isinstance(name, str):
-            parts.append(Part(grammar_values.named(name, grammar.EventName)))
+            parts.append(Part(requested.named(name, grammar.EventName)))
         else:
             parts += [Part(Const(bytes([Code.EVENT_OBJECT]))), object_part(wire, name)]
         parts.append(object_part(wire, value))
@@ -318,12 +319,12 @@ _SCALAR_OBJECTS: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
     "time": (Time, _as_is),
     "datetime": (DateTime, _as_is),
     "zdt": (ZonedDateTime, _as_is),
-    "uuid": (grammar_values.Uuid, _uuid_of),
+    "uuid": (requested.Uuid, _uuid_of),
     "bytearray": (grammar.typed("byte[]", grammar.ByteArray), bytes.fromhex),
     "bytestore": (grammar.ByteArray, bytes.fromhex),
     "wiretype": (grammar.typed("WireType", grammar.Text), _as_is),
     "timeunit": (grammar.typed("TimeUnit", grammar.Text), _as_is),
-    "class": (grammar_values.TypeLiteral, lambda name: CLASS_ALIASES.get(name, name)),
+    "class": (requested.TypeLiteral, lambda name: CLASS_ALIASES.get(name, name)),
 }
 _OBJECTS: Final[dict[str, Callable[[Wire, Any], Part]]] = {
     "list": _items,
@@ -343,17 +344,17 @@ _OBJECTS: Final[dict[str, Callable[[Wire, Any], Part]]] = {
 # ---- RAW -----------------------------------------------------------------------------------------
 
 _RAW: Final[dict[str, tuple[Construct, Callable[[Any], Any]]]] = {
-    **{method: (number, _as_is) for method, number in grammar_variants.RAW_WHOLE.items()},
-    "bool": (grammar_variants.RawBool, _as_is),
-    "bytes": (grammar_variants.RawPayload, bytes_of),
-    "date": (grammar_variants.RawDate, epoch_day),
-    "float32": (grammar_variants.RawSingle, float_of),
-    "float64": (grammar_variants.RawDouble, float_of),
-    "int64_0x": (grammar_variants.RAW_WHOLE["int64"], _as_is),
-    "null": (grammar_variants.RawNull, _as_is),
-    "text": (grammar_variants.RawText, text_of),
-    "time": (grammar_variants.RawTime, nanos_of_day),
-    "uuid": (grammar_variants.RawUuid, _uuid_of),
+    **{method: (number, _as_is) for method, number in variantforms.RAW_WHOLE.items()},
+    "bool": (variantforms.RawBool, _as_is),
+    "bytes": (variantforms.RawPayload, bytes_of),
+    "date": (variantforms.RawDate, epoch_day),
+    "float32": (variantforms.RawSingle, float_of),
+    "float64": (variantforms.RawDouble, float_of),
+    "int64_0x": (variantforms.RAW_WHOLE["int64"], _as_is),
+    "null": (variantforms.RawNull, _as_is),
+    "text": (variantforms.RawText, text_of),
+    "time": (variantforms.RawTime, nanos_of_day),
+    "uuid": (variantforms.RawUuid, _uuid_of),
 }
 
 
@@ -362,12 +363,12 @@ def raw_parts(calls: list[Call]) -> list[Part]:
     parts: list[Part] = []
     for field, method, arguments in calls:
         if isinstance(field, dict) and "event" in field:
-            parts.append(Part(grammar_variants.RawEvent, field["event"]))
+            parts.append(Part(variantforms.RawEvent, field["event"]))
         if method == "typedMarshallable":
-            parts.append(Part(grammar_variants.RawText, arguments[0]))
+            parts.append(Part(variantforms.RawText, arguments[0]))
         if method in ("marshallable", "sequence", "typedMarshallable"):
             constructs, values = run_of(raw_parts(arguments[-1]))
-            parts.append(Part(grammar_variants.raw_block(*constructs), values))
+            parts.append(Part(variantforms.raw_block(*constructs), values))
         else:
             construct, of = _RAW[method]
             (argument,) = arguments or (None,)

@@ -23,12 +23,12 @@ from tests.unit.wire.vectors import (
 from wire import Reader, Typed, TypeLiteral, Variant
 from wire.codes import Code
 from wire.header import HEADER_BYTES, align4, body_length
-from wire.number_codes import to_float32
-from wire.object_reader import read_object
+from wire.numbers import to_float32
+from wire.objects.object_reader import read_object
+from wire.objects.times import canonical, python_time
+from wire.objects.values import TimeText
+from wire.objects.variants import name_code, name_number
 from wire.strings import encode_name, encode_prefixed_name
-from wire.times import canonical, python_time
-from wire.values import TimeText
-from wire.variants import name_code, name_number
 
 # what says only how a document is laid out, or is not there to be read
 UNSEEN: Final = frozenset({"wire"})

@@ -1,0 +1,143 @@
+# the functions of batches are those of the reference, so these are their types too
+from array import array
+from collections.abc import Sequence
+from typing import Final, final
+
+from cqrepl.kernel.batch import PenTerms
+from cqrepl.kernel.plain import find_excerpts as find_excerpts
+from cqrepl.kernel.plain import frame_excerpts as frame_excerpts
+from cqrepl.kernel.plain import gather_payloads as gather_payloads
+from cqrepl.kernel.plain import join_payloads as join_payloads
+from cqrepl.kernel.plain import laid_size as laid_size
+from cqrepl.kernel.plain import lay_excerpts as lay_excerpts
+from cqrepl.kernel.plain import measure_lengths as measure_lengths
+from cqrepl.kernel.plain import number_from as number_from
+from cqrepl.kernel.plain import scan_frames as scan_frames
+
+__all__ = [
+    "INTERFACE",
+    "NAME",
+    "AtomicWords",
+    "LiveControl",
+    "Pen",
+    "SinkLane",
+    "SourceLane",
+    "find_excerpts",
+    "frame_excerpts",
+    "gather_payloads",
+    "join_payloads",
+    "laid_size",
+    "lay_excerpts",
+    "measure_lengths",
+    "number_from",
+    "populate_pages",
+    "receive_live",
+    "scan_frames",
+    "stream_live",
+]
+
+INTERFACE: Final[int]
+NAME: Final[str]
+
+def populate_pages(buffer: memoryview, start: int, end: int) -> None: ...
+
+@final
+class AtomicWords:
+    def __new__(cls, buffer: memoryview) -> AtomicWords: ...
+    @staticmethod
+    def fence() -> None: ...
+    def release(self) -> None: ...
+    def load_4(self, position: int) -> int: ...
+    def load_8(self, position: int) -> int: ...
+    def store_4(self, position: int, value: int) -> None: ...
+    def store_8(self, position: int, value: int) -> None: ...
+    def exchange_4(self, position: int, expected: int, value: int) -> bool: ...
+    def exchange_8(self, position: int, expected: int, value: int) -> bool: ...
+
+@final
+class Pen:
+    def __new__(
+        cls,
+        store: memoryview,
+        table: memoryview,
+        turn: memoryview,
+        terms: PenTerms,
+        sequence: int,
+        position: int,
+    ) -> Pen: ...
+    @property
+    def next_index(self) -> int: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def reserved(self) -> int: ...
+    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int: ...
+    def append_many(
+        self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None
+    ) -> int: ...
+    def append_at(
+        self,
+        data: bytes | memoryview,
+        offsets: array[int],
+        lengths: array[int],
+        index_first: int,
+    ) -> int: ...
+
+@final
+class LiveControl:
+    def __new__(cls) -> LiveControl: ...
+    def interrupt(self) -> None: ...
+    def reset(self) -> None: ...
+    def send(self, data: bytes) -> None: ...
+    def take(self) -> bytes: ...
+
+@final
+class SourceLane:
+    def __new__(
+        cls,
+        store: memoryview,
+        place: tuple[int, int, int],
+        cid_document: bytes,
+        payload_max: int,
+        write_position: int,
+        slots: tuple[int, int, int, int] | None,
+        room: tuple[int, int],
+        is_logged: bool,
+        awaited: int,
+    ) -> SourceLane: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def position_last(self) -> int: ...
+    def add_room(self, excerpts: int, payload_bytes: int) -> None: ...
+    def await_index(self, index: int) -> None: ...
+    def take_acks(self) -> array[int]: ...
+    def take_lengths(self) -> array[int]: ...
+
+def stream_live(
+    socket: int,
+    control: LiveControl,
+    lanes: Sequence[SourceLane],
+    pausing: int,
+    is_idle: bool,
+    slice_ms: int,
+    received: bytes | None,
+) -> tuple[int, bytes, bytes, bool, bool]: ...
+
+@final
+class SinkLane:
+    def __new__(
+        cls,
+        pen: Pen,
+        cid_document: bytes,
+        payload_max: int,
+        is_acknowledged: bool,
+        is_logged: bool,
+    ) -> SinkLane: ...
+    def take_stored(self) -> tuple[int, int, bytes]: ...
+
+def receive_live(
+    socket: int, control: LiveControl, lanes: Sequence[SinkLane], received: bytes, slice_ms: int
+) -> tuple[int, bytes, bytes, bool]: ...

@@ -1,0 +1,71 @@
+"""`cqrepl append`: what comes on standard input, as excerpts."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from cqrepl.cli.options import SIZE, json_option, queue_argument
+
+if TYPE_CHECKING:
+    from cqrepl.commands.append import Options
+
+
+@click.command()
+@queue_argument
+@click.option(
+    "--lines",
+    "form",
+    flag_value="lines",
+    default=True,
+    help="Each line is an excerpt: its bytes as they are, without the line feed.  [default]",
+)
+@click.option(
+    "--length-prefixed",
+    "form",
+    flag_value="length-prefixed",
+    help="Each excerpt stands behind its length, 4 bytes, little-endian.",
+)
+@click.option(
+    "--json-lines",
+    "form",
+    flag_value="json-lines",
+    help="Each line is a JSON value, and is appended as binary wire.",
+)
+@click.option("--whole", "form", flag_value="whole", help="All of the input is one excerpt.")
+@click.option("--max", "count_max", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="At most so many a second.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["none", "synced"]),
+    default="none",
+    show_default=True,
+    help="synced: what was read is on the disk before more is read.",
+)
+@click.option(
+    "--block-size",
+    "block_bytes",
+    type=SIZE,
+    default="64MiB",
+    show_default=True,
+    help="As the queue's other users have it; an excerpt has at most a quarter of it.",
+)
+@click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
+@json_option
+def append(path: Path, **options: "Unpack[Options]") -> None:
+    """Append standard input to a queue.
+
+    Other writers may append at the same time. What can be read without waiting goes in under one
+    lock. Prints how many excerpts were appended,
+    and the last index.
+    """
+    from cqrepl.commands.append import append_input
+    from cqrepl.console import exitcodes
+
+    sys.exit(exitcodes.guarded("cqrepl append", lambda: append_input(path, options)))

@@ -1,0 +1,56 @@
+"""`cqrepl verify`: are copies of a queue the same?"""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cqrepl.cli.options import QUEUE_DIR, SPOT, Spot, json_option
+
+
+@click.command()
+@click.argument("paths", metavar="QUEUE_DIR QUEUE_DIR...", type=QUEUE_DIR, nargs=-1, required=True)
+@click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Compare from there on.")
+@click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="Compare up to there.")
+@click.option(
+    "--common", is_flag=True, help="Compare up to the end of the shortest: for a copy being made."
+)
+@click.option("--digests", is_flag=True, help="Show a digest for each cycle and copy.")
+@click.option("--first", is_flag=True, help="End at the first difference.")
+@json_option
+def verify(
+    paths: tuple[Path, ...],
+    index_from: Spot | None,
+    index_to: Spot | None,
+    common: bool,
+    digests: bool,
+    first: bool,
+    as_json: bool,
+) -> None:
+    """Compare copies of a queue, index by index and byte by byte.
+
+    Takes no lock and changes nothing. Exits 1 unless all copies hold the same excerpts, 4 if one
+    cannot be read to its end.
+    """
+    if len(paths) < 2:
+        raise click.UsageError("at least two queues are needed")
+    if common and index_to is not None:
+        raise click.UsageError("--common and --to do not go together")
+    bounds = []
+    for spot in (index_from, index_to):
+        if spot is not None and (spot.counted is not None or spot.time_ns is not None):
+            raise click.UsageError("an index such as 0x451600000004 was expected")
+        bounds.append(None if spot is None else spot.at)
+    from cqrepl.commands.verify import Comparison
+    from cqrepl.console import exitcodes
+
+    comparison = Comparison(
+        paths=paths,
+        index_first=bounds[0] or 0,
+        index_last=bounds[1],
+        common=common,
+        digests=digests,
+        only_first=first,
+        as_json=as_json,
+    )
+    sys.exit(exitcodes.guarded("cqrepl verify", comparison.run))

@@ -1,0 +1,187 @@
+"""Runs a source or a sink as a command: until it is done, has stopped, or a signal comes.
+
+The first SIGTERM or Ctrl-C ends in order, the second one at once. Errors become one line on stderr
+and an exit code; only a fault of our own shows a traceback.
+"""
+
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import TypeVar
+
+import trio
+
+from cqrepl.commands.progress import show_progress
+from cqrepl.console import exitcodes
+from cqrepl.console.exitcodes import (
+    DAMAGED,
+    INTERRUPTED,
+    OK,
+    REFUSED,
+    STOPPED,
+    UNREACHABLE,
+    BadArguments,
+)
+from cqrepl.net.errors import NetError, Refused
+from cqrepl.protocol import StopReason
+from cqrepl.queue import QueueError
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
+from cqrepl.replicator.stops import Stop
+
+Replicator = TypeVar("Replicator", Source, Sink)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a run ended: its exit code, once nothing failed."""
+
+    code: int
+
+
+def run_command(
+    name: str,
+    serve: Callable[[], AbstractAsyncContextManager[Replicator]],
+    finished: Callable[[Replicator], Awaitable[None]] | None,
+    listen: str | None,
+) -> int:
+    """Serves until `finished` returns or something else ends it; gives the exit code.
+
+    Args:
+        name: how lines on stderr begin.
+        finished: waits for the command's own end; None for a command that runs until it is told.
+        listen: the address to listen on; the chosen port is printed at once.
+    """
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format=f"{name}: %(message)s", force=True
+    )
+    return guarded(name, lambda: trio.run(_run, name, serve, finished, listen))
+
+
+def guarded(name: str, work: Callable[[], int]) -> int:
+    """As `exits.guarded`, for work with a network and tasks."""
+    try:
+        return exitcodes.guarded(name, work)
+    except NetError as error:
+        return report(name, error)
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return INTERRUPTED
+        known = _known(group)
+        if known is None:
+            raise
+        return report(name, known)
+
+
+def report(name: str, error: Exception) -> int:
+    """Prints an error of the user's or of the world's as one line; its exit code."""
+    code = exitcodes.report(name, error)
+    match error:
+        case Refused():
+            return REFUSED
+        case NetError():
+            return UNREACHABLE
+        case _:
+            return code
+
+
+def code_of_stops(stops: list[Stop]) -> int:
+    """The exit code once every queue has stopped: the gravest of them."""
+    reasons = {stop.reason for stop in stops}
+    if StopReason.DAMAGED in reasons:
+        return DAMAGED
+    return REFUSED if reasons == {StopReason.REFUSED} else STOPPED
+
+
+async def _run(
+    name: str,
+    serve: Callable[[], AbstractAsyncContextManager[Replicator]],
+    finished: Callable[[Replicator], Awaitable[None]] | None,
+    listen: str | None,
+) -> int:
+    ended: list[_Ended] = []
+    first_signal = trio.Event()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_signals, signals, ended, first_signal, nursery.cancel_scope)
+            async with AsyncExitStack() as stack:
+                replicator = await _enter(stack, serve())
+                if listen is not None:
+                    host = listen.rpartition(":")[0]
+                    # in one piece: `print` writes the end of the line for itself
+                    sys.stderr.write(f"{name}: listening on {host}:{replicator.port}\n")
+                    sys.stderr.flush()
+                code = await _until_over(replicator, finished, first_signal)
+                if not ended:
+                    ended.append(_Ended(code))
+            nursery.cancel_scope.cancel()
+    return ended[0].code
+
+
+async def _enter(
+    stack: AsyncExitStack, service: AbstractAsyncContextManager[Replicator]
+) -> Replicator:
+    try:
+        return await stack.enter_async_context(service)
+    except ValueError as error:  # of the arguments; any later one is a fault of our own
+        raise BadArguments(str(error)) from error
+
+
+async def _until_over(
+    replicator: Replicator,
+    finished: Callable[[Replicator], Awaitable[None]] | None,
+    first_signal: trio.Event,
+) -> int:
+    """Waits for whichever comes first: a signal, the command's own end, or the stop of all
+    queues."""
+    code = OK
+
+    async with trio.open_nursery() as nursery:
+
+        async def wait_signal() -> None:
+            await first_signal.wait()
+            nursery.cancel_scope.cancel()
+
+        async def wait_finished() -> None:
+            if finished is not None:
+                await finished(replicator)
+                nursery.cancel_scope.cancel()
+
+        async def wait_stopped() -> None:
+            nonlocal code
+            await replicator.wait_stopped()
+            code = code_of_stops(replicator.stops)
+            nursery.cancel_scope.cancel()
+
+        for wait in (wait_signal, wait_finished, wait_stopped):
+            nursery.start_soon(wait)
+        nursery.start_soon(show_progress, replicator)
+    return code
+
+
+async def _watch_signals(
+    signals: AsyncIterator[int],
+    ended: list[_Ended],
+    first_signal: trio.Event,
+    everything: trio.CancelScope,
+) -> None:
+    async for number in signals:
+        if ended:
+            everything.cancel()
+            return
+        ended.append(_Ended(INTERRUPTED if number == signal.SIGINT else OK))
+        first_signal.set()
+
+
+def _known(group: BaseExceptionGroup[BaseException]) -> Exception | None:
+    """The one error in a group that is the user's or the world's; None if there is any other."""
+    found: Exception | None = None
+    for each in group.exceptions:
+        one = _known(each) if isinstance(each, BaseExceptionGroup) else each
+        if not isinstance(one, NetError | QueueError | OSError | BadArguments):
+            return None
+        found = one
+    return found

@@ -1,0 +1,38 @@
+"""The live pumps of the native kernel: excerpts go to the other side in the microseconds after they
+were appended, with no Python in between.
+
+A pump runs in a thread without the GIL, up to a slice of time, and does only the usual case. What
+it leaves is taken up by whoever called it, from the same place and with the same result. The plain
+kernel has no pumps: `AVAILABLE` is false, and everything goes through the batch functions.
+"""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from cqrepl.kernel import batch
+
+AVAILABLE: Final = batch.pen_type() is not None
+
+if TYPE_CHECKING or AVAILABLE:
+    from cqrepl._native import LiveControl as LiveControl
+    from cqrepl._native import SinkLane as SinkLane
+    from cqrepl._native import SourceLane as SourceLane
+    from cqrepl._native import receive_live as receive_live
+    from cqrepl._native import stream_live as stream_live
+
+
+class Ended(IntEnum):
+    """Why a pump has come back."""
+
+    SLICE = 0  # its time is over
+    INTERRUPTED = 1  # it was asked to
+    UNUSUAL = 2  # something is there that is not its business
+    END_OF_STREAM = 3  # the peer has closed its side
+
+
+class Pausing(IntEnum):
+    """How a source waits for the next excerpt."""
+
+    BUSY = 0  # never sleeps: one core for each connection
+    BALANCED = 1  # sleeps of microseconds while excerpts come, of milliseconds when they do not
+    SLEEPY = 2  # sleeps of milliseconds

@@ -1,0 +1,58 @@
+"""What a role does with one connection: the part between the pump and the queues."""
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from cqrepl.protocol.events import Event
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane, SourceLane
+
+OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
+
+
+class Session(Protocol):
+    """One connection's work on the queues of one role. Methods run in the pump's tasks."""
+
+    async def act(self, event: Event) -> None:
+        """Acts on one event of the core; answers through the core's methods."""
+
+    def frame(self, out: bytearray) -> int:
+        """Writes frames to be sent into `out`; how many bytes (0: nothing to send now)."""
+
+    @property
+    def out_bytes(self) -> int:
+        """Size that `out` must have for the next call of `frame`."""
+
+    @property
+    def polls(self) -> bool:
+        """True while a queue has to be looked at again and again for something to send."""
+
+    @property
+    def is_settled(self) -> bool:
+        """True when nothing of ours is on its way: an orderly end may be announced."""
+
+    @property
+    def has_progressed(self) -> bool:
+        """True when this connection has brought excerpts to where they are to be."""
+
+    def lanes_out(self) -> "list[SourceLane]":
+        """What a live pump can send from now on; empty when it is not for a live pump."""
+
+    def lanes_in(self) -> "list[SinkLane]":
+        """What a live pump can receive from now on; empty when it is not for a live pump."""
+
+    @property
+    def has_lanes_only(self) -> bool:
+        """False while some queue has to be looked at by `frame`: a live pump does not have it."""
+
+    def catch_up(self) -> None:
+        """Tells the core what a live pump has done since the last call; it may still run."""
+
+    def leave_lanes(self) -> bool:
+        """The live pump has come back: goes on from where it is. True when it has done anything."""
+
+    def drain(self) -> None:
+        """Takes nothing new to send; what is on its way goes on."""
+
+    async def close(self) -> None:
+        """The connection is over: gives back what it held."""

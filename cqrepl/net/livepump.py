@@ -1,0 +1,137 @@
+"""The live pump of one connection: a native thread that passes excerpts on as they appear.
+
+Theory of operation. Where nothing is left to catch up with, a batch is one excerpt, and an event
+loop between the mapped file and the socket costs more time than all the rest. So the task that
+would wait there lends the socket to a native pump instead, which runs in a thread without the GIL
+and comes back after a slice of time, when something unusual is there, or when it is called.
+
+There is one writer of a socket at any time, and one that receives. A source's pump is both while
+it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; whoever has
+something else to send calls it back first. A sink's pump receives, and sends acknowledgements; what
+the writer task has to send meanwhile goes through it. What a pump could not send is the first that
+is sent after it, what it received and did not take the first that is taken.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import trio
+
+from cqrepl.kernel import live
+from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.net.scheduler import wake_soon
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane, SourceLane
+
+T = TypeVar("T")
+SLICE_MS: Final = 1000  # marks, logs and the watch on silence are brought up to date so often
+SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
+SLICES_OF_SILENCE: Final = 8  # in the time after which a silent peer is lost
+
+
+class Streamed(NamedTuple):
+    """How a source's pump came back; `data` is what it left of what it received.
+
+    `is_foreign`: the peer acknowledges in a shape that the pump does not know.
+    """
+
+    ended: Ended
+    unsent: bytes
+    data: bytes
+    has_heard: bool
+    is_foreign: bool
+
+
+class Received(NamedTuple):
+    """How a sink's pump came back; `data` is what it left of what it received."""
+
+    ended: Ended
+    data: bytes
+    unsent: bytes
+    has_heard: bool
+
+
+class LivePump:
+    """Runs the native pump of one connection; at most once at a time."""
+
+    def __init__(self, socket: int) -> None:
+        self.is_running = False
+        self._socket = socket
+        self._control = live.LiveControl()
+        self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of others
+
+    async def stream(
+        self,
+        lanes: "Sequence[SourceLane]",
+        pausing: Pausing,
+        *,
+        is_idle: bool,
+        slice_ms: int,
+        data: bytes | None,
+    ) -> Streamed:
+        """Sends what appears in these queues.
+
+        Args:
+            is_idle: nothing has appeared for some time.
+            data: received before, and not taken; None when it is not to receive.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        ended, unsent, left, has_heard, is_foreign = await self._run(
+            lambda: live.stream_live(
+                self._socket, self._control, lanes, pausing, is_idle, slice_ms, data
+            )
+        )
+        return Streamed(Ended(ended), unsent, left, has_heard, is_foreign)
+
+    async def receive(self, lanes: "Sequence[SinkLane]", data: bytes, *, slice_ms: int) -> Received:
+        """Stores what comes for these queues.
+
+        Args:
+            data: received before, and not taken.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+
+        def work() -> tuple[int, bytes, bytes, bool]:
+            wake_soon()
+            return live.receive_live(self._socket, self._control, lanes, data, slice_ms)
+
+        ended, left, unsent, has_heard = await self._run(work)
+        # what was to go through the pump after its last look
+        return Received(Ended(ended), left, unsent + self._control.take(), has_heard)
+
+    def interrupt(self) -> None:
+        """Calls the pump back; nothing when it does not run."""
+        self._control.interrupt()
+
+    def send(self, data: bytes) -> None:
+        """Lets the pump of a sink send whole documents."""
+        assert self.is_running
+        self._control.send(data)
+
+    async def guard(self) -> None:
+        """Calls the pump back when this task is cancelled: a thread cannot be."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._control.interrupt()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        self._control.reset()
+        self.is_running = True
+        try:
+            return await trio.to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            self.is_running = False
+
+
+def pump_for(stream: trio.SocketStream) -> LivePump | None:
+    """The live pump of a connection; None with the plain kernel, and where bytes do not go straight
+    to a socket."""
+    if not live.AVAILABLE or not isinstance(stream, trio.SocketStream):
+        return None
+    return LivePump(stream.socket.fileno())

@@ -1,0 +1,69 @@
+"""The replication marks in a table store: the greatest indexes sent and acknowledged.
+
+Java's readers may wait for them (`readAfterReplicaAcknowledged`). They are only ever raised, by
+compare-and-set. The queue of a source is otherwise only read, so its table store is opened for
+writing here, at the first mark; where that is not possible, marks are not kept, and the answer is
+false: replication goes on without.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.files import atomics
+from cqrepl.queue.files.tablestore import TableStore, TableValue
+from cqrepl.queue.format.errors import QueueError
+
+SENT_KEY: Final = "chronicle.lastIndexReplicated"
+ACKNOWLEDGED_KEY: Final = "chronicle.lastAcknowledgedIndexReplicated"
+SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
+_INITIAL: Final = -1
+
+
+class Marks:
+    """The marks of one queue."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table: TableStore | None = None
+        self._is_writable = True
+        self._values: dict[str, TableValue] = {}
+
+    def load(self, key: str, default: int) -> int:
+        """The mark now; `default` where it is not kept."""
+        if key in self._values:
+            return self._values[key].load()
+        try:
+            table = TableStore(self._path, writable=False)
+        except FileNotFoundError:
+            return default
+        try:
+            value = table.find(key)
+            return default if value is None else value.load()
+        finally:
+            table.close()
+
+    def raise_to(self, key: str, index: int) -> bool:
+        """Makes the mark at least `index`; false where marks cannot be kept."""
+        value = self._value(key)
+        if value is None:
+            return False
+        value.raise_to(index)
+        return True
+
+    def close(self) -> None:
+        """Closes the table store."""
+        if self._table is not None:
+            self._table.close()
+        self._table = None
+        self._values.clear()
+
+    def _value(self, key: str) -> TableValue | None:
+        if key not in self._values and self._is_writable:
+            try:
+                atomics.require()
+                if self._table is None:
+                    self._table = TableStore(self._path, writable=True)
+                self._values[key] = self._table.value(key, _INITIAL)
+            except (OSError, QueueError):
+                self._is_writable = False  # no table store, read-only, full, or no atomics
+        return self._values.get(key)

@@ -1,0 +1,149 @@
+"""The store files of a queue directory: which cycles there are, and which comes next.
+
+Theory of operation. Only names that end in `.cq4` count. Cycles without a file are normal: nobody
+wrote then. So the cycle after one is the least greater one that has a file, and finding it means
+listing the directory, which others change meanwhile: a listing may show a file and miss one that
+was created before it. Writers go upwards, so everything below a file that has been seen was created
+before it was; a second listing, begun after the first one showed a file, misses nothing below.
+
+A directory can be removed and made anew with another roll cycle. Its files would then be read under
+wrong indexes, so whoever goes on reading asks `check_layout` when he opens a further file, and now
+and then while he waits: it looks at the table store again when that is another file than before.
+"""
+
+import os
+from pathlib import Path
+
+from cqrepl.queue.files.storefile import SUFFIX, StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
+from cqrepl.queue.format.rollcycle import RollCycle
+
+
+class Cycles:
+    """The cycles of one queue directory."""
+
+    def __init__(self, path: Path, roll_cycle: RollCycle, epoch: int) -> None:
+        self.path = path
+        self.roll_cycle = roll_cycle
+        self.shift = roll_cycle.shift
+        self._epoch = epoch
+        self._known: dict[str, int] = {}
+        self._table_seen = self._table_identity()
+
+    @property
+    def table_path(self) -> Path:
+        """Where the queue's table store is, or would be."""
+        return self.path / FILE_NAME
+
+    def path_of(self, cycle: int) -> Path:
+        """Where the store file of a cycle is, or would be.
+
+        Raises:
+            QueueError: no file can be named for this cycle.
+        """
+        try:
+            name = self.roll_cycle.file_name(cycle, self._epoch)
+        except ValueError as error:
+            raise QueueError(str(error), path=self.path) from error
+        return self.path / (name + SUFFIX)
+
+    def has(self, cycle: int) -> bool:
+        """True when the cycle has a store file, ready or not."""
+        return os.path.exists(self.path_of(cycle))
+
+    def open(self, cycle: int) -> StoreFile | None:
+        """A cycle's store file, for reading; None when it is not there, or not ready yet."""
+        try:
+            return StoreFile.open(self.path_of(cycle), cycle, writable=False)
+        except FileNotFoundError:
+            return None
+
+    def has_ended(self, cycle: int) -> bool:
+        """True when the cycle has a store file, and that is closed."""
+        store = self.open(cycle)
+        if store is None:
+            return False
+        try:
+            return store.has_end_mark()
+        finally:
+            store.close()
+
+    def cycle_of(self, stem: str) -> int | None:
+        """The cycle whose files have this name without what follows; None when none has."""
+        return self.roll_cycle.cycle_of_name(stem, self._epoch)
+
+    def ends_ms(self, cycle: int) -> int:
+        """The moment at which the cycle ends by the clock, in milliseconds since 1970."""
+        return (cycle + 1) * self.roll_cycle.length_ms + self._epoch
+
+    def check_layout(self) -> None:
+        """Does nothing while the table store names the roll cycle that these cycles have.
+
+        Raises:
+            LayoutMismatch: the queue was made anew with another one.
+        """
+        seen = self._table_identity()
+        if seen in (None, self._table_seen):
+            return
+        try:
+            table = TableStore(self.table_path, writable=False)
+        except FileNotFoundError:  # it is just being made anew; asked again later
+            return
+        found = table.layout
+        table.close()
+        if (found.roll_cycle.name, found.epoch) != (self.roll_cycle.name, self._epoch):
+            raise LayoutMismatch(
+                f"expected {self.roll_cycle.name} epoch {self._epoch},"
+                f" found {found.roll_cycle.name} epoch {found.epoch}",
+                path=self.path,
+            )
+        self._table_seen = seen
+
+    def listing(self) -> list[int]:
+        """All cycles that have a store file, ascending.
+
+        Raises:
+            QueueDamaged: a store file's name names no cycle of this queue.
+            NotAQueue: the directory has gone.
+        """
+        known = {name: self._cycle(name) for name in store_names(self.path)}
+        self._known = known  # forgets what has been removed
+        return sorted(known.values())
+
+    def following(self, cycle: int) -> int | None:
+        """The least cycle above this one that has a store file; None while there is none."""
+        if not any(there > cycle for there in self.listing()):
+            return None
+        # the second listing: see the theory of operation
+        return min((there for there in self.listing() if there > cycle), default=None)
+
+    def _table_identity(self) -> tuple[int, ...] | None:
+        """What another table store differs in; a number of a removed file may be used again."""
+        try:
+            status = os.stat(self.table_path)
+        except OSError:  # none, or it is just being made anew
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns
+
+    def _cycle(self, name: str) -> int:
+        cycle = self._known.get(name)
+        if cycle is None:
+            cycle = self.cycle_of(name.removesuffix(SUFFIX))
+        if cycle is None:
+            raise QueueDamaged(
+                f"expected store files of {self.roll_cycle.name}, found {name}", path=self.path
+            )
+        return cycle
+
+
+def store_names(path: Path) -> list[str]:
+    """The names of the store files in a directory, in the order of their cycles.
+
+    Raises:
+        NotAQueue: it is no directory, or it may not be read.
+    """
+    try:
+        return sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
+    except OSError as error:
+        raise NotAQueue(f"expected a queue directory: {error.strerror}", path=path) from error

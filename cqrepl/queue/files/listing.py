@@ -1,0 +1,124 @@
+"""The table store's keys about cycles, kept as Java's writers and tailers expect them.
+
+    listing.lowestCycle, listing.highestCycle   the least and greatest cycle with a file
+    listing.modCount                            +1 for every change of the directory
+    normalisedEOFsTo                            all cycles below have an end-of-file mark
+    chronicle.lastIndexMSynced                  greatest index that was made durable
+
+and two of our own:
+
+    cqrepl.boot          a digest of the machine's start that our last writer knew
+    cqrepl.endsChecked   (cycle, digest of all lower cycles that have a file, and of the start)
+
+Java looks for missing end-of-file marks from `normalisedEOFsTo` on and misses some below it, such
+as those of cycles that were backfilled. So our appenders look at every file, but at each once only:
+a closed file stays closed, as long as no power cut takes the mark. `endsChecked` says which cycles
+were found closed or were closed; it counts only while exactly those have files below its cycle, and
+until the machine starts again. So opening an appender opens no older file, however many there are.
+"""
+
+import zlib
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files.tablestore import TableStore
+
+CYCLE_NONE_LOWEST: Final = (1 << 31) - 1
+CYCLE_NONE_HIGHEST: Final = -(1 << 31)
+_ENDED_KEY: Final = "normalisedEOFsTo"
+_CHECKED_KEY: Final = "cqrepl.endsChecked"
+_BOOT_KEY: Final = "cqrepl.boot"
+_NONE: Final = -1
+_DIGEST_BITS: Final = 32
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Listing:
+    """What the table store says about the directory. Change it under the write lock only."""
+
+    def __init__(self, table: TableStore) -> None:
+        self._table = table
+        self._highest = table.value("listing.highestCycle", CYCLE_NONE_HIGHEST)
+        self._lowest = table.value("listing.lowestCycle", CYCLE_NONE_LOWEST)
+        self._changes = table.value("listing.modCount", 0)
+        self._checked = table.value(_CHECKED_KEY, _NONE)
+        self._boot_seen = table.value(_BOOT_KEY, _NONE)
+        self._boot = zlib.crc32(_boot_id())
+
+    def changes(self) -> int:
+        """A number that is another one after every change of the directory."""
+        return self._changes.load()
+
+    @property
+    def changes_position(self) -> int:
+        """Where that number is in the table store."""
+        return self._changes.position
+
+    def renew(self, cycles: list[int]) -> None:
+        """Records what the directory was found to hold."""
+        self._lowest.store(cycles[0] if cycles else CYCLE_NONE_LOWEST)
+        self._highest.store(cycles[-1] if cycles else CYCLE_NONE_HIGHEST)
+        self._changes.add(1)
+
+    def add(self, cycle: int) -> None:
+        """Records a new store file."""
+        self._lowest.lower_to(cycle)
+        self._highest.raise_to(cycle)
+        self._changes.add(1)
+
+    def ended_below(self, cycle: int, cycles: list[int]) -> None:
+        """Records that every one of these cycles that is below this one is closed."""
+        self._table.value(_ENDED_KEY, cycle).raise_to(cycle)
+        checked = (cycle << _DIGEST_BITS) | self._digest(cycle, cycles)
+        self._checked.store(checked)
+
+    def checked_below(self, cycles: list[int]) -> int:
+        """Every one of these cycles that is below the answer is known to be closed."""
+        checked = self._checked.load()
+        cycle = checked >> _DIGEST_BITS
+        if checked < 0 or checked % (1 << _DIGEST_BITS) != self._digest(cycle, cycles):
+            return 0
+        return cycle
+
+    def is_restarted(self) -> bool:
+        """True when the machine was started since our last writer opened the queue."""
+        return self._boot_seen.load() not in (_NONE, self._boot)
+
+    def note_start(self) -> None:
+        """Records that a writer has seen the queue since the machine was started.
+
+        Raises:
+            OSError: the record did not reach the disk.
+        """
+        if self._boot_seen.load() != self._boot:
+            self._boot_seen.store(self._boot)
+            self.sync()  # before any excerpt: a power cut must not leave those and lose this
+
+    def synced(self) -> int:
+        """The greatest index known to be durable; -1 for none."""
+        return self._table.value(SYNCED_KEY, _NONE).load()
+
+    def synced_to(self, index: int) -> None:
+        """Records that everything up to an index is durable."""
+        self._table.value(SYNCED_KEY, _NONE).raise_to(index)
+
+    def sync(self) -> None:
+        """Returns when the table store is on the disk.
+
+        Raises:
+            OSError: it may never get there.
+        """
+        self._table.sync()
+
+    def _digest(self, below: int, cycles: list[int]) -> int:
+        names = " ".join(str(cycle) for cycle in cycles if cycle < below)
+        return zlib.crc32(names.encode(), self._boot)
+
+
+def _boot_id() -> bytes:
+    """What the machine calls its present start; nothing where it does not say."""
+    try:
+        return _BOOT_ID.read_bytes()
+    except OSError:
+        return b""

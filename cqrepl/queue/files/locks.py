@@ -1,0 +1,346 @@
+"""A queue's write lock and append lock: longs in the table store that hold a process id.
+
+Theory of operation. Unlocked is the least long; locked is the holder's process id (some old
+versions put a thread id into the upper half, so only the lower half is compared). Taking and giving
+back are compare-and-set.
+
+A lock whose holder is dead is taken over at once. Our own process id in a lock that this process
+does not hold was left by an earlier process of the same id (usual in containers, where every first
+process is number 1), and counts as dead. A lock whose holder may be alive is never taken.
+
+A process id may be given to another process, which then seems to hold what the dead one left. So
+there is a key of ours beside each lock, `cqrepl.write.lock.start` beside `chronicle.write.lock`:
+
+    take    word: unlocked -> id     then  start: (id, start time of the process)
+    give    start: 0                 then  word: id -> unlocked
+
+A lock that names a living process is taken over when its start key names the same process id with
+another start time, and that process does not map the table store. The second condition is for Java,
+which knows nothing of the key: a Java process of that id could have taken the lock later, on top of
+what a killed process of ours left in the key. Whoever uses a lock maps the table store; and the
+table lock is held from looking to taking over, so nobody can begin to use it in between. Where any
+of this cannot be read, the holder counts as alive. The two stores to the start key are plain ones:
+they tell who held the lock, and never whether it is held.
+
+Two threads of one process look alike in the word, so a turn for each lock of each file stands in
+front of it; that turn is also what tells whether this process holds the lock. It is a mutex, to
+wait at, and a word beside it, for pens (`pens`), which wait for nothing and know no Python:
+
+    0  nobody has the turn        1  a pen has it        2  whoever holds the mutex has it
+
+A forked child holds none of its parent's locks, and finds the mutexes free. Pens that it has from
+its parent would store the parent's process id, so they find their turn taken for ever.
+
+A process id must mean the same to all writers: they run in one process id name space.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cqrepl.kernel.batch import atomic_words
+from cqrepl.queue.files.atomics import INT64_MIN
+from cqrepl.queue.files.tablestore import TableStore
+from cqrepl.queue.format.errors import QueueError, QueueLocked
+
+UNLOCKED: Final = INT64_MIN
+WRITE_LOCK_KEY: Final = "chronicle.write.lock"
+APPEND_LOCK_KEY: Final = "chronicle.append.lock"
+_START_NONE: Final = 0
+_START_BITS: Final = 41  # of clock ticks since the machine was started: 600 years
+_PID_MASK: Final = 0xFFFFFFFF
+_PAUSE_S: Final = 0.000_05
+_PROC: Final = Path("/proc")
+
+
+class _Turn:
+    """What the threads of this process go through one by one; `word` is its 4 bytes."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.word = memoryview(bytearray(4))
+        native = atomic_words()
+        self._words = None if native is None else native(self.word)  # no kernel, no pens
+
+    def take(self) -> bool:
+        """False while a pen has it. The mutex is held, so 2 is what an interrupted call left."""
+        words = self._words
+        return words is None or words.exchange_4(0, 0, 2) or words.load_4(0) == 2
+
+    def give(self) -> None:
+        """Gives it back if the holder of the mutex has it."""
+        if self._words is not None:
+            self._words.exchange_4(0, 2, 0)
+
+    def keep(self) -> None:
+        """Leaves it to nobody any more."""
+        if self._words is not None:
+            self._words.store_4(0, 1)
+
+
+class _Turns:
+    """One turn for each lock of each table store. A forked child has them all anew."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._turns: dict[tuple[int, int, str], _Turn] = {}
+        os.register_at_fork(after_in_child=self._renew)
+
+    def of(self, key: tuple[int, int, str]) -> _Turn:
+        with self._guard:
+            if key not in self._turns:
+                self._turns[key] = _Turn()
+            return self._turns[key]
+
+    def _renew(self) -> None:
+        self._guard = threading.Lock()
+        turns, self._turns = self._turns, {}
+        for turn in turns.values():
+            turn.keep()
+
+
+_turns: Final = _Turns()
+
+
+class LockWords(NamedTuple):
+    """What it takes to lock and unlock as a `WordLock` does; positions are in the table store."""
+
+    table: memoryview
+    turn: memoryview
+    word: int
+    start: int
+    process: int
+    process_start: int
+
+
+class WordLock:
+    """One lock word of a table store, as this process sees it."""
+
+    def __init__(self, table: TableStore, key: str) -> None:
+        self._path = table.path
+        self._key = key
+        self._table = table
+        self._value = table.value(key, UNLOCKED)
+        self._start = table.value(f"{key.replace('chronicle', 'cqrepl', 1)}.start", _START_NONE)
+        self._identity = (*table.identity, key)
+        self._mine = 0  # the process that this object was last used in,
+        self._packed = _START_NONE  # what it stores beside the lock,
+        self._held_by: int | None = None  # and whether it holds it
+        self._turn: _Turn
+
+    @property
+    def is_held(self) -> bool:
+        """True while this very object holds the lock."""
+        return self._held_by is not None and self._held_by == os.getpid()
+
+    def holder(self) -> int | None:
+        """The process id in the lock, of a living or of a dead process; None when unlocked."""
+        return holder_of(self._value.load())
+
+    def acquire(self, timeout_s: float = 0.0) -> None:
+        """Takes the lock, at once from a dead holder.
+
+        Raises:
+            QueueLocked: a process that may be alive held it all the time.
+        """
+        if self._mine != os.getpid():
+            self._enter_process()
+        deadline = time.monotonic() + timeout_s
+        if not self._turn.mutex.acquire(timeout=timeout_s):
+            raise self._locked(self._mine)
+        try:
+            while not self._exchange_in():
+                holder = self.holder()
+                if time.monotonic() >= deadline and holder is not None:
+                    raise self._locked(holder)
+                time.sleep(_PAUSE_S)
+        except BaseException:
+            self._turn.give()
+            self._turn.mutex.release()
+            raise
+        self._start.put(self._packed)
+        self._held_by = self._mine
+
+    def try_acquire(self) -> bool:
+        """Takes the lock if that is possible now; true if it is."""
+        try:
+            self.acquire()
+        except QueueLocked:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Gives the lock back.
+
+        Raises:
+            QueueError: the word no longer names this process: somebody took it away by force.
+        """
+        assert self.is_held
+        self._held_by = None
+        taken_away = self._value.load() != self._mine
+        if not taken_away:
+            self._start.put(_START_NONE)
+            taken_away = not self._value.exchange(self._mine, UNLOCKED)
+        self._turn.give()
+        self._turn.mutex.release()
+        if taken_away:
+            raise self.taken_away()
+
+    def taken_away(self) -> QueueError:
+        """What is wrong when the word names another process while this one holds the lock."""
+        return QueueError(
+            f"expected {self._key} to be held by process {self._mine}, found {self._value.load()}",
+            path=self._path,
+        )
+
+    def words(self) -> LockWords:
+        """What a pen of this process needs to hold this lock."""
+        if self._mine != os.getpid():
+            self._enter_process()
+        return LockWords(
+            table=self._table.view(),
+            turn=self._turn.word,
+            word=self._value.position,
+            start=self._start.position,
+            process=self._mine,
+            process_start=self._packed,
+        )
+
+    @contextmanager
+    def held(self, timeout_s: float) -> Iterator[None]:
+        """Holds the lock for the length of a block; a child forked in it leaves it to its parent.
+
+        Raises:
+            QueueLocked, QueueError: as `acquire` and `release`.
+        """
+        self.acquire(timeout_s)
+        try:
+            yield
+        finally:
+            if self.is_held:
+                self.release()
+
+    def release_dead(self) -> None:
+        """Unlocks if the holder is dead, as every writer does on opening a queue."""
+        if self.try_acquire():
+            self.release()
+
+    def _enter_process(self) -> None:
+        """Takes note of the process that uses this object now: at first, or after a fork."""
+        mine = os.getpid()
+        self._packed = _pack(mine, start_of(mine))
+        self._turn = _turns.of(self._identity)
+        self._mine = mine  # last: another thread may be about to use the rest
+
+    def _exchange_in(self) -> bool:
+        """Our process id into the word, if it is free or its holder is dead. The mutex is held."""
+        if not self._turn.take():
+            return False
+        if self._exchange_word():
+            return True
+        self._turn.give()
+        return False
+
+    def _exchange_word(self) -> bool:
+        value = self._value.load()
+        holder = value & _PID_MASK
+        if value == UNLOCKED or holder == self._mine or not is_alive(holder):
+            return self._value.exchange(value, self._mine)
+        if not self._names_another_process(holder):
+            return False
+        with self._table.locked():
+            return not self._may_be_held(value) and self._value.exchange(value, self._mine)
+
+    def _names_another_process(self, holder: int) -> bool:
+        """True when a process of this id took the lock, and the one that has the id now did not."""
+        noted = self._start.load()
+        now = start_of(holder)
+        return now is not None and noted >> _START_BITS == holder and noted != _pack(holder, now)
+
+    def _may_be_held(self, value: int) -> bool:
+        """False only when this word was left by a process that is no longer there."""
+        holder = value & _PID_MASK
+        return is_alive(holder) and not (
+            self._names_another_process(holder) and not self._table.may_be_mapped_by(holder)
+        )
+
+    def _locked(self, holder: int) -> QueueLocked:
+        return QueueLocked(
+            f"expected {self._key} to be free, process {holder} holds it",
+            holder=holder,
+            path=self._path,
+        )
+
+
+def start_of(pid: int) -> int | None:
+    """When a process was started, in clock ticks since the machine was; None if that is unknown."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[19])  # field 22 of the line; the second one may hold anything
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _pack(pid: int, start: int | None) -> int:
+    """A process and its start time in one positive long; 0 when it does not fit."""
+    if start is None or start >> _START_BITS or pid >> (63 - _START_BITS):
+        return _START_NONE
+    return (pid << _START_BITS) | start
+
+
+def holder_of(word: int) -> int | None:
+    """The process id in a lock word, of a living or of a dead process; None when unlocked."""
+    return None if word == UNLOCKED else word & _PID_MASK
+
+
+def free_lock(path: Path, key: str, holder: int) -> bool:
+    """Unlocks a lock that is held by this process id, whoever that is; false if it is not any more.
+
+    For people who know better than any program: a writer that is alive after all, and another one
+    that follows it, destroy a queue between them.
+
+    Args:
+        path: of the table store.
+
+    Raises:
+        FileNotFoundError, QueueError: as `TableStore`.
+    """
+    table = TableStore(path, writable=True)
+    try:
+        value = table.find(key)
+        word = UNLOCKED if value is None else value.load()
+        if value is None or holder_of(word) != holder:
+            return False
+        return value.exchange(word, UNLOCKED)
+    finally:
+        table.close()
+
+
+def is_alive(pid: int) -> bool:
+    """False only when no process of this id can be running."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return pid < 1 << 31  # somebody else's process; beyond that no process id exists
+    return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """True for a process that has ended and waits for its parent to take notice.
+
+    A process whose first thread has ended while others run looks like one too; those show as tasks.
+    """
+    folder = _PROC / str(pid)
+    try:
+        state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+        return state in (b"Z", b"X") and len(list((folder / "task").iterdir())) <= 1
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,102 @@
+"""Makes store files, which are whole by the time they have a name that others know.
+
+Theory of operation. Who finds a store file whose header is not ready waits for its creator: Java
+for 15 seconds, with the write lock held, though the creator may be dead. So a file is filled under
+`<name>.precreated.<process>`, which nobody looks for, and is put in place by a hard link: that
+never replaces a file, as a rename would. Whoever dies in between leaves at most such a file behind;
+the next who opens the queue for appending removes it once its cycle is there (`precreating`).
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.storefile import SUFFIX
+from wire.header import is_ready
+
+READY: Final = ".precreated"
+_ZEROS: Final = bytes(1 << 20)
+
+
+def precreated_path(path: Path) -> Path:
+    """Where the file that is to become this store file would be."""
+    return path.with_name(path.name.removesuffix(SUFFIX) + READY)
+
+
+def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) -> bool:
+    """Puts the file in place that was made ahead of time; false when there is none.
+
+    What has no header yet gets this image: Java makes such files, and others may have died over it.
+
+    Raises:
+        QueueDamaged: there is something else under that name.
+        OSError: no space.
+    """
+    made = precreated_path(path)
+    try:
+        _finish(made, image, is_synced=is_synced)
+        put_in_place(made, path)  # or somebody else's is there
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bool) -> bool:
+    """Makes a file that begins with these bytes; false when there is one of that name.
+
+    Args:
+        touched_bytes: so many are allocated and in memory.
+        is_synced: the image is on the disk before the file has its name.
+
+    Raises:
+        OSError: no space. Nothing is left of it.
+    """
+    stem = path.name.removesuffix(SUFFIX).removesuffix(READY)
+    unfinished = path.with_name(f"{stem}{READY}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)  # it may be a second name of a file that is in use
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(unfinished, flags, 0o644)
+    try:
+        _lay(descriptor, image, touched_bytes, is_synced=is_synced)
+        for start in range(len(image), touched_bytes, len(_ZEROS)):
+            os.pwrite(descriptor, _ZEROS[: touched_bytes - start], start)
+        return put_in_place(unfinished, path)
+    finally:
+        os.close(descriptor)
+        unfinished.unlink(missing_ok=True)
+
+
+def put_in_place(made: Path, path: Path) -> bool:
+    """Gives a whole file the name it is for; false when there is a file of that name.
+
+    Raises:
+        FileNotFoundError: nothing was made.
+    """
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        return False
+    except OSError:  # there are no hard links here
+        os.rename(made, path)
+    made.unlink(missing_ok=True)
+    return True
+
+
+def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
+    with FileBytes(made) as file:
+        if is_ready(file.word(0)):
+            return
+    descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        _lay(descriptor, image(), 0, is_synced=is_synced)
+    finally:
+        os.close(descriptor)
+
+
+def _lay(descriptor: int, image: bytes, size: int, *, is_synced: bool) -> None:
+    os.posix_fallocate(descriptor, 0, max(size, len(image)))
+    os.pwrite(descriptor, image, 0)
+    if is_synced:
+        os.fdatasync(descriptor)

@@ -1,0 +1,105 @@
+"""What opening a queue directory takes: its table store, or a layout told by file names alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from cqrepl.queue.files import atomics
+from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.storefile import SUFFIX, StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
+from cqrepl.queue.format import rollcycle
+from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged
+from cqrepl.queue.format.layout import QueueLayout
+
+
+def open_table(
+    path: Path, *, writable: bool, create: QueueLayout | None = None
+) -> TableStore | None:
+    """The table store in a directory; None when there is none, and none is to be created."""
+    if not path.is_dir():
+        raise NotAQueue("expected a queue directory, found none", path=path)
+    file = path / FILE_NAME
+    try:
+        if not file.exists():
+            _check_names(path, create)
+            if create is None:
+                return None
+        if create is not None:
+            return TableStore.create(file, create)  # also one that its creator died over
+        return _table_store(path, writable=writable)
+    except PermissionError as error:
+        raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+
+
+def _table_store(path: Path, *, writable: bool) -> TableStore:
+    try:
+        return TableStore(path / FILE_NAME, writable=writable)
+    except QueueDamaged as error:
+        if error.position == 0 and not store_names(path):
+            # nothing is in it yet: its creator is at work or has died, the next one begins anew
+            raise NotAQueue(f"expected a queue: {error.reason}", path=path) from error
+        raise
+
+
+def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStore:
+    """The table store in a directory, to be written to; created like `create` if there is none.
+
+    Raises:
+        NotAQueue: there is none, and none is to be created.
+        AtomicsMissing: a library is missing that writing needs.
+    """
+    atomics.require()
+    table = open_table(path, writable=True, create=create)
+    if table is None:
+        raise NotAQueue(f"expected a queue with {FILE_NAME}, found none", path=path)
+    return table
+
+
+def guess_layout(path: Path, names: list[str]) -> QueueLayout:
+    """The layout that the names of store files tell, where there is no table store.
+
+    Args:
+        names: as `store_names` has listed the directory.
+    """
+    if not names:
+        raise NotAQueue(f"expected a queue, found no {FILE_NAME} and no store file", path=path)
+    try:
+        return QueueLayout.of(rollcycle.by_file_name(names[0].removesuffix(SUFFIX)), 0)
+    except ValueError as error:
+        raise NotAQueue(str(error), path=path) from error
+
+
+def _check_names(path: Path, create: QueueLayout | None) -> None:
+    """Refuses a version 4 queue, and a table store beside store files of another roll cycle."""
+    if (path / FILE_NAME_V4).exists():
+        raise NotAQueue(
+            f"expected a queue of version 5, found {FILE_NAME_V4} of version 4", path=path
+        )
+    if create is None:
+        return
+    for name in store_names(path):
+        if create.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), create.epoch) is None:
+            raise LayoutMismatch(f"expected {create}, found {name}", path=path)
+
+
+def with_indexing(
+    path: Path, layout: QueueLayout, create: QueueLayout | None = None
+) -> QueueLayout:
+    """The layout with the indexing numbers of the newest store file, else those of `create`."""
+    cycles = Cycles(path, layout.roll_cycle, layout.epoch)
+    for cycle in reversed(cycles.listing()):
+        try:
+            store = StoreFile.open(cycles.path_of(cycle), cycle, writable=False)
+        except FileNotFoundError:  # removed since it was listed
+            continue
+        except PermissionError as error:
+            raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+        if store is not None:
+            store.close()
+            numbers = store.header
+            return replace(
+                layout, index_count=numbers.index_count, index_spacing=numbers.index_spacing
+            )
+    if create is None:
+        return layout
+    return replace(layout, index_count=create.index_count, index_spacing=create.index_spacing)

@@ -1,0 +1,108 @@
+"""What a queue directory can cause: one base class, and a subclass where callers act differently.
+
+An operating system's refusal (no space, no permission in the middle of work) is an `OSError` and
+passes through as it is.
+"""
+
+from pathlib import Path
+
+from cqrepl.queue.format.index import format_index
+
+
+class QueueError(Exception):
+    """A queue that cannot be used as asked.
+
+    Args:
+        reason: what was expected and what came, in one sentence without a final stop.
+        path: the file or directory it was found in.
+        position: byte offset in that file.
+        index: the excerpt concerned.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: Path | None = None,
+        position: int | None = None,
+        index: int | None = None,
+    ) -> None:
+        where = "" if position is None else f" at position {position}"
+        which = "" if path is None else f"{path}: "
+        super().__init__(f"{which}{reason}{where}")
+        self.reason = reason
+        self.path = path
+        self.position = position
+        self.index = index
+
+
+class NotAQueue(QueueError):
+    """The path holds no queue of a kind that this program reads."""
+
+
+class QueueDamaged(QueueError):
+    """A file of the queue breaks the format; nothing behind that place can be trusted."""
+
+
+class LayoutMismatch(QueueError):
+    """An existing queue is laid out differently from the one asked for."""
+
+
+class QueueLocked(QueueError):
+    """A lock is held by a process that may be alive.
+
+    Args:
+        holder: its process id.
+    """
+
+    def __init__(self, reason: str, *, holder: int, path: Path | None = None) -> None:
+        super().__init__(reason, path=path)
+        self.holder = holder
+
+
+class IndexGap(QueueError):
+    """The index asked for does not follow what the queue holds.
+
+    Args:
+        expected: the index that was wanted; for an append, the only next one the queue can take.
+        found: the index that is there instead; for an append, the one that came.
+    """
+
+    def __init__(self, expected: int, found: int, reason: str, *, path: Path | None = None) -> None:
+        text = f"expected index {format_index(expected)}, found {format_index(found)}: {reason}"
+        super().__init__(text, path=path, index=expected)
+        self.expected = expected
+        self.found = found
+
+
+class Diverged(QueueError):
+    """The queue holds other bytes under an index than those that came for it.
+
+    Args:
+        stored: digest of the bytes in the queue.
+        received: digest of the bytes that came.
+    """
+
+    def __init__(self, index: int, stored: str, received: str, *, path: Path | None = None) -> None:
+        text = f"diverged at {format_index(index)}: stored {stored}, received {received}"
+        super().__init__(text, path=path, index=index)
+        self.stored = stored
+        self.received = received
+
+
+class ExcerptTooLarge(QueueError):
+    """An excerpt is longer than the reader's or writer's limit."""
+
+    def __init__(self, index: int, length: int, limit: int, *, path: Path | None = None) -> None:
+        text = f"excerpt {format_index(index)} has {length} bytes, expected at most {limit}"
+        super().__init__(text, path=path, index=index)
+        self.length = length
+        self.limit = limit
+
+
+class AtomicsMissing(QueueError):
+    """Writing needs compare-and-set on mapped memory, and nothing here provides it."""
+
+
+class DurabilityLost(QueueError):
+    """A sync failed: what was appended may never reach the disk, and no more is taken."""

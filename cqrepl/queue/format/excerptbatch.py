@@ -1,0 +1,73 @@
+"""A batch: consecutive excerpts of one cycle, handled in one step.
+
+    data      one buffer: a mapped store file, or what came from a socket
+    offsets   where in it each payload starts
+    lengths   how many bytes each payload has
+
+It is what a tailer hands out, what the protocol carries, and what an appender takes. Nothing here
+costs time per excerpt unless the excerpts are iterated. Who makes the batch keeps `data` alive;
+a tailer's batch is valid until the next read from that tailer.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cqrepl.kernel.batch import join_payloads, measure_lengths
+
+
+@dataclass(frozen=True, slots=True)
+class ExcerptBatch:
+    """Excerpts `index_first` .. `index_last`, without a gap. There is at least one."""
+
+    index_first: int
+    data: bytes | memoryview
+    offsets: "array[int]"
+    lengths: "array[int]"
+
+    def __post_init__(self) -> None:
+        assert len(self.offsets) == len(self.lengths) > 0
+
+    @classmethod
+    def of(cls, index_first: int, payloads: Sequence[bytes | memoryview]) -> "ExcerptBatch":
+        """A batch of these payloads, copied together."""
+        return cls(index_first, *join_payloads(payloads))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[tuple[int, memoryview]]:
+        view = memoryview(self.data)
+        index = self.index_first
+        for offset, length in zip(self.offsets, self.lengths, strict=True):
+            yield index, view[offset : offset + length]
+            index += 1
+
+    @property
+    def index_last(self) -> int:
+        return self.index_first + len(self.offsets) - 1
+
+    @property
+    def payload_bytes(self) -> int:
+        """Sum of the lengths of the payloads."""
+        return measure_lengths(self.lengths, 0, len(self.lengths))[0]
+
+    @property
+    def payload_longest(self) -> int:
+        """Greatest of the lengths of the payloads."""
+        return measure_lengths(self.lengths, 0, len(self.lengths))[1]
+
+    def payload(self, place: int) -> memoryview:
+        """The payload of excerpt `index_first + place`, without a copy."""
+        assert 0 <= place < len(self.offsets)
+        offset = self.offsets[place]
+        return memoryview(self.data)[offset : offset + self.lengths[place]]
+
+    def part(self, start: int, stop: int) -> "ExcerptBatch":
+        """The excerpts from place `start` up to, excluding, place `stop`; the data is shared."""
+        assert 0 <= start < stop <= len(self.offsets)
+        if start == 0 and stop == len(self.offsets):
+            return self
+        return ExcerptBatch(
+            self.index_first + start, self.data, self.offsets[start:stop], self.lengths[start:stop]
+        )

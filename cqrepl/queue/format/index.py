@@ -1,0 +1,61 @@
+"""The 64-bit index of an excerpt: which cycle (store file), and which sequence in it.
+
+    bits 63..shift     bits shift-1..0
+    cycle              sequence, from 0 in each cycle
+
+`shift` belongs to the roll cycle. Cycles have 31 bits, so an index is never negative.
+"""
+
+from typing import Final
+
+from cqrepl.queue.format.rollcycle import CYCLE_MAX
+
+INDEX_MAX: Final = (1 << 63) - 1
+NEXT_OF_EMPTY: Final = 0  # what an empty queue names as the next index: the start, whatever it is
+
+
+def index_of(cycle: int, sequence: int, shift: int) -> int:
+    """The index of the excerpt `sequence` of `cycle`."""
+    assert 0 <= cycle <= CYCLE_MAX
+    assert 0 <= sequence < 1 << shift
+    return (cycle << shift) + sequence
+
+
+def cycle_of(index: int, shift: int) -> int:
+    """The cycle, that is the store file, an index lies in."""
+    return index >> shift
+
+
+def sequence_of(index: int, shift: int) -> int:
+    """The place of an index within its cycle, from 0."""
+    return index & ((1 << shift) - 1)
+
+
+def is_next(index_next: int, index: int, shift: int) -> bool:
+    """True when `index` may be appended to a queue whose next index is `index_next`.
+
+    That is the next index itself, or the first of any higher cycle: cycles may be skipped,
+    sequences may not.
+    """
+    if not 0 <= index <= (CYCLE_MAX << shift) + (1 << shift) - 1:
+        return False
+    if index == index_next:
+        return True
+    return sequence_of(index, shift) == 0 and cycle_of(index, shift) > cycle_of(index_next, shift)
+
+
+def format_index(index: int) -> str:
+    """The index as people see it: hexadecimal, as in `0x451600000004`."""
+    return f"{index:#x}"
+
+
+def parse_index(text: str) -> int:
+    """The index that `format_index` spells; the `0x` may be missing.
+
+    Raises:
+        ValueError: not a hexadecimal number from 0 to 2**63 - 1.
+    """
+    index = int(text, 16)
+    if not 0 <= index <= INDEX_MAX:
+        raise ValueError(f"expected an index from 0x0 to 0x7fffffffffffffff, got {text!r}")
+    return index

@@ -1,0 +1,1 @@
+"""Reads queues: forwards, backwards, by time, as columns; counts and compares."""

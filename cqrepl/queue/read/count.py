@@ -1,0 +1,86 @@
+"""How many excerpts there are, and the first and last index: by files, not by excerpts.
+
+Theory of operation. What writers record of the last sequence are hints. The number of excerpts of a
+cycle is found by walking from its last index slot, checked by the slot before (see `indexing`), to
+the end: two index spacings, however many excerpts lie before. So all of this costs time for each
+cycle, never for each excerpt, and the cycles are what the directory lists, which is the truth; the
+table store's listing may lag.
+"""
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
+
+
+def first_index(cycles: Cycles) -> int | None:
+    """Index of the first excerpt; None when there is none."""
+    for cycle in cycles.listing():
+        if count_in(cycles, cycle, 1):
+            return index_of(cycle, 0, cycles.shift)
+    return None
+
+
+def last_index(cycles: Cycles) -> int | None:
+    """Index of the last excerpt; None when there is none."""
+    for cycle in reversed(cycles.listing()):
+        in_cycle = count_in(cycles, cycle)
+        if in_cycle:
+            return index_of(cycle, in_cycle - 1, cycles.shift)
+    return None
+
+
+def end_index(cycles: Cycles) -> int:
+    """One past the last excerpt, where a tailer waits for the next; 0 for an empty queue."""
+    last = last_index(cycles)
+    return NEXT_OF_EMPTY if last is None else last + 1
+
+
+def nth_last_index(cycles: Cycles, nth: int) -> int | None:
+    """Index of the `nth` excerpt from behind, 1 for the last; the first one when there are fewer.
+
+    None when there is none at all.
+    """
+    assert nth > 0
+    found = None
+    for cycle in reversed(cycles.listing()):
+        in_cycle = count_in(cycles, cycle)
+        if in_cycle >= nth:
+            return index_of(cycle, in_cycle - nth, cycles.shift)
+        if in_cycle:
+            found = index_of(cycle, 0, cycles.shift)
+            nth -= in_cycle
+    return found
+
+
+def count(cycles: Cycles, first: int, last: int) -> int:
+    """The number of excerpts from index `first` to index `last`, both included.
+
+    Neither has to be there: excerpts are counted that have an index between the two.
+    """
+    if first > last:
+        return 0
+    shift, total = cycles.shift, 0
+    cycle_first, cycle_last = cycle_of(max(first, 0), shift), cycle_of(last, shift)
+    for cycle in cycles.listing():
+        if cycle_first <= cycle <= cycle_last:
+            end = sequence_of(last, shift) + 1 if cycle == cycle_last else NO_LIMIT
+            start = sequence_of(max(first, 0), shift) if cycle == cycle_first else 0
+            total += max(0, count_in(cycles, cycle, end) - start)
+    return total
+
+
+def count_in(cycles: Cycles, cycle: int, end: int = NO_LIMIT) -> int:
+    """The number of excerpts of one cycle, of those before sequence `end`.
+
+    Raises:
+        QueueDamaged: its store file breaks the format.
+    """
+    store = cycles.open(cycle)
+    if store is None:  # not ready, or removed since it was listed
+        return 0
+    try:
+        start = Indexing(store).place_before(end - 1 if end < NO_LIMIT else NO_LIMIT)
+        return store.walk(start, end).place.sequence
+    finally:
+        store.close()

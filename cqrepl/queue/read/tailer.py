@@ -1,0 +1,385 @@
+"""Reads a queue from an index on, in batches or one by one, across cycles.
+
+Theory of operation. A tailer stands at a header position of one store file. It changes nothing and
+takes no lock. A cycle is left only at its end-of-file mark: a file without one may still grow, even
+when newer ones exist, and is waited at, as Java does (`stalling` tells when that is for ever, and
+repairs it for who may). "Nothing yet" is an answer, not an error.
+
+A hole is never stepped over silently. A cycle without a file is no hole, since nobody wrote then;
+but when the tailer's own file has been removed behind it, whole cycles between may have been, and
+that is reported as a gap.
+
+Bytes have no checksums here, but positions can be compared: a length that is wrong shifts all that
+comes behind it, so each batch is held against the index slot of its last indexed excerpt, and where
+nothing follows, the recorded write position must not lie behind. Either way it is reported as
+damage instead of waited at, or passed on under wrong indexes.
+
+Single excerpts come out of a batch that is read ahead, so each costs no look at the file. Whoever
+changes to batches in between gets the rest of it first: the tailer steps back to where it is.
+
+Batches and excerpts are views of the mapped file, valid until the next call.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from cqrepl.kernel.batch import NO_LIMIT, Found, Stop
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.orphanfile import check_unfinished
+from cqrepl.queue.files.storefile import START, Place, StoreFile
+from cqrepl.queue.format.errors import ExcerptTooLarge, IndexGap, QueueDamaged
+from cqrepl.queue.format.excerpt import Excerpt
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.queue.read.stall import Repair, Stall, StallWatch
+from wire.header import END_OF_FILE, HEADER_BYTES, body_length
+
+BYTES_MAX: Final = 256 * 1024
+PAYLOAD_MAX: Final = 16 * 1024 * 1024
+_AHEAD_COUNT: Final = 1024
+_LISTING_PAUSE_S: Final = 0.1  # between listings of the directory while there is no next cycle
+_BEFORE_ALL: Final = -1  # the cycle before every cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a tailer stands in a store file that may still grow, for a pump that reads on there.
+
+    Args:
+        data: the mapped file, for as long as the tailer is not used otherwise.
+        position: of the next header.
+        write_position: position of the word that names the last excerpt's header.
+        slots: see `Indexing.slots_for`.
+    """
+
+    data: memoryview
+    position: int
+    index: int
+    sequence: int
+    write_position: int
+    slots: tuple[int, int, int, int] | None
+
+
+class Tailer:
+    """A reader of a queue. Use one from one thread at a time."""
+
+    def __init__(
+        self,
+        cycles: Cycles,
+        index: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        pauser: Pauser | None = None,
+        repair: Repair | None = None,
+    ) -> None:
+        """Stands before the first excerpt at or after `index`.
+
+        Args:
+            index: 0 for the start; the first sequence of any cycle; an excerpt's; or one past the
+                last of a cycle.
+            clock: seconds, for how often the directory is listed, and for `wait`.
+            pauser: how `wait` and `follow` wait.
+            repair: closes a cycle whose writer is dead, so that the tailer can go on.
+
+        Raises:
+            IndexGap: the queue does not reach from what it holds to `index`.
+            QueueError: no queue of this roll cycle can hold `index`.
+        """
+        self._cycles = cycles
+        self._clock = clock
+        self._pauser = Pauser() if pauser is None else pauser
+        self._watch = StallWatch(cycles, clock, repair)
+        self._listed_at = -_LISTING_PAUSE_S
+        self._store: StoreFile | None = None
+        self._indexing: Indexing | None = None
+        self._last: Place | None = None  # the last excerpt passed, if it is known
+        self._cycle = _BEFORE_ALL
+        self._unready = _BEFORE_ALL  # the cycle whose file was found without a header
+        self._position = 0
+        self._index = index
+        self._ahead: ExcerptBatch | None = None  # read but not given
+        self._items: Iterator[tuple[int, memoryview]] = iter(())
+        self._next = index  # of the excerpts read ahead
+        self.is_closed = False
+        if index != NEXT_OF_EMPTY:
+            self._seek(index)
+
+    @property
+    def next_index(self) -> int:
+        """Index of the next excerpt; one past the last of a cycle while no other follows."""
+        return self._index if self._ahead is None else self._next
+
+    @property
+    def stalled(self) -> Stall | None:
+        """Why it waits where nobody will write any more; None while that is not so."""
+        return self._watch.stalled
+
+    def next_batch(
+        self,
+        *,
+        count_max: int = NO_LIMIT,
+        bytes_max: int = BYTES_MAX,
+        payload_max: int = PAYLOAD_MAX,
+    ) -> ExcerptBatch | None:
+        """The excerpts that follow, at least one, within one cycle; None: nothing yet.
+
+        Args:
+            bytes_max: of payload in a batch of more than one excerpt.
+            payload_max: of one excerpt.
+
+        Raises:
+            ExcerptTooLarge: the next excerpt has more bytes than `payload_max`.
+            QueueDamaged: the file cannot be followed.
+            IndexGap: store files were removed that have not been read.
+            LayoutMismatch: the queue was made anew with another roll cycle.
+        """
+        assert count_max > 0
+        self._step_back()
+        return self._fetch(count_max, bytes_max, payload_max)
+
+    def next_excerpt(self) -> Excerpt | None:
+        """The excerpt that follows, of any size; None: nothing yet.
+
+        Raises:
+            QueueDamaged, IndexGap, LayoutMismatch: as `next_batch`.
+        """
+        item = next(self._items, None)
+        if item is None:
+            if not self._read_ahead():
+                return None
+            item = next(self._items)
+        self._next = item[0] + 1
+        return Excerpt(*item)
+
+    def __iter__(self) -> Iterator[Excerpt]:
+        """The excerpts that are there; ends where there is nothing yet."""
+        while (excerpt := self.next_excerpt()) is not None:
+            yield excerpt
+
+    def has_next(self) -> bool:
+        """True when the next excerpt is there."""
+        if self._ahead is not None and self._next <= self._ahead.index_last:
+            return True
+        return self._read_ahead()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Blocks until the next excerpt is there; false when it did not come in time."""
+        deadline = None if timeout_s is None else self._clock() + timeout_s
+        while not self.has_next():
+            remaining_s = None if deadline is None else deadline - self._clock()
+            if remaining_s is not None and remaining_s <= 0:
+                return False
+            self._pauser.pause(remaining_s)
+        self._pauser.reset()
+        return True
+
+    def follow(self) -> Iterator[Excerpt]:
+        """The excerpts that are there, then those to come, for ever; blocks in between."""
+        while self.wait():
+            yield from self
+
+    def stand(self) -> Stand | None:
+        """Where somebody else can read on; None where the file ends, or none is open."""
+        self._step_back()
+        store = self._store
+        if store is None or store.word_at(self._position) == END_OF_FILE:
+            return None
+        assert self._indexing is not None
+        sequence = sequence_of(self._index, self._cycles.shift)
+        try:
+            slots = self._indexing.slots_for(sequence)
+        except QueueDamaged:
+            return None  # the next batch tells
+        write_position, data = store.header.write_position, store.mapping.data.toreadonly()
+        return Stand(data, self._position, self._index, sequence, write_position, slots)
+
+    def pass_by(self, count: int, position: int, position_last: int) -> None:
+        """Goes on behind excerpts that somebody else has read from where this tailer stood.
+
+        Args:
+            position: of the header behind them.
+            position_last: of the header of the last one.
+        """
+        assert count > 0
+        self._index += count
+        self._position = position
+        self._last = Place(sequence_of(self._index, self._cycles.shift) - 1, position_last)
+        self._watch.goes_on()
+
+    def give_back(self, batch: ExcerptBatch, start: int) -> None:
+        """Stands before excerpt `start` of the batch that was given last."""
+        assert 0 <= start < len(batch)
+        self._index, self._position = batch.index_first + start, batch.offsets[start] - HEADER_BYTES
+        self._last = None
+        if start:
+            sequence = sequence_of(self._index, self._cycles.shift)
+            self._last = Place(sequence - 1, batch.offsets[start - 1] - HEADER_BYTES)
+
+    def close(self) -> None:
+        """Closes the file. Batches given out keep their memory as long as they are held."""
+        self.is_closed = True
+        self._step_back()
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _read_ahead(self) -> bool:
+        """Fetches the batch that single excerpts come from; false when there is nothing yet."""
+        self._ahead, self._items = None, iter(())
+        ahead = self._fetch(_AHEAD_COUNT, BYTES_MAX, NO_LIMIT)
+        if ahead is None:
+            return False
+        self._ahead, self._items, self._next = ahead, iter(ahead), ahead.index_first
+        return True
+
+    def _step_back(self) -> None:
+        """Gives up what was read ahead and not given."""
+        ahead, self._ahead, self._items = self._ahead, None, iter(())
+        if ahead is not None and self._next <= ahead.index_last:
+            self.give_back(ahead, self._next - ahead.index_first)
+
+    def _fetch(self, count_max: int, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
+        assert not self.is_closed
+        while self._store is not None or self._enter_next():
+            store = self._store
+            assert store is not None
+            found = store.find(
+                self._position, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
+            )
+            if found.offsets:
+                found = self._certain(store, found)
+                self._position = found.position
+                return self._take(store, found)
+            self._position = found.position
+            if found.stop is Stop.TOO_LARGE:
+                length = body_length(store.word_at(found.position))
+                raise ExcerptTooLarge(self._index, length, payload_max, path=store.path)
+            store.check_end(found.position, self._last)
+            if found.stop is Stop.END_OF_FILE:
+                if not self._enter_next():
+                    return None
+            elif not self._watch.waits(store, self._cycle, self._index):
+                return None
+        return None
+
+    def _take(self, store: StoreFile, found: Found) -> ExcerptBatch:
+        batch = ExcerptBatch(
+            self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
+        )
+        count = len(found.offsets)
+        sequence = sequence_of(self._index, self._cycles.shift)
+        self._last = Place(sequence + count - 1, found.offsets[-1] - HEADER_BYTES)
+        self._index += count
+        self._watch.goes_on()
+        return batch
+
+    def _certain(self, store: StoreFile, found: Found) -> Found:
+        """The run, as far as index slots and what is recorded of its end agree with it.
+
+        Raises:
+            QueueDamaged: not even its first excerpt is certain.
+        """
+        assert self._indexing is not None
+        sequence = sequence_of(self._index, self._cycles.shift)
+        last = Place(sequence + len(found.offsets) - 1, found.offsets[-1] - HEADER_BYTES)
+        try:
+            self._indexing.check_last(sequence, found.offsets)
+            if found.stop is Stop.PAST_END:
+                store.find(found.position, count_max=1)  # it is within the file, or refused
+            elif found.stop in (Stop.NOT_READY, Stop.END_OF_FILE):
+                store.check_end(found.position, last)
+            return found
+        except QueueDamaged:
+            count = self._indexing.certain_count(sequence, found.offsets)
+            if count == 0:
+                raise
+        position = found.offsets[count] - HEADER_BYTES
+        return Found(position, Stop.LIMIT, found.offsets[:count], found.lengths[:count])
+
+    def _seek(self, index: int) -> None:
+        cycle = cycle_of(index, self._cycles.shift)
+        sequence = sequence_of(index, self._cycles.shift)
+        self._cycles.path_of(cycle)  # refuses a cycle that can have no file
+        self._cycle = cycle - 1
+        if sequence == 0:
+            return  # entered when its file, or that of a later cycle, is there
+        store = self._cycles.open(cycle)
+        if store is None:
+            found = self._first_after(cycle)
+            path = self._cycles.path
+            raise IndexGap(index, found, "its store file is not there", path=path)
+        self._indexing = Indexing(store)
+        try:
+            walked = store.walk(self._indexing.place_before(sequence), sequence)
+            if walked.place.sequence < sequence:
+                end = index_of(cycle, walked.place.sequence, self._cycles.shift)
+                raise IndexGap(index, end, "its cycle ends before", path=store.path)
+        except BaseException:
+            store.close()
+            raise
+        self._store, self._cycle, self._position = store, cycle, walked.place.position
+        if walked.position_last:
+            self._last = Place(sequence - 1, walked.position_last)
+
+    def _first_after(self, cycle: int) -> int:
+        """The first index there is from this cycle on; for a message."""
+        following = self._cycles.following(cycle - 1)
+        return NEXT_OF_EMPTY if following is None else index_of(following, 0, self._cycles.shift)
+
+    def _enter_next(self) -> bool:
+        """Goes to the start of the next cycle; false while there is none that is ready."""
+        cycle = self._following()
+        if cycle is None:
+            return False
+        store = self._cycles.open(cycle)
+        if store is None and self._watch.waits(None, cycle, self._index):
+            return self._enter_next()  # its file has been renamed
+        if store is None:
+            self._check_start(cycle)
+            return False
+        try:
+            self._cycles.check_layout()
+            if self._store is not None:
+                self._check_leaving(self._store, cycle)
+        except BaseException:
+            store.close()
+            raise
+        if self._store is not None:
+            self._store.close()
+        self._store, self._cycle, self._position = store, cycle, 0
+        self._indexing, self._last = Indexing(store), START
+        self._index = index_of(cycle, 0, self._cycles.shift)
+        return True
+
+    def _check_leaving(self, store: StoreFile, cycle: int) -> None:
+        """Refuses to go on over cycles that may have been removed unread."""
+        if cycle > self._cycle + 1 and not store.mapping.is_current():
+            found = index_of(cycle, 0, self._cycles.shift)
+            raise IndexGap(
+                self._index, found, "store files were removed before they were read",
+                path=self._cycles.path,
+            )  # fmt: skip
+
+    def _check_start(self, cycle: int) -> None:
+        """Refuses a file that is waited for in vain: it has excerpts, but no header."""
+        if cycle != self._unready:
+            self._unready = cycle  # once is enough: excerpts come only behind a header
+            with suppress(FileNotFoundError):
+                check_unfinished(self._cycles.path_of(cycle))
+
+    def _following(self) -> int | None:
+        if self._cycle != _BEFORE_ALL and self._cycles.has(self._cycle + 1):
+            return self._cycle + 1
+        now = self._clock()
+        if now - self._listed_at < _LISTING_PAUSE_S:
+            return None
+        following = self._cycles.following(self._cycle)
+        if following is None:
+            self._listed_at = now  # nothing there: not again for a while
+            self._cycles.check_layout()
+        return following

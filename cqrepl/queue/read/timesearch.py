@@ -1,0 +1,113 @@
+"""From a time to the index of the first excerpt at or after it.
+
+Theory of operation. An excerpt says its time itself, in a form that only the caller knows: he gives
+a function that reads it, or that gives None for an excerpt that has none. Times of excerpts that
+have one must not fall from one to the next; then two binary searches and one short walk do:
+
+    over the cycles     by the first excerpt of each: the last one that is before the time
+    inside that cycle   by the excerpts of index slots: the last one that is before the time
+    from there          excerpt by excerpt, until one is not before it
+
+Where an excerpt has no time, the few behind it are asked in its place; where none of these has one,
+the cycle or the slot below. So excerpts without times make the search longer, never wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cqrepl.kernel.batch import Found
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.storefile import START, Place, StoreFile
+from cqrepl.queue.format.index import index_of
+from cqrepl.queue.read.count import end_index
+
+ReadTime = Callable[[memoryview], int | None]
+_ASKED: Final = 8  # excerpts in a row that are asked for a time
+_WALK_COUNT: Final = 256  # excerpts per step of the walk
+
+
+def seek_time(cycles: Cycles, time: int, read_time: ReadTime) -> int:
+    """Index of the first excerpt with a time at or after `time`; one past the last if none has.
+
+    Args:
+        read_time: the time of an excerpt, in the unit of `time`; None if it has none. The payload
+            is valid during the call only.
+
+    Raises:
+        QueueDamaged: a store file cannot be followed.
+    """
+    listed = cycles.listing()
+    below = _last_before(len(listed), lambda nth: _first_time(cycles, listed[nth], read_time), time)
+    for cycle in listed[max(below, 0) :]:
+        store = cycles.open(cycle)
+        if store is None:  # not ready, or removed since it was listed
+            continue
+        try:
+            sequence = _seek_in(store, time, read_time)
+        finally:
+            store.close()
+        if sequence is not None:
+            return index_of(cycle, sequence, cycles.shift)
+    return end_index(cycles)
+
+
+def _last_before(count: int, time_of: Callable[[int], int | None], time: int) -> int:
+    """The greatest of `count` places with a time before `time`, of those that have one; or -1."""
+    best = low = -1  # all up to `low` are before the time, or have none; `best` has one
+    high = count  # all from `high` on are not before it, or have none
+    while high - low > 1:
+        middle = place = (low + high) // 2
+        found = time_of(place)
+        while found is None and place > low + 1:
+            place -= 1
+            found = time_of(place)
+        if found is not None and found >= time:
+            high = place
+            continue
+        low = middle
+        if found is not None:
+            best = place
+    return best
+
+
+def _first_time(cycles: Cycles, cycle: int, read_time: ReadTime) -> int | None:
+    """The time of the first excerpts of a cycle."""
+    store = cycles.open(cycle)
+    if store is None:
+        return None
+    try:
+        return _time_from(store, START, read_time)
+    finally:
+        store.close()
+
+
+def _seek_in(store: StoreFile, time: int, read_time: ReadTime) -> int | None:
+    """The sequence of the first excerpt of a file at or after a time; None when there is none."""
+    indexing, spacing = Indexing(store), store.header.index_spacing
+
+    def place_of(slot: int) -> Place:
+        return store.walk(indexing.place_before(slot * spacing), slot * spacing).place
+
+    slots = -(-store.walk(indexing.place_before()).place.sequence // spacing)
+    below = _last_before(slots, lambda slot: _time_from(store, place_of(slot), read_time), time)
+    sequence, position = place_of(max(below, 0))
+    while (found := store.find(position, count_max=_WALK_COUNT)).offsets:
+        for nth, one in enumerate(_times(store, found, read_time)):
+            if one is not None and one >= time:
+                return sequence + nth
+        sequence, position = sequence + len(found.offsets), found.position
+    return None
+
+
+def _time_from(store: StoreFile, place: Place, read_time: ReadTime) -> int | None:
+    """The first time that the excerpts from a place on have, of the few that are asked."""
+    found = store.find(place.position, count_max=_ASKED)
+    return next((one for one in _times(store, found, read_time) if one is not None), None)
+
+
+def _times(store: StoreFile, found: Found, read_time: ReadTime) -> Iterator[int | None]:
+    """The times of some excerpts, each read when it is asked for."""
+    data = store.mapping.data.toreadonly()
+    for offset, length in zip(found.offsets, found.lengths, strict=True):
+        yield read_time(data[offset : offset + length])

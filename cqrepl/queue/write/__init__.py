@@ -1,0 +1,1 @@
+"""Writes queues: appends, closes cycles, makes files ahead of time, deletes old ones."""

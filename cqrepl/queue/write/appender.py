@@ -1,0 +1,395 @@
+"""Appends to a queue: at exact indexes, as a replica must, or at the end.
+
+Theory of operation. Every call takes the queue's write lock, catches up with what others have
+appended meanwhile, checks the index, and only then changes anything. The next index is one past the
+last excerpt of the highest cycle that holds any; an append may continue there or begin a higher
+cycle at sequence 0. Nothing else is accepted: a repeat is for `compare`, a gap is an `IndexGap`.
+`ending` tells how cycles are changed, `storewriter` how a run of excerpts becomes visible, and
+`durability` what has reached the disk when a call returns.
+
+What can refuse an append does so before anything is stored: the locks, a cycle that is full, an
+excerpt that is longer than readers take (`block`), a full disk.
+
+The append lock keeps plain writers out of a replica. It must be free or this process's own.
+
+Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
+What it refuses goes the long way, as everything does without it; what can be read afterwards, by
+anybody, is the same. The long way is gone under the write lock, so by one thread at a time.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.listing import Listing
+from cqrepl.queue.files.locks import WordLock
+from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
+from cqrepl.queue.format.errors import (
+    DurabilityLost,
+    ExcerptTooLarge,
+    IndexGap,
+    QueueError,
+    QueueLocked,
+)
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import cycle_of, index_of, is_next, sequence_of
+from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.read.comparer import Comparer
+from cqrepl.queue.write.draft import Draft
+from cqrepl.queue.write.fastappend import PenCase
+from cqrepl.queue.write.groupcommit import GroupCommit, Pending
+from cqrepl.queue.write.pretoucher import PageToucher
+from cqrepl.queue.write.queueend import QueueEnd
+from cqrepl.queue.write.storewriter import StoreWriter
+from wire.header import LENGTH_MASK
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.batch import Pen
+
+WRITE_LOCK_TIMEOUT_S: Final = 5.0
+
+
+class Appender:
+    """A writer of a queue. Any thread may append; all else is for one thread at a time."""
+
+    def __init__(
+        self,
+        cycles: Cycles,
+        layout: QueueLayout,
+        listing: Listing,
+        *,
+        write_lock: WordLock,
+        append_lock: WordLock,
+        commits: GroupCommit | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        payload_max: int | None = None,
+        toucher: PageToucher | None = None,
+    ) -> None:
+        """Stands at the end of the queue, and repairs there what dead writers left undone.
+
+        Args:
+            commits: makes appends durable before they return; one for all appenders of a queue.
+            block_bytes: what this process's readers map at a time; decides the longest excerpt.
+            payload_max: the longest excerpt in bytes, where somebody else has decided it.
+            toucher: brings pages into memory ahead; to be closed by whoever made it.
+
+        Raises:
+            QueueDamaged: the end of the queue cannot be trusted.
+            QueueLocked: another process keeps the write lock.
+            DurabilityLost: a sync has failed.
+        """
+        self._cycles = cycles
+        self._layout = layout
+        self._listing = listing
+        self._write_lock = write_lock
+        self._append_lock = append_lock
+        self._commits = commits
+        longest = longest_payload(block_bytes, layout.index_count)
+        self._payload_max = min(longest if payload_max is None else payload_max, LENGTH_MASK)
+        self._comparer = Comparer(cycles)
+        self._appended_next = 0  # one past the last excerpt that another thread appended for us
+        self._is_exclusive = False
+        self.is_closed = False
+        self._pen: Pen | None = None
+        self._pens = PenCase(
+            cycles,
+            listing,
+            write_lock=write_lock,
+            append_lock=append_lock,
+            payload_max=self._payload_max,
+        )
+        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+            self._end = QueueEnd(cycles, layout, listing, commits, toucher)
+
+    @property
+    def next_index(self) -> int:
+        """One past the last excerpt, as of the last call; 0 for an empty queue."""
+        pen = self._pen
+        if pen is not None:
+            return pen.next_index
+        return max(self._end.next_index, self._appended_next)
+
+    @property
+    def pen(self) -> "Pen | None":
+        """What appends in one native call, for a pump that does so; None while there is none.
+
+        It is this appender's: nobody else appends meanwhile.
+        """
+        return self._pen
+
+    @property
+    def payload_max(self) -> int:
+        """The longest excerpt in bytes that is taken."""
+        return self._payload_max
+
+    def append_at(self, batch: ExcerptBatch) -> None:
+        """Appends excerpts at exactly their indexes.
+
+        Raises:
+            IndexGap: `batch.index_first` is neither the next index nor the first of a higher
+                cycle. Nothing was changed.
+            ExcerptTooLarge: an excerpt is longer than `payload_max`. Nothing was changed.
+            QueueLocked: the append lock or the write lock is another process's.
+            QueueError: the cycle has no room for the batch. Nothing was changed.
+            DurabilityLost: a sync failed, now or before. The batch may be there or not.
+            OSError: no space. What was appended before it is whole.
+        """
+        if not self.append_now(batch):
+            with self._writing():
+                self._check_next(batch)
+                self._append(batch)
+
+    def append_now(self, batch: ExcerptBatch) -> bool:
+        """Appends as `append_at` when that takes no time; false when nothing was changed.
+
+        Raises:
+            QueueError: the append went wrong half-way, as for `append_at`.
+        """
+        pen = self._pen
+        if pen is None:
+            return False
+        last = pen.append_at(batch.data, batch.offsets, batch.lengths, batch.index_first)
+        if last < 0:
+            self._pens.check(last, pen, self._end)
+        return last >= 0
+
+    def append(self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None) -> int:
+        """Appends at the end, in the clock's cycle or a later one that exists; the last index.
+
+        Args:
+            now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+
+        Raises:
+            ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as `append_at`.
+        """
+        if not payloads:
+            raise ValueError("at least one excerpt expected, none came")
+        pen = self._pen
+        if pen is not None:
+            last = pen.append_many(payloads, now_ms)
+            if last >= 0:
+                return last
+            self._pens.check(last, pen, self._end)
+        return self._append_slowly(payloads, now_ms)
+
+    def append_one(self, payload: bytes | memoryview, now_ms: int | None = None) -> int:
+        """Appends one excerpt at the end, as `append`; its index."""
+        pen = self._pen
+        if pen is not None:
+            last = pen.append_one(payload, now_ms)
+            if last >= 0:
+                return last
+            self._pens.check(last, pen, self._end)
+        return self._append_slowly((payload,), now_ms)
+
+    def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
+        if now_ms is None:
+            now_ms = time.time_ns() // 1_000_000
+        if self._commits is None or self._is_exclusive:
+            with self._writing():
+                return self._append_last(payloads, now_ms)
+        last = self._commits.append(Pending(payloads, now_ms), self._append_for_all)
+        self._appended_next = last + 1
+        return last
+
+    @contextmanager
+    def writing(self, now_ms: int | None = None) -> Iterator[Draft]:
+        """An excerpt to be put together in a block, and appended when the block ends well.
+
+        Nothing is in the queue before, and no lock is held. `rollback` or an error drops it.
+
+            with appender.writing() as out:
+                out.write(b"...")
+            print(out.index)
+
+        Raises:
+            ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as `append`.
+        """
+        draft = Draft(self.next_index, self._payload_max)
+        yield draft
+        draft.append_with(lambda payload: self.append((payload,), now_ms))
+
+    def compare(self, batch: ExcerptBatch) -> None:
+        """Does nothing when the queue holds exactly these excerpts under these indexes.
+
+        Raises:
+            Diverged: other bytes stand under one of the indexes.
+            IndexGap: one of them is not there.
+        """
+        self._comparer.compare(batch, self.next_index)
+
+    def space_needed(self, batch: ExcerptBatch) -> bool:
+        """True when appending the batch will make files or allocate space: `reserve` first."""
+        self._put_pen_down()
+        writer = self._end.writer
+        if writer is None or writer.cycle != cycle_of(batch.index_first, self._cycles.shift):
+            return True
+        return writer.space_needed(batch)
+
+    def reserve(self, batch: ExcerptBatch) -> None:
+        """Does what takes long in appending the batch: rolls, makes files, allocates space.
+
+        Raises:
+            IndexGap, ExcerptTooLarge, QueueLocked, QueueError, OSError: as `append_at`.
+        """
+        with self._writing():
+            self._check_next(batch)
+            self._stand_on(batch).reserve(batch)
+
+    def reserve_ahead(self) -> None:
+        """Maps and allocates more of a file that is nearly full; nothing while there is room.
+
+        For whoever has to do that for one queue now, and would for another soon.
+
+        Raises:
+            QueueLocked, QueueError, OSError: as `append_at`.
+        """
+        pen, writer = self._pen, self._end.writer
+        if pen is None or writer is None or not writer.is_nearly_full(pen.position):
+            return
+        with self._writing():
+            if self._end.writer is writer and not writer.has_ended:
+                writer.reserve_ahead()
+                self._pen = self._pens.take(self._end)
+
+    @contextmanager
+    def exclusive(self, timeout_s: float) -> Iterator[None]:
+        """Keeps every other writer out for the length of a block, and knows the true end in it.
+
+        Raises:
+            QueueLocked: another process kept the append lock or the write lock all the time.
+        """
+        with _kept(self._append_lock, timeout_s), self._write_lock.held(timeout_s):
+            self._is_exclusive = True
+            try:
+                self._put_pen_down()
+                self._end.refresh()
+                yield
+            finally:
+                self._is_exclusive = False
+
+    def end_cycle(self) -> None:
+        """Closes the cycle of the last excerpt for good, as rolling on does; nothing if empty.
+
+        Raises:
+            QueueLocked, DurabilityLost: as `append_at`.
+        """
+        with self._writing():
+            if self._end.writer is not None:
+                self._end.writer.end()
+
+    def close(self) -> None:
+        """Unmaps the files. Nothing is written."""
+        self.is_closed = True
+        self._pen = None
+        self._end.close()
+        self._comparer.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        assert not self.is_closed
+        if self._commits is not None:
+            self._commits.check()
+        if self._is_exclusive:
+            self._put_pen_down()
+            yield
+            return
+        holder = self._append_lock.holder()
+        if holder is not None and holder != os.getpid():
+            raise QueueLocked(
+                f"expected to be allowed to append, process {holder} keeps the append lock",
+                holder=holder,
+                path=self._cycles.path,
+            )
+        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+            self._put_pen_down()
+            self._end.refresh()
+            yield
+
+    def _put_pen_down(self) -> None:
+        """The long way begins: what a pen has appended becomes known to it."""
+        pen, self._pen = self._pen, None
+        if pen is not None:
+            self._pens.put(pen, self._end)
+
+    def _check_next(self, batch: ExcerptBatch) -> None:
+        index, shift, path = batch.index_first, self._cycles.shift, self._cycles.path
+        next_index = self._end.next_index
+        cycle = cycle_of(index, shift)
+        if not is_next(next_index, index, shift):
+            raise IndexGap(next_index, index, "it does not follow the end", path=path)
+        if self._end.has_ended(cycle):
+            expected = index_of(cycle + 1, 0, shift)
+            raise IndexGap(expected, index, "its cycle is closed", path=path)
+
+    def _append_for_all(self, waiting: list[Pending]) -> None:
+        """Appends what several callers wait for: one batch for all of a cycle."""
+        roll_cycle, epoch = self._layout.roll_cycle, self._layout.epoch
+        with self._writing():
+            for _, group in groupby(waiting, lambda each: roll_cycle.cycle_at(each.now_ms, epoch)):
+                self._append_together(list(group))
+
+    def _append_together(self, group: list[Pending]) -> None:
+        """Appends for all of a group; when that is refused, for one after the other."""
+        end = self._end.next_index
+        payloads = [payload for pending in group for payload in pending.payloads]
+        try:
+            last = self._append_last(payloads, group[0].now_ms)
+        except (QueueError, OSError) as error:
+            if len(group) == 1 or isinstance(error, DurabilityLost) or self._has_grown(end):
+                for pending in group:
+                    pending.error = error
+                return
+            for pending in group:
+                self._append_together([pending])
+            return
+        index = last + 1 - len(payloads)
+        for pending in group:
+            index += len(pending.payloads)
+            pending.index_last = index - 1
+
+    def _has_grown(self, end: int) -> bool:
+        """True when there are excerpts behind what was the end."""
+        now, shift = self._end.next_index, self._cycles.shift
+        is_rolled = cycle_of(now, shift) > cycle_of(end, shift)
+        return now != end and not (is_rolled and sequence_of(now, shift) == 0)
+
+    def _append_last(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> int:
+        """Appends at the end, and answers the last index. The write lock is held."""
+        cycle = self._layout.roll_cycle.cycle_at(now_ms, self._layout.epoch)
+        cycle, sequence = self._end.place_in(max(cycle, self._end.cycle_last, 0))
+        batch = ExcerptBatch.of(index_of(cycle, sequence, self._cycles.shift), payloads)
+        self._append(batch)
+        return batch.index_last
+
+    def _append(self, batch: ExcerptBatch) -> None:
+        assert cycle_of(batch.index_last, self._cycles.shift) == cycle_of(
+            batch.index_first, self._cycles.shift
+        )
+        self._stand_on(batch).append(batch)
+        if self._commits is None:
+            self._pen = self._pens.take(self._end)
+        else:
+            self._listing.synced_to(batch.index_last)
+
+    def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
+        """The writer of the batch's cycle, rolled to if need be, with room for the batch."""
+        longest = batch.payload_longest
+        if longest > self._payload_max:
+            index = batch.index_first + batch.lengths.index(longest)
+            raise ExcerptTooLarge(index, longest, self._payload_max, path=self._cycles.path)
+        return self._end.at(cycle_of(batch.index_first, self._cycles.shift), len(batch))
+
+
+@contextmanager
+def _kept(lock: WordLock, timeout_s: float) -> Iterator[None]:
+    """Holds a lock for the length of a block; one that is held already stays so."""
+    if lock.is_held:
+        yield
+        return
+    with lock.held(timeout_s):
+        yield

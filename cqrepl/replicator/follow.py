@@ -1,0 +1,46 @@
+"""A tailer for trio: `async for excerpt in follow(tailer)`.
+
+Reading mapped memory never waits, so all there is to do here is to pause while there is nothing new
+and to let other tasks run in between. It is no generator, so whoever leaves the loop has nothing to
+close.
+"""
+
+from typing import Final, Self
+
+import trio
+
+from cqrepl.queue.format.excerpt import Excerpt
+from cqrepl.queue.read.namedtailer import NamedTailer
+from cqrepl.queue.read.pauser import Pauser
+from cqrepl.queue.read.tailer import Tailer
+
+_RUN: Final = 256  # excerpts between two checkpoints
+
+
+class Following:
+    """What `follow` gives: the excerpts of a tailer, for ever."""
+
+    def __init__(self, tailer: Tailer | NamedTailer, pauser: Pauser) -> None:
+        self._tailer = tailer
+        self._pauser = pauser
+        self._given = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Excerpt:
+        self._given += 1
+        if self._given % _RUN == 0:
+            await trio.lowlevel.checkpoint()
+        while (excerpt := self._tailer.next_excerpt()) is None:
+            await trio.sleep(self._pauser.next_delay() or 0)
+        self._pauser.reset()
+        return excerpt
+
+
+def follow(tailer: Tailer | NamedTailer, pauser: Pauser | None = None) -> Following:
+    """The excerpts that are there, then those to come, for ever; cancel it to end it.
+
+    An excerpt's data is valid until the next one is asked for.
+    """
+    return Following(tailer, Pauser(spins=0) if pauser is None else pauser)

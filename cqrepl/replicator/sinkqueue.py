@@ -1,0 +1,158 @@
+"""One queue of a sink: opened or made like the source's, and locked for everybody else."""
+
+from pathlib import Path
+from typing import Final
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.net.link import Session
+from cqrepl.protocol import QueueShape
+from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue.format.rollcycle import RollCycle, by_name
+from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import EntryLog
+from cqrepl.replicator.queueshape import shape_of
+from cqrepl.replicator.stops import Stop
+
+# a peer may ask for any index layout within these; beyond, one store file would fill a disk
+_INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
+_INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
+
+
+class SinkQueue:
+    """One queue of a sink, over all connections."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        roll_cycle: RollCycle,
+        touch_ahead_bytes: int,
+        append_log: Path | None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.owner: Session | None = None  # of the connection that it takes from
+        self.stop: Stop | None = None
+        self._received_excerpts = self._received_bytes = 0
+        self.toucher: PageToucher | None = None  # while the queue is open
+        self._roll_cycle = roll_cycle
+        self._touch_ahead_bytes = touch_ahead_bytes
+        self._queue: Queue | None = None
+        self._appender: Appender | None = None
+        self._append_log = (
+            None if append_log is None else EntryLog(append_log, name, "appended excerpts")
+        )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            self._open(None)
+
+    @property
+    def received_excerpts(self) -> int:
+        """Number of excerpts taken in."""
+        self._catch_up()
+        return self._received_excerpts
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of payload taken in."""
+        self._catch_up()
+        return self._received_bytes
+
+    def note_received(self, excerpts: int, payload_bytes: int) -> None:
+        """So much was taken in."""
+        self._received_excerpts += excerpts
+        self._received_bytes += payload_bytes
+
+    @property
+    def is_logged(self) -> bool:
+        """True when somebody wants to know when excerpts were appended."""
+        return self._append_log is not None
+
+    def log(self, entries: bytes) -> None:
+        """Notes when batches were appended, where that is wanted: entries side by side."""
+        if self._append_log is not None:
+            size = ENTRY.size
+            self._append_log.note(entries[at : at + size] for at in range(0, len(entries), size))
+
+    @property
+    def queue(self) -> Queue:
+        assert self._queue is not None
+        return self._queue
+
+    @property
+    def appender(self) -> Appender:
+        assert self._appender is not None
+        return self._appender
+
+    @property
+    def shape(self) -> QueueShape:
+        return shape_of(self.queue.layout)
+
+    def prepare(self, offer: QueueShape | None, source_id: int) -> None:
+        """Opens the queue, makes it like the source's if there is none, and checks that it is
+        alike.
+
+        Raises:
+            LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
+            QueueLocked: another process has the append lock.
+        """
+        if self._queue is None:
+            self._open(self._layout(offer, source_id))
+        if offer is not None and offer != self.shape:
+            raise LayoutMismatch(
+                f"the source's queue has {offer}, this one {self.shape}", path=self.path
+            )
+
+    def close(self) -> None:
+        if self.toucher is not None:
+            self.toucher.close()
+            self.toucher = None
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = self._appender = None
+        if self._append_log is not None:
+            self._append_log.close()
+
+    def _catch_up(self) -> None:
+        if self.owner is not None:
+            self.owner.catch_up()
+
+    def _open(self, create: QueueLayout | None) -> None:
+        if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
+            raise NotAQueue("a queue or an empty directory expected", path=self.path)
+        self._queue = queue = Queue.open_for_append(self.path, create=create)
+        try:
+            queue.append_lock.acquire()
+            self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
+            # what is longer than the connection's limit never gets here
+            self._appender = queue.appender(payload_max=NO_LIMIT, toucher=self.toucher)
+        except BaseException:
+            self.close()
+            raise
+
+    def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:
+        if offer is None:
+            return QueueLayout.of(self._roll_cycle)
+        count, spacing = offer.index_count, offer.index_spacing
+        if (
+            count not in _INDEX_COUNT
+            or spacing not in _INDEX_SPACING
+            or count & (count - 1)
+            or spacing & (spacing - 1)
+        ):
+            raise LayoutMismatch(f"index {count}/{spacing} cannot be made here", path=self.path)
+        try:
+            roll_cycle = by_name(offer.roll_cycle)
+        except ValueError as error:
+            raise LayoutMismatch(str(error), path=self.path) from error
+        return QueueLayout(
+            roll_cycle=roll_cycle,
+            epoch=offer.epoch,
+            index_count=count,
+            index_spacing=spacing,
+            source_id=source_id,
+        )
+
+
+def _looks_like_queue(path: Path) -> bool:
+    return any(each.suffix in (".cq4", ".cq4t") for each in path.iterdir())

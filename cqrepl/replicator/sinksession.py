@@ -1,0 +1,231 @@
+"""A sink's work on one connection: answers, copies back, appends, acknowledges.
+
+An acknowledgement goes out when the excerpts are in the mapped file with their headers published.
+A queue takes from one connection at a time.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from cqrepl.kernel import live
+from cqrepl.net.link import OUT_BYTES
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.sink import SinkHandler
+from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.replicator.changesignal import Signal
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.sinkqueue import SinkQueue
+from cqrepl.replicator.stops import Stop
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane, SourceLane
+
+_logger = logging.getLogger(__name__)
+
+
+class _BackCopy(NamedTuple):
+    """A queue whose source lacks what the tailer gives."""
+
+    name: str
+    tailer: Tailer
+
+
+class SinkSession:
+    """A sink's work on one connection."""
+
+    def __init__(
+        self, queues: Mapping[str, SinkQueue], changed: Signal, connection: Connection, pump: Pump
+    ) -> None:
+        self.out_bytes = OUT_BYTES
+        self.is_settled = True  # whatever was received has been acted on when anybody asks
+        self.polls = False
+        self.has_lanes_only = False
+        self.has_progressed = False
+        self._queues = queues
+        self._changed = changed
+        self._connection = connection
+        self._pump = pump
+        self._back_copies: dict[int, _BackCopy] = {}
+        self._batch: ExcerptBatch | None = None
+        self._start = 0
+        self._is_draining = False
+        self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
+        self._has_stored = False
+
+    def drain(self) -> None:
+        self._is_draining = True
+
+    async def act(self, event: ev.Event) -> None:
+        match event:
+            case ev.QueueOffered():
+                await self._answer(event)
+            case ev.BackCopyWanted():
+                self._begin_back_copy(event)
+            case ev.AppendExcerpts() | ev.CompareExcerpts():
+                await self._store(event)
+            case ev.QueueStopped():
+                self._stopped(event.name, event.reason, event.message)
+
+    def frame(self, out: bytearray) -> int:
+        """Frames of the back copies, one queue after the other."""
+        for cid, copy in list(self._back_copies.items()):
+            filled = 0 if self._is_draining else self._frame_guarded(cid, copy, out)
+            if filled or self._batch is not None:
+                return filled
+        return 0
+
+    def lanes_out(self) -> "list[SourceLane]":
+        return []
+
+    def lanes_in(self) -> "list[SinkLane]":
+        if self._back_copies or self._is_draining:
+            return []
+        self._lanes = []
+        payload_max = self._connection.config.payload_max
+        for handler in self._connection.receiving():
+            queue = self._queues[handler.name]
+            pen = None if queue.stop is not None else queue.appender.pen
+            if pen is not None:
+                is_acknowledged = handler.offer.acknowledgement
+                lane = live.SinkLane(
+                    pen, handler.cid_document, payload_max, is_acknowledged, queue.is_logged
+                )
+                self._lanes.append((handler, queue, lane))
+        return [lane for _, _, lane in self._lanes]
+
+    def catch_up(self) -> None:
+        for handler, queue, lane in self._lanes:
+            excerpts, payload_bytes, entries = lane.take_stored()
+            queue.log(entries)
+            if excerpts:
+                handler.took(queue.appender.next_index)
+                queue.note_received(excerpts, payload_bytes)
+                self.has_progressed = self._has_stored = True
+
+    def leave_lanes(self) -> bool:
+        self._has_stored = False
+        self.catch_up()
+        self._lanes = []
+        return self._has_stored
+
+    async def close(self) -> None:
+        for copy in self._back_copies.values():
+            copy.tailer.close()
+        for queue in self._queues.values():
+            if queue.owner is self:
+                queue.owner = None
+        self._changed.set()
+
+    async def _answer(self, event: ev.QueueOffered) -> None:
+        queue = self._queues[event.name]
+        if queue.owner is not None or queue.stop is not None:
+            why = "it takes from another source" if queue.stop is None else "it has stopped"
+            self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
+            return
+        queue.owner = self
+        offer = event.offer
+        try:
+            await trio.to_thread.run_sync(queue.prepare, offer.shape, offer.source_id)
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+            return
+        shift = queue.queue.layout.roll_cycle.shift
+        self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
+
+    def _begin_back_copy(self, event: ev.BackCopyWanted) -> None:
+        queue = self._queues[event.name]
+        _logger.info("%s: queue %r: back copy", self._pump.label, event.name)
+        try:
+            tailer = queue.queue.tailer(event.index_first)
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+        else:
+            self._back_copies[event.cid] = _BackCopy(event.name, tailer)
+
+    def _frame_guarded(self, cid: int, copy: _BackCopy, out: bytearray) -> int:
+        try:
+            return self._frame_queue(cid, copy.tailer, out)
+        except (QueueError, OSError) as error:
+            del self._back_copies[cid]
+            copy.tailer.close()
+            self._stop(cid, copy.name, error)
+            return 0
+
+    def _frame_queue(self, cid: int, tailer: Tailer, out: bytearray) -> int:
+        if self._batch is None:
+            self._start = 0
+            self._batch = tailer.next_batch(payload_max=self._connection.config.payload_max)
+        if self._batch is None:
+            del self._back_copies[cid]
+            tailer.close()
+            self._connection.end_back_copy(cid)
+            return 0
+        # the nano time is the writer's, and only the sink's own acknowledgements echo it
+        count, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
+        if not count:
+            self.out_bytes = self._connection.frame_size(cid, self._batch.lengths[self._start])
+            return 0
+        self.out_bytes = OUT_BYTES
+        self._start += count
+        if self._start == len(self._batch):
+            self._batch = None
+        return filled
+
+    async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
+        queue = self._queues[event.name]
+        batch = event.batch
+        if queue.stop is not None:
+            return
+        try:
+            if isinstance(event, ev.CompareExcerpts):
+                queue.appender.compare(batch)
+            else:
+                if not queue.appender.append_now(batch):
+                    if queue.appender.space_needed(batch):
+                        await trio.to_thread.run_sync(self._reserve, queue, batch)
+                    queue.appender.append_at(batch)
+        except QueueError as error:
+            self._stop(event.cid, event.name, error)
+            return
+        except OSError as error:
+            # no space, most likely: nothing of it is acknowledged, and it is tried again later
+            _logger.error("%s: queue %r: %s", self._pump.label, event.name, error)
+            self._pump.fail(f"queue {event.name!r}: {error}")
+            return
+        self.has_progressed = True
+        queue.note_received(len(batch), batch.payload_bytes)
+        if queue.is_logged:
+            now_ns = time.monotonic_ns()
+            entry = (batch.index_last, event.ns, now_ns, len(batch), batch.payload_bytes)
+            queue.log(ENTRY.pack(*entry))
+        self._connection.stored(event.cid, batch.index_last, event.ns)
+
+    def _reserve(self, queue: SinkQueue, batch: ExcerptBatch) -> None:
+        """Makes room for a batch, and for what comes next in queues that grow like this one."""
+        queue.appender.reserve(batch)
+        for handler in self._connection.receiving():
+            other = self._queues[handler.name]
+            if other is not queue and other.stop is None:
+                with suppress(QueueError, OSError):  # it is met again with something to append
+                    other.appender.reserve_ahead()
+
+    def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:
+        stop = Stop.of(name, error)
+        self._stopped(name, stop.reason, stop.message)
+        self._connection.stop_queue(cid, stop.reason, stop.message)
+
+    def _stopped(self, name: str, reason: StopReason, message: str) -> None:
+        queue = self._queues[name]
+        if queue.owner is not self or queue.stop is not None:
+            return  # refused for this connection only, or known
+        queue.stop = Stop(name=name, reason=reason, message=message)
+        _logger.error("%s: %s", self._pump.label, queue.stop)
+        self._changed.set()

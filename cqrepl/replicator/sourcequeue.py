@@ -1,0 +1,132 @@
+"""One queue of a source, and what the connections of a source have in common."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.net.link import Session
+from cqrepl.protocol import QueueShape
+from cqrepl.protocol import events as ev
+from cqrepl.queue import Queue, QueueError
+from cqrepl.replicator.backcopylock import release_dead_back_copy
+from cqrepl.replicator.changesignal import Signal
+from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import EntryLog
+from cqrepl.replicator.queueshape import shape_of
+from cqrepl.replicator.stops import Stop
+
+_logger = logging.getLogger(__name__)
+
+
+class SourceQueue:
+    """One queue of a source, over all connections."""
+
+    def __init__(self, name: str, path: Path, ack_log: Path | None) -> None:
+        self.name = name
+        self.path = path
+        self.queue = Queue.open(path)
+        self._release_dead_back_copy()
+        self.target = self.queue.last_index()  # what was there at the start
+        self.sessions: list[Session] = []  # of the connections that it goes out on
+        self._acknowledged = -1
+        self._sent_excerpts = self._sent_bytes = 0
+        self._awaited: list[int] = []
+        self._ack_log = None if ack_log is None else EntryLog(ack_log, name, "acknowledgements")
+
+    @property
+    def shape(self) -> QueueShape:
+        return shape_of(self.queue.layout)
+
+    def _release_dead_back_copy(self) -> None:
+        try:
+            if release_dead_back_copy(self.path):
+                _logger.info(
+                    "queue %r: gave back the locks of a source that died in a back copy", self.name
+                )
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
+
+    @property
+    def acknowledged(self) -> int:
+        """Some sink has everything up to this index; -1 for nothing."""
+        self._catch_up()
+        return self._acknowledged
+
+    @property
+    def sent_excerpts(self) -> int:
+        """Number of excerpts sent, to all sinks together."""
+        self._catch_up()
+        return self._sent_excerpts
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of payload sent, to all sinks together."""
+        self._catch_up()
+        return self._sent_bytes
+
+    def note_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
+        """So much was sent."""
+        self._sent_excerpts += excerpts
+        self._sent_bytes += payload_bytes
+        self.queue.raise_sent(index_last)
+
+    def note_acknowledged(self, index: int) -> None:
+        """Some sink has everything up to `index`."""
+        self._acknowledged = max(self._acknowledged, index)
+        self.queue.raise_acknowledged(index)
+
+    @property
+    def awaited(self) -> int:
+        """The next index for whose acknowledgement somebody waits."""
+        return min(
+            (index for index in self._awaited if index > self._acknowledged), default=NO_LIMIT
+        )
+
+    @contextmanager
+    def awaiting(self, index: int) -> Iterator[None]:
+        """For the length of a block somebody waits for this acknowledgement."""
+        self._awaited.append(index)
+        try:
+            yield
+        finally:
+            self._awaited.remove(index)
+
+    @property
+    def is_logged(self) -> bool:
+        """True when every acknowledgement is noted."""
+        return self._ack_log is not None
+
+    def log(self, noted: Iterable[tuple[ev.Acknowledged, int]]) -> None:
+        """Notes acknowledgements, and when they came, where that is wanted."""
+        if self._ack_log is not None:
+            self._ack_log.note(
+                ENTRY.pack(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)
+                for event, now_ns in noted
+            )
+
+    def _catch_up(self) -> None:
+        for session in self.sessions:
+            session.catch_up()
+
+    def close(self) -> None:
+        self.queue.close()
+        if self._ack_log is not None:
+            self._ack_log.close()
+
+
+class SourceShared:
+    """What the connections of one source have in common, apart from the queues."""
+
+    def __init__(self, *, asks_ack: bool) -> None:
+        self.asks_ack = asks_ack
+        self.changed = Signal()
+        self.stops: list[Stop] = []
+
+    def note_stop(self, stop: Stop) -> None:
+        """A queue goes no further on some connection."""
+        if stop not in self.stops:  # the same one comes again with every new connection
+            self.stops.append(stop)
+            _logger.error("%s", stop)
+        self.changed.set()

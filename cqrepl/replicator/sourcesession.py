@@ -1,0 +1,359 @@
+"""A source's work on one connection: offers its queues, takes back copies, streams.
+
+Each connection has its own tailers and its own window, so a slow sink holds nobody up.
+"""
+
+import logging
+import time
+from array import array
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from cqrepl.kernel import live
+from cqrepl.kernel.batch import measure_lengths
+from cqrepl.net.link import OUT_BYTES
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol import events as ev
+from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.stops import Stop
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane, SourceLane
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
+
+class Outgoing:
+    """One queue on one connection."""
+
+    def __init__(self, source_queue: SourceQueue, cid: int) -> None:
+        self.queue = source_queue
+        self.cid = cid
+        self.tailer: Tailer | None = None
+        self.batch: ExcerptBatch | None = None
+        self.start = 0
+        self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
+        self.lane_count = 0  # excerpts that it is known to have sent
+        self.stream_from: int | None = None
+        self.back_copy: BackCopyTarget | None = None
+        self.has_stopped = False
+
+    def close(self) -> None:
+        self.batch = self.lane = None
+        if self.tailer is not None:
+            self.tailer.close()
+            self.tailer = None
+        if self.back_copy is not None:
+            self.back_copy.close()
+            self.back_copy = None
+
+
+class SourceSession:
+    """A source's work on one connection."""
+
+    def __init__(
+        self, queues: Mapping[str, SourceQueue], shared: SourceShared, link: Connection, pump: Pump
+    ) -> None:
+        self.outgoing: dict[int, Outgoing] = {}
+        self._queues = queues
+        self.out_bytes = OUT_BYTES
+        self._shared = shared
+        self._connection = link
+        self._pump = pump
+        self._is_draining = False
+        self.has_progressed = False
+        self.has_lanes_only = False  # the last time that a live pump was lent the connection
+        self.has_offered = False  # every queue, or it has stopped before
+        self._turn = 0
+        self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
+
+    @property
+    def polls(self) -> bool:
+        return not self._is_draining and any(
+            each.tailer is not None and self._connection.source(each.cid).has_room
+            for each in self.outgoing.values()
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        return all(self._connection.source(each.cid).is_settled for each in self.outgoing.values())
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True when this sink has all that was in the queues at the start."""
+        return len(self.outgoing) == len(self._queues) and all(
+            self._has_target(each) for each in self.outgoing.values()
+        )
+
+    @property
+    def has_stopped(self) -> bool:
+        return all(each.has_stopped for each in self.outgoing.values())
+
+    def drain(self) -> None:
+        self._is_draining = True
+
+    async def act(self, event: ev.Event) -> None:
+        match event:
+            case ev.Connected():
+                self._offer()
+            case ev.SinkAhead():
+                await self._lock(self.outgoing[event.cid], event.next_index)
+            case ev.AppendExcerpts() | ev.CompareExcerpts():
+                await self._take_back(self.outgoing[event.cid], event)
+            case ev.StreamingStarted():
+                self._start(self.outgoing[event.cid], event.next_index)
+            case ev.Acknowledged():
+                self._acknowledged(self.outgoing[event.cid], [(event, time.monotonic_ns())])
+                self._pump.wake()  # the window may have been full
+            case ev.QueueStopped():
+                self._stopped(self.outgoing[event.cid], event.reason, event.message)
+
+    def frame(self, out: bytearray) -> int:
+        """Frames of the queues in turn, so that a busy queue does not hold up the others."""
+        if self._is_draining:
+            return 0
+        filled = 0
+        for each in self._in_turn():
+            if each.tailer is not None:
+                filled = self._frame_queue(each, each.tailer, out, filled)
+        self._turn += 1
+        return filled
+
+    def _in_turn(self) -> list[Outgoing]:
+        live = list(self.outgoing.values())
+        large, self._large = self._large, None
+        self.out_bytes = OUT_BYTES
+        at = live.index(large) if large is not None else self._turn % max(len(live), 1)
+        return live[at:] + live[:at]
+
+    def lanes_out(self) -> "list[SourceLane]":
+        if self._is_draining:
+            return []
+        for each in self.outgoing.values():
+            if each.tailer is not None:
+                if each.batch is not None:
+                    each.tailer.give_back(each.batch, each.start)
+                    each.batch = None
+                each.lane, each.lane_count = self._lane(each, each.tailer), 0
+        self.has_lanes_only = all(each.lane is not None for each in self.outgoing.values())
+        return [each.lane for each in self.outgoing.values() if each.lane is not None]
+
+    def lanes_in(self) -> "list[SinkLane]":
+        return []
+
+    def catch_up(self) -> None:
+        for each in self.outgoing.values():
+            if each.lane is not None and each.tailer is not None:
+                self._catch_up(each, each.lane, each.tailer.next_index)
+
+    def _catch_up(self, each: Outgoing, lane: "SourceLane", lane_first: int) -> None:
+        acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
+        source = self._connection.source(each.cid)
+        if lengths:
+            index_first = lane_first + each.lane_count
+            source.framed(index_first, lengths)
+            each.lane_count += len(lengths)
+            self._count_sent(each, index_first, lengths)
+        noted = []
+        for at in range(0, len(acks), 3):
+            index, ns, now_ns = acks[at : at + 3]
+            event = source.acknowledged(index, ns)
+            if event is not None:
+                noted.append((event, now_ns))
+        if noted:
+            self._acknowledged(each, noted)
+
+    def look_for_awaited(self) -> None:
+        """Somebody waits for an acknowledgement: it may have come, or is told when it comes."""
+        for each in self.outgoing.values():
+            if each.lane is not None:
+                each.lane.await_index(self._awaited(each))
+        self.catch_up()
+
+    def _awaited(self, each: Outgoing) -> int:
+        """The next index whose acknowledgement changes anything but numbers."""
+        target, awaited = each.queue.target, each.queue.awaited
+        acknowledged = self._connection.source(each.cid).index_acknowledged
+        return awaited if target is None or acknowledged >= target else min(awaited, target)
+
+    def leave_lanes(self) -> bool:
+        self.catch_up()
+        has_sent = False
+        for each in self.outgoing.values():
+            lane, each.lane = each.lane, None
+            if lane is not None and each.lane_count and each.tailer is not None:
+                each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
+                has_sent = True
+        return has_sent
+
+    async def close(self) -> None:
+        for each in self.outgoing.values():
+            each.close()
+            each.queue.sessions.remove(self)
+        self._shared.changed.set()
+
+    def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
+        stand = self._guarded(each, tailer.stand)
+        if stand is None:
+            return None
+        source = self._connection.source(each.cid)
+        return live.SourceLane(
+            stand.data,
+            (stand.position, stand.index, stand.sequence),
+            source.cid_document,
+            self._connection.config.payload_max,
+            stand.write_position,
+            stand.slots,
+            source.room,
+            each.queue.is_logged,
+            self._awaited(each),
+        )
+
+    def _offer(self) -> None:
+        for each in self._queues.values():
+            try:
+                next_index = each.queue.next_index()
+                source_id = each.queue.layout.source_id
+            except (QueueError, OSError) as error:
+                self._shared.note_stop(Stop.of(each.name, error))
+                continue
+            cid = self._connection.offer_queue(
+                each.name,
+                next_index,
+                acknowledgement=self._shared.asks_ack,
+                source_id=source_id,
+                shape=each.shape,
+            )
+            self.outgoing[cid] = Outgoing(each, cid)
+            each.sessions.append(self)
+        self.has_offered = True
+        self._shared.changed.set()
+
+    def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
+        """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
+        source = self._connection.source(each.cid)
+        while source.has_room:
+            if each.batch is None:
+                if len(out) - filled < OUT_BYTES // 4 and filled:
+                    break  # what is left is too little to be worth a look
+                each.batch = self._guarded(each, lambda: self._next_batch(tailer))
+                each.start = 0
+                if each.batch is None:
+                    break
+            batch, start = each.batch, each.start
+            count, end = self._connection.frame_excerpts(
+                each.cid, batch, start, time.monotonic_ns(), out, filled
+            )
+            if not count:
+                size = self._connection.frame_size(each.cid, batch.lengths[start])
+                if (
+                    size > OUT_BYTES and self._large is None
+                ):  # it gets a buffer of its own, and first
+                    self._large, self.out_bytes = each, size
+                break
+            self._sent(each, batch, start, count)
+            filled = end
+        return filled
+
+    def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
+        payload_max = self._connection.config.payload_max
+        return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
+
+    def _sent(self, each: Outgoing, batch: ExcerptBatch, start: int, count: int) -> None:
+        self._count_sent(each, batch.index_first + start, batch.lengths[start : start + count])
+        each.start = start + count
+        if each.start == len(batch):
+            each.batch = None
+
+    def _count_sent(self, each: Outgoing, index_first: int, lengths: "array[int]") -> None:
+        payload_bytes = measure_lengths(lengths, 0, len(lengths))[0]
+        each.queue.note_sent(index_first + len(lengths) - 1, len(lengths), payload_bytes)
+        self.has_progressed = self.has_progressed or not self._shared.asks_ack
+
+    async def _lock(self, each: Outgoing, next_index: int) -> None:
+        """The sink has more than this queue: keeps everybody else out while it copies back."""
+        offered = self._connection.source(each.cid).offer.next_index
+        _logger.info(
+            "%s: queue %r: the sink is ahead (%s, here %s): back copy",
+            self._pump.label,
+            each.queue.name,
+            format_index(next_index),
+            format_index(offered),
+        )
+        try:
+            each.back_copy = await trio.to_thread.run_sync(BackCopyTarget, each.queue.path, offered)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+            return
+        self._connection.begin_back_copy(
+            each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
+        )
+
+    async def _take_back(
+        self, each: Outgoing, event: ev.AppendExcerpts | ev.CompareExcerpts
+    ) -> None:
+        if each.back_copy is None:  # stopped a moment ago
+            return
+        try:
+            if isinstance(event, ev.CompareExcerpts):
+                each.back_copy.compare(event.batch)
+            else:
+                await each.back_copy.append(event.batch)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+
+    def _start(self, each: Outgoing, next_index: int) -> None:
+        each.close()
+        each.stream_from = next_index
+        each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
+            # the sink has all before it, though an acknowledgement may have been lost on its way
+            each.queue.note_acknowledged(next_index - 1)
+        self._shared.changed.set()
+
+    def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
+        """The sink has more than before, as it said, and when that came."""
+        self.has_progressed = True
+        each.queue.note_acknowledged(noted[-1][0].index)
+        each.queue.log(noted)
+        if each.lane is not None:
+            excerpts = sum(event.excerpts for event, _ in noted)
+            each.lane.add_room(excerpts, sum(event.payload_bytes for event, _ in noted))
+        self._shared.changed.set()
+
+    def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:
+        if each.has_stopped:  # by us, and now the core tells of it
+            return
+        each.close()
+        self._pump.call_back()
+        each.has_stopped = True
+        self._shared.note_stop(Stop(name=each.queue.name, reason=reason, message=message))
+
+    def _guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except (QueueError, OSError) as error:
+            # reading ends here; what was sent before is still to be acknowledged
+            stop = Stop.of(each.queue.name, error)
+            self._stopped(each, stop.reason, stop.message)
+            return None
+
+    def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
+        stop = Stop.of(each.queue.name, error)
+        self._connection.stop_queue(each.cid, stop.reason, stop.message)
+        self._stopped(each, stop.reason, stop.message)
+
+    def _has_target(self, each: Outgoing) -> bool:
+        target = each.queue.target
+        if each.stream_from is None:
+            return False
+        acknowledged = self._connection.source(each.cid).index_acknowledged
+        return target is None or each.stream_from > target or acknowledged >= target

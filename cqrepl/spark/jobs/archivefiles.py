@@ -1,0 +1,222 @@
+"""The files of an archive: Parquet parts and a manifest. Knows nothing of Spark.
+
+    ARCHIVE/
+      _manifest.json                                       what is in it, and all digests
+      day=2026-11-21/cycle=20778/part-0000512a00000000.parquet
+
+A part holds consecutive excerpts of one cycle from a block's start on, in the columns `index` and
+`payload`, and is named by its first index; day and cycle stand in the names of the folders, where
+readers of Parquet look for such columns. The manifest is written last and replaces the old one at
+once: what it does not name is not part of the archive.
+"""
+
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cqrepl.queue import QueueDamaged, QueueError, QueueLayout, format_index
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.jobs.blocks import Piece, block_spans
+
+MANIFEST: Final = "_manifest.json"
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("index", pa.int64(), nullable=False),
+        pa.field("payload", pa.large_binary(), nullable=False),
+    ]
+)
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One Parquet file: its path in the archive, what it holds, and the digest of each block."""
+
+    path: str
+    index_first: int
+    index_last: int
+    payload_bytes: int
+    blocks: tuple[str, ...]
+
+    def spans(self) -> Iterator[tuple[int, int, str]]:
+        """First index, last index and digest of each block."""
+        spans = block_spans(self.index_first, self.index_last)
+        for (first, last), digest in zip(spans, self.blocks, strict=True):
+            yield first, last, digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedCycle:
+    """One cycle in an archive; `file` is the name of its store file."""
+
+    cycle: int
+    day: str
+    file: str
+    is_closed: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def index_first(self) -> int:
+        """Index of its first excerpt."""
+        return self.parts[0].index_first
+
+    @property
+    def index_last(self) -> int:
+        """Index of its last excerpt."""
+        return self.parts[-1].index_last
+
+    @property
+    def count(self) -> int:
+        """How many excerpts it holds."""
+        return self.index_last - self.index_first + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an archive holds."""
+
+    layout: QueueLayout
+    cycles: tuple[ArchivedCycle, ...]
+
+    @property
+    def count(self) -> int:
+        """How many excerpts it holds."""
+        return sum(cycle.count for cycle in self.cycles)
+
+
+def read_manifest(archive: Path) -> Manifest:
+    """The manifest of an archive.
+
+    Raises:
+        QueueError: there is none, or not one that can be read.
+    """
+    path = archive / MANIFEST
+    try:
+        fields = json.loads(path.read_text())
+        if fields["v"] != _VERSION:
+            raise QueueError(f"expected version {_VERSION}, found {fields['v']}", path=path)
+        return Manifest(layout=_layout(fields["layout"]), cycles=tuple(_cycles(fields["cycles"])))
+    except FileNotFoundError as error:
+        raise QueueError(f"expected an archive, found no {MANIFEST}", path=archive) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise QueueDamaged(f"expected a manifest: {error!r}", path=path) from error
+
+
+def write_manifest(archive: Path, manifest: Manifest) -> None:
+    """Puts a manifest in the place of the old one."""
+    layout = asdict(manifest.layout) | {"roll_cycle": manifest.layout.roll_cycle.name}
+    fields = {
+        "v": _VERSION,
+        "layout": layout,
+        "cycles": [asdict(cycle) for cycle in manifest.cycles],
+    }
+    new = archive / f".{MANIFEST}.{uuid4().hex}"
+    with new.open("w") as out:
+        json.dump(fields, out, indent=1)
+        out.write("\n")
+        out.flush()
+        os.fsync(out.fileno())
+    new.rename(archive / MANIFEST)
+
+
+def part_path(layout: QueueLayout, cycle: int, index_first: int) -> str:
+    """Where in an archive a part is."""
+    return f"day={day_of(layout, cycle)}/cycle={cycle}/part-{index_first:016x}.parquet"
+
+
+def day_of(layout: QueueLayout, cycle: int) -> str:
+    """The day on which a cycle begins, in UTC."""
+    start = timedelta(milliseconds=cycle * layout.roll_cycle.length_ms + layout.epoch)
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + start:%Y-%m-%d}"
+
+
+def is_part_folder(path: Path) -> bool:
+    """True for a folder of an archive in which parts are, or begin to be."""
+    return path.is_dir() and path.name.startswith("day=")
+
+
+def write_part(path: Path, pieces: Iterable[Piece]) -> int:
+    """Writes excerpts into a Parquet file, which is there when it is whole; bytes of payload."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{uuid4().hex}")
+    total = 0
+    try:
+        with pq.ParquetWriter(
+            new, SCHEMA, compression="zstd", use_dictionary=False,
+            column_encoding={"index": "DELTA_BINARY_PACKED", "payload": "PLAIN"},
+        ) as writer:  # fmt: skip
+            for piece in pieces:
+                writer.write_batch(_record_batch(piece))
+                total += len(piece.payload)
+        with new.open("rb") as written:
+            os.fsync(written.fileno())
+        new.rename(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return total
+
+
+def read_part(archive: Path, part: Part) -> Iterator[Piece]:
+    """The excerpts of a part.
+
+    Raises:
+        QueueDamaged: it is not what the manifest says, as far as indexes tell.
+    """
+    path = archive / part.path
+    index = part.index_first
+    try:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    yield _piece(batch, index, path)
+                    index += batch.num_rows
+    except (pa.ArrowException, FileNotFoundError) as error:
+        raise QueueDamaged(f"expected a part of an archive: {error}", path=path) from error
+    if index != part.index_last + 1:
+        wanted = format_index(part.index_last)
+        raise QueueDamaged(f"expected {wanted} as its last, found {index - 1:#x}", path=path)
+
+
+def _record_batch(piece: Piece) -> "pa.RecordBatch":
+    count = len(piece.lengths)
+    offsets = array("q", accumulate(piece.lengths, initial=0))
+    payload = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(piece.payload)]
+    )
+    index = pa.array(range(piece.index_first, piece.index_first + count), pa.int64())
+    return pa.record_batch([index, payload], schema=SCHEMA)
+
+
+def _piece(batch: "pa.RecordBatch", index: int, path: Path) -> Piece:
+    found = batch.column("index")[0].as_py()
+    if found != index:
+        raise QueueDamaged(f"expected index {index:#x}, found {found:#x}", path=path)
+    column = batch.column("payload").cast(pa.large_binary())
+    lengths = array("q")
+    lengths.frombytes(memoryview(pc.binary_length(column).buffers()[1])[: 8 * len(column)])
+    offsets = memoryview(column.buffers()[1]).cast("q")
+    first, last = offsets[column.offset], offsets[column.offset + len(column)]
+    payload = bytes(memoryview(column.buffers()[2] or b"")[first:last])
+    return Piece(index_first=index, lengths=lengths, payload=payload)
+
+
+def _layout(fields: dict[str, Any]) -> QueueLayout:
+    return QueueLayout(**{**fields, "roll_cycle": by_name(fields["roll_cycle"])})
+
+
+def _cycles(cycles: list[dict[str, Any]]) -> Iterator[ArchivedCycle]:
+    for fields in cycles:
+        parts = tuple(Part(**{**part, "blocks": tuple(part["blocks"])}) for part in fields["parts"])
+        yield ArchivedCycle(**{**fields, "parts": parts})

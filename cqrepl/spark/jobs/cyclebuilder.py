@@ -1,0 +1,119 @@
+"""Makes the store files of a queue one by one, and puts them into place. Knows nothing of Spark.
+
+Theory of operation. A cycle is a store file that stands for itself, so each is made apart, in a
+queue directory of its own beside the target, by whichever task has it. Nothing is in the target
+before the driver links the finished and synced files there, the lowest cycle first; a name that
+exists is never replaced. Last the table store is made, and cycles below the last one are closed,
+as every writer does. A run that was cut off leaves whole files and no others, and the next one
+goes on behind them.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue import Queue, QueueError, QueueLayout
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.spark.jobs.blocks import Piece, batch_of, digest_of, read_pieces
+
+_SUFFIX: Final = ".building"
+
+
+@contextmanager
+def workshop(target: Path) -> Iterator[Path]:
+    """A folder beside the target, for the length of a block, that only one process uses.
+
+    Raises:
+        QueueError: the target is no directory; or it is being built.
+    """
+    if target.exists() and not target.is_dir():
+        raise QueueError("expected a queue directory, or none yet", path=target)
+    folder = target.with_name(target.name + _SUFFIX)
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise QueueError("another process is building it", path=target) from error
+        for left in folder.iterdir():
+            shutil.rmtree(left, ignore_errors=True)  # of a run that was cut off
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def build_cycle(
+    folder: Path, layout: QueueLayout, pieces: Iterable[Piece], *, is_closed: bool
+) -> Path:
+    """A store file that holds these excerpts of one cycle, somewhere in the folder.
+
+    Raises:
+        QueueError: they cannot be appended, as `Appender.append_at`.
+    """
+    with Queue.open_for_append(folder / uuid4().hex, create=layout) as queue:
+        # their lengths have been kept where they came from
+        appender = queue.appender(payload_max=NO_LIMIT)
+        for piece in pieces:
+            appender.append_at(batch_of(piece))
+        if is_closed:
+            appender.end_cycle()
+        path = next(queue.path.glob("*.cq4"))
+    _sync(path)
+    return path
+
+
+def install(target: Path, layout: QueueLayout, files: Sequence[Path]) -> None:
+    """Puts finished store files into a queue directory, which is made if need be.
+
+    Raises:
+        QueueError: a cycle has come into it meanwhile.
+        LayoutMismatch: there is a queue of another layout.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(files, key=lambda path: path.name):
+        try:
+            os.link(path, target / path.name)
+        except FileExistsError as error:
+            raise QueueError("it has come meanwhile", path=target / path.name) from error
+    with Queue.open_for_append(target, create=layout) as queue:
+        queue.appender().close()  # closes the cycles below the last one
+    _sync(target / FILE_NAME)
+    _sync(target)
+
+
+def check_held(file: Path, spans: Sequence[tuple[int, int, str]]) -> None:
+    """Does nothing when a store file holds these blocks, and nothing else.
+
+    Args:
+        spans: first index, last index and digest of each block, without a gap.
+
+    Raises:
+        QueueError: it holds something else, or cannot be read.
+    """
+    first, last = spans[0][0], spans[-1][1]
+    with Queue.open(file.parent) as queue:
+        is_same = queue.count(first, last + 1) == last + 1 - first and all(
+            digest_of(start, read_pieces(queue, start, end)) == digest
+            for start, end, digest in spans
+        )
+    if not is_same:
+        raise QueueError(
+            f"expected {first:#x} to {last:#x} as they are elsewhere, found other ones",
+            path=file,
+        )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+"""Which of so many partitions a key belongs to, for ever and for everybody. Knows no Spark.
+
+    partition = CRC-32 of the key as binary wire, modulo the number of partitions
+
+The CRC is that of zlib, PNG and `java.util.zip.CRC32`. Binary wire has one form for a value: a text
+of up to 31 bytes is E0 plus its length, then its UTF-8; a number takes the least width that holds
+it, whatever the type of its column. `tests/vectors/partitions.json` has examples.
+"""
+
+from zlib import crc32
+
+import wire
+from cqrepl.console.exitcodes import BadArguments
+
+
+def partition_of(key: object, partitions: int) -> int:
+    """The partition of a key, from 0.
+
+    >>> partition_of("orders", 13), partition_of(41, 13)
+    (0, 9)
+    """
+    return crc32(key_bytes(key)) % partitions
+
+
+def key_bytes(key: object) -> bytes:
+    """The key as binary wire.
+
+    Raises:
+        BadArguments: binary wire has no form for it.
+    """
+    try:
+        return wire.encode(plain(key))
+    except (wire.WireError, ValueError) as error:
+        raise BadArguments(f"expected a key that binary wire can hold, found {key!r}") from error
+
+
+def plain(value: object) -> object:
+    """A value of a table as binary wire takes it: its byte arrays as bytes."""
+    match value:
+        case bytearray():
+            return bytes(value)
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case _:
+            return value

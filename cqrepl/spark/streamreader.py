@@ -1,0 +1,211 @@
+"""Queues as streams: which offsets there are, and what tasks read between two of them.
+
+Theory of operation. One object lives as long as a query runs and is asked for offsets; another one
+is pickled, and its `read` runs in the tasks. An offset names what was there when it was told, and
+never anything that a tailer would not have reached: a cycle is left only when it has ended.
+
+What lies between two offsets is a function of these alone, however the queues have grown, because
+Spark plans a batch once more after a failure and must get the same excerpts. If some of them are
+not there any more, retention was faster than the query: an error, unless `failOnDataLoss` is false.
+
+`commit` comes when the next batch has been planned, and not at all for the last one of a run. So it
+only tells retention what will not be asked for again (option `reader`).
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cqrepl.queue import IndexGap, NotAQueue, Queue, QueueError, format_index
+from cqrepl.queue.read.registration import Readers
+from cqrepl.spark.offsets import (
+    NO_LIMITS,
+    Limits,
+    advanced,
+    as_offset,
+    capped,
+    end_of,
+    positions_of,
+)
+from cqrepl.spark.partitions import SplitPartition, partitions_of
+from cqrepl.spark.queuefinder import Finder
+from cqrepl.spark.ranges import IndexRange, check_held, followed, present
+from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions
+from cqrepl.spark.taskreader import read_split
+
+_logger = logging.getLogger(__name__)
+
+
+class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The offsets of a stream, and what its tasks read."""
+
+    def __init__(self, options: ReadOptions, stream: StreamOptions, schema: "pa.Schema") -> None:
+        self._options = options
+        self._stream = stream
+        self._schema = schema
+        self._finder = Finder(options.finding)
+        self._initial: dict[str, object] | None = None
+        self._targets: dict[str, int] | None = None  # where a run ends that takes what is there now
+        self._limits = Limits(
+            excerpts=stream.excerpts_max, size_bytes=stream.bytes_max, cycles=stream.cycles_max
+        )
+
+    def initialOffset(self) -> dict[str, object]:
+        """Where a query without a checkpoint begins; the same each time, as Spark asks twice."""
+        if self._initial is None:
+            self._initial = as_offset(
+                {name: self._start_of(path) for name, path in self._finder.find().items()}
+            )
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """One of the limits that were set; it only tells Spark that there is one."""
+        if self._limits.excerpts is not None:
+            return ReadMaxRows(self._limits.excerpts)
+        if self._limits.size_bytes is not None:
+            return ReadMaxBytes(self._limits.size_bytes)
+        if self._limits.cycles is not None:
+            return ReadMaxFiles(self._limits.cycles)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
+        """Where the batch from `start` on ends; `start` itself while there is nothing.
+
+        Raises:
+            IndexGap: what follows `start` is not there any more.
+            OptionError: the checkpoint is about a queue that no path stands for.
+        """
+        positions = positions_of(start)
+        pending = self._pending(positions)
+        if self._targets is not None:
+            pending = {
+                name: capped(ranges, self._targets.get(name, 0)) for name, ranges in pending.items()
+            }
+        limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
+        self._register(positions)
+        return as_offset(advanced(positions, pending, limits))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remembers where the queues end: this run goes no further, nor into later queues."""
+        self._targets = self._ends()
+
+    def reportLatestOffset(self) -> dict[str, object]:
+        """Where the queues end now, for the progress that Spark shows."""
+        return as_offset(self._ends())
+
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> Sequence[InputPartition]:
+        """What the tasks of one batch read.
+
+        Raises:
+            IndexGap, OptionError: as `latestOffset`.
+        """
+        begins, ranges, paths = positions_of(start), [], {}
+        for name, index_end in positions_of(end).items():
+            index = begins.get(name, 0)
+            if index_end > index:
+                paths[name] = self._path_of(name)
+                ranges += self._between(paths[name], index, index_end)
+        return partitions_of(ranges, paths, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The record batches of one task."""
+        if isinstance(partition, SplitPartition):
+            may_be_lost = not self._stream.fail_on_data_loss
+            yield from read_split(partition, self._schema, self._options, may_be_lost=may_be_lost)
+
+    def commit(self, end: Mapping[str, object]) -> None:
+        """Tells retention that nothing before `end` will be read again, where it was asked to."""
+        if self._stream.reader is not None:
+            for name, index in positions_of(end).items():
+                with Queue.open(self._path_of(name)) as queue:
+                    Readers(queue.cycles).advance(self._stream.reader, index)
+
+    def _start_of(self, path: Path) -> int:
+        with Queue.open(path) as queue:
+            end, starting = queue.next_index(), self._stream.starting
+            if starting == "latest":
+                return end
+            if isinstance(starting, str):
+                return queue.first_index() or end
+            if starting > end:
+                reached = f"an index that {path} has reached, up to {format_index(end)}"
+                raise OptionError("startingIndex", reached, format_index(starting))
+            following = present(queue, starting)
+            return following[0].index_first if following else end
+
+    def _pending(self, positions: Mapping[str, int]) -> dict[str, list[IndexRange]]:
+        """What there is to be read of each queue, of those too that have come meanwhile."""
+        pending: dict[str, list[IndexRange]] = {}
+        for name, index in positions.items():
+            try:
+                with Queue.open(self._path_of(name)) as queue:
+                    try:
+                        pending[name] = followed(queue, index)
+                    except IndexGap as gap:
+                        self._check_loss(gap)
+                        pending[name] = followed(queue, index, may_be_lost=True)
+            except NotAQueue as error:
+                self._check_loss(error)
+        for name, queue in self._opened():
+            if name not in positions:
+                pending[name] = followed(queue)
+        return pending
+
+    def _between(self, path: Path, index: int, index_end: int) -> list[IndexRange]:
+        ranges: list[IndexRange] = []
+        try:
+            with Queue.open(path) as queue:
+                ranges = present(queue, index, index_end - 1)
+                check_held(queue, index)
+                if end_of(ranges) != index_end:
+                    reason = "it was there when the batch was planned"
+                    raise IndexGap(index_end - 1, end_of(ranges), reason, path=path)
+        except (IndexGap, NotAQueue) as error:
+            self._check_loss(error)
+        return ranges
+
+    def _check_loss(self, error: QueueError) -> None:
+        if self._stream.fail_on_data_loss:
+            raise error
+        _logger.warning("went on behind what is lost: %s", error)
+
+    def _ends(self) -> dict[str, int]:
+        return {name: queue.next_index() for name, queue in self._opened()}
+
+    def _opened(self) -> Iterator[tuple[str, Queue]]:
+        """The queues there are now, each open until the next one is asked for."""
+        for name, path in self._finder.find().items():
+            try:
+                queue = Queue.open(path)
+            except NotAQueue as error:  # one is just being made
+                _logger.info("passed over: %s", error)
+                continue
+            with queue:
+                yield name, queue
+
+    def _path_of(self, name: str) -> Path:
+        path = self._finder.path_of(name)
+        if path is None:
+            paths = ", ".join(self._options.finding.paths)
+            raise OptionError("path", f"one for queue {name!r} of the checkpoint", repr(paths))
+        return path
+
+    def _register(self, positions: Mapping[str, int]) -> None:
+        """Makes the query known to retention in each of its queues."""
+        if self._stream.reader is not None:
+            for name, index in positions.items():
+                with Queue.open(self._path_of(name)) as queue:
+                    Readers(queue.cycles).register(self._stream.reader, index)

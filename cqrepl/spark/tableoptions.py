@@ -1,0 +1,338 @@
+"""The options of the data source `chronicle`, read once and checked; every error about one is here.
+
+Spark hands options over as texts with names in lower case. An error names the option, what was
+expected, and what came. An option that is not known is an error too: it was meant to do something.
+"""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+from cqrepl.console.moments import since_1970_ns
+from cqrepl.console.units import parse_size
+from cqrepl.queue import NEXT_OF_EMPTY, QueueLayout, index_of
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.format.rollcycle import CYCLE_MAX, by_name
+from cqrepl.spark.ranges import SPLIT_BYTES, SPLIT_EXCERPTS, SPLITS_MAX
+
+COLUMNS: Final = ("queue", "index", "cycle", "sequence", "length", "payload")
+COLUMNS_USUAL: Final = ("queue", "index", "cycle", "sequence", "payload")
+PAYLOAD_FORMS: Final = ("raw", "text", "wire")
+BATCH_EXCERPTS: Final = 10_000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+_BATCH_BYTES_MAX: Final = 1 << 30  # a column has 32-bit offsets
+_BY_SPARK: Final = ("checkpointlocation",)
+_FINDING: Final = ("path", "paths", "name")
+_READING: Final = (
+    *_FINDING, "columns", "payload", "splitBytes", "splitExcerpts", "maxPartitions",
+    "batchExcerpts", "batchBytes",
+)  # fmt: skip
+_BOUNDS: Final = ("fromIndex", "toIndex", "fromCycle", "toCycle", "fromTime", "toTime")
+_BATCH: Final = (*_BOUNDS, "snapshot")
+_STREAMING: Final = (
+    "startingIndex", "maxExcerptsPerBatch", "maxBytesPerBatch", "maxCyclesPerBatch",
+    "failOnDataLoss", "reader",
+)  # fmt: skip
+_WRITING: Final = ("path", "rollCycle", "like", "stagingPath", "onExisting", "durability")
+Value = TypeVar("Value")
+
+
+class OptionError(ValueError):
+    """An option that cannot be used: its name, what was expected, what came."""
+
+    def __init__(self, name: str, expected: str, found: str) -> None:
+        super().__init__(f"option {name}: expected {expected}, found {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The excerpts that are wanted: by index (the end is not included), by cycle, or by time.
+
+    `is_of_load`: of those that were there when the DataFrame was made, else at its first action.
+    """
+
+    index_from: int | None = None
+    index_end: int | None = None
+    cycle_from: int | None = None
+    cycle_to: int | None = None
+    ms_from: int | None = None
+    ms_end: int | None = None
+    is_of_load: bool = True
+
+    def indexes(self, layout: QueueLayout) -> tuple[int, int]:
+        """The first and the last index within, for a queue laid out so.
+
+        An excerpt has no time but that of its cycle: a time stands for the cycle it lies in.
+        """
+        shift, epoch, at = layout.roll_cycle.shift, layout.epoch, layout.roll_cycle.cycle_at
+        first, end = self.index_from, self.index_end
+        cycle_from, cycle_to = self.cycle_from, self.cycle_to
+        if self.ms_from is not None:
+            cycle_from = max(0, at(self.ms_from, epoch))
+        if self.ms_end is not None:
+            cycle_to = at(self.ms_end - 1, epoch)
+        if cycle_from is not None:
+            first = index_of(min(cycle_from, CYCLE_MAX), 0, shift)
+        if cycle_to is not None:
+            end = (min(cycle_to, CYCLE_MAX) + 1) << shift
+        return first or NEXT_OF_EMPTY, INDEX_MAX if end is None else min(end - 1, INDEX_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Which queues: directories, or patterns of them; `name` is what the only one is called."""
+
+    paths: tuple[str, ...]
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What reading in batch and in streams have in common."""
+
+    finding: Finding
+    columns: tuple[str, ...]
+    payload: str
+    split_bytes: int
+    split_excerpts: int
+    splits_max: int
+    batch_excerpts: int
+    batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What only a stream has. `starting` is `earliest`, `latest`, or an index.
+
+    `reader` is the name under which retention waits for the query.
+    """
+
+    starting: str | int
+    excerpts_max: int | None
+    bytes_max: int | None
+    cycles_max: int | None
+    fail_on_data_loss: bool
+    reader: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """Where to write. `roll_cycle`, or `like`, a queue's path, say how a new queue is laid out."""
+
+    path: str
+    roll_cycle: str | None
+    like: str | None
+    staging: str | None
+    is_existing_refused: bool
+    is_synced: bool
+    checkpoint: str | None
+
+
+class _Given:
+    """The options that were given, to be taken by name."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[str], kind: str) -> None:
+        self._options = {name.lower(): text for name, text in options.items()}
+        known = list(known)
+        names = {name.lower(): name for name in known}
+        for name in self._options:
+            if name in names or name in _BY_SPARK:
+                continue
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"such as {names[near[0]]}" if near else f"one of {', '.join(known)}"
+            raise OptionError(name, f"an option of {kind}, {hint}", "this one")
+
+    def has(self, *names: str) -> str | None:
+        """The first of these options that was given."""
+        return next((name for name in names if name.lower() in self._options), None)
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def take(self, name: str, expected: str, convert: Callable[[str], Value]) -> Value | None:
+        """An option converted; None if it was not given."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return convert(text.strip())
+        except ValueError:
+            raise OptionError(name, expected, repr(text)) from None
+
+    def number(self, name: str, least: int, most: int = INDEX_MAX) -> int | None:
+        return self.take(name, f"a number from {least} to {most}", _within(int, least, most))
+
+    def size(self, name: str, most: int = INDEX_MAX) -> int | None:
+        expected = f"a size from 1 to {most} bytes, such as 64MiB"
+        return self.take(name, expected, _within(parse_size, 1, most))
+
+    def index(self, name: str) -> int | None:
+        return self.take(name, "an index such as 0x451600000000", _index)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of some words; the first if it was not given."""
+
+        def chosen(text: str) -> str:
+            return choices[choices.index(text.lower())]
+
+        return self.take(name, " or ".join(choices), chosen) or choices[0]
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """What is known before it is known whether it is a batch or a stream.
+
+    Raises:
+        OptionError: one of all options cannot be used.
+    """
+    given = _Given(options, (*_READING, *_BATCH, *_STREAMING), "chronicle")
+    if given.has(*_BATCH):
+        bounds(options)
+    if given.has(*_STREAMING):
+        stream_options(options)
+    return ReadOptions(
+        finding=_finding(given),
+        columns=given.take("columns", f"some of {', '.join(COLUMNS)}", _columns) or COLUMNS_USUAL,
+        payload=given.choice("payload", PAYLOAD_FORMS),
+        split_bytes=given.size("splitBytes") or SPLIT_BYTES,
+        split_excerpts=given.number("splitExcerpts", 1) or SPLIT_EXCERPTS,
+        splits_max=given.number("maxPartitions", 1) or SPLITS_MAX,
+        batch_excerpts=given.number("batchExcerpts", 1) or BATCH_EXCERPTS,
+        batch_bytes=given.size("batchBytes", _BATCH_BYTES_MAX) or BATCH_BYTES,
+    )
+
+
+def bounds(options: Mapping[str, str]) -> Bounds:
+    """What a batch is limited to.
+
+    Raises:
+        OptionError: one cannot be used, is not one of a batch, or they are of different kinds.
+    """
+    given = _Given(options, (*_READING, *_BATCH), "a batch")
+    kinds = [pair for pair in zip(_BOUNDS[::2], _BOUNDS[1::2], strict=True) if given.has(*pair)]
+    if len(kinds) > 1:
+        first, other = given.has(*kinds[0]), given.has(*kinds[1])
+        raise OptionError(other or "", f"bounds of one kind beside {first}", "both")
+    return Bounds(
+        index_from=given.index("fromIndex"),
+        index_end=given.index("toIndex"),
+        cycle_from=given.number("fromCycle", 0, CYCLE_MAX),
+        cycle_to=given.number("toCycle", 0, CYCLE_MAX),
+        ms_from=given.take("fromTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
+        ms_end=given.take("toTime", "a time such as 2026-11-21T10:00Z", _milliseconds),
+        is_of_load=given.choice("snapshot", ("load", "action")) == "load",
+    )
+
+
+def stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """What only a stream has.
+
+    Raises:
+        OptionError: one cannot be used, or is not one of a stream.
+    """
+    given = _Given(options, (*_READING, *_STREAMING), "a stream")
+    starting = given.take("startingIndex", "earliest, latest or an index", _starting)
+    return StreamOptions(
+        starting="earliest" if starting is None else starting,
+        excerpts_max=given.number("maxExcerptsPerBatch", 1),
+        bytes_max=given.size("maxBytesPerBatch"),
+        cycles_max=given.number("maxCyclesPerBatch", 1),
+        fail_on_data_loss=given.choice("failOnDataLoss", ("true", "false")) == "true",
+        reader=given.take("reader", "a name", _name),
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Where a batch or a stream is written to.
+
+    Raises:
+        OptionError: one cannot be used.
+    """
+    given = _Given(options, _WRITING, "writing")
+    path = given.text("path")
+    if not path:
+        raise OptionError("path", "the directory of a queue", "none")
+    if given.has("rollCycle") and given.has("like"):
+        raise OptionError("like", "no rollCycle beside it", "both")
+    return WriteOptions(
+        path=local_path("path", path),
+        roll_cycle=given.take("rollCycle", "a roll cycle such as FAST_DAILY", _roll_cycle),
+        like=given.take("like", "a local path", lambda text: local_path("like", text)),
+        staging=given.take("stagingPath", "a local path", lambda text: local_path("", text)),
+        is_existing_refused=given.choice("onExisting", ("verify", "fail")) == "fail",
+        is_synced=given.choice("durability", ("synced", "none")) == "synced",
+        checkpoint=given.text("checkpointLocation"),
+    )
+
+
+def local_path(name: str, text: str) -> str:
+    """The path that a text names, which may begin with `file:` as elsewhere in Spark.
+
+    Raises:
+        OptionError: it is empty, or on another file system.
+    """
+    path = text.removeprefix("file://") if text.startswith("file:///") else text
+    path = path.removeprefix("file:")
+    if not path or "://" in path:
+        raise OptionError(name, "a path of a local file system", repr(text))
+    return path
+
+
+def _finding(given: _Given) -> Finding:
+    paths = given.take("paths", "a JSON list of paths", _path_list) or []
+    single = given.text("path")
+    paths = [*([single] if single is not None else []), *paths]
+    if not paths:
+        raise OptionError("path", "the directory of a queue, or a pattern of some", "none")
+    name = given.text("name")
+    if name is not None and (len(paths) > 1 or name == ""):
+        raise OptionError("name", "a name, for one queue only", f"{name!r} for {len(paths)}")
+    return Finding(paths=tuple(local_path("path", path) for path in paths), name=name)
+
+
+def _path_list(text: str) -> list[str]:
+    paths = json.loads(text)
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ValueError(text)
+    return paths
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
+        raise ValueError(text)
+    return names
+
+
+def _within(convert: Callable[[str], int], least: int, most: int) -> Callable[[str], int]:
+    def checked(text: str) -> int:
+        number = convert(text)
+        if not least <= number <= most:
+            raise ValueError(text)
+        return number
+
+    return checked
+
+
+def _index(text: str) -> int:
+    return _within(lambda each: int(each, 0), 0, INDEX_MAX)(text)
+
+
+def _starting(text: str) -> str | int:
+    return text.lower() if text.lower() in ("earliest", "latest") else _index(text)
+
+
+def _milliseconds(text: str) -> int:
+    return since_1970_ns(datetime.fromisoformat(text)) // 1_000_000
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text
+
+
+def _roll_cycle(text: str) -> str:
+    return by_name(text).name

@@ -1,0 +1,77 @@
+"""What a task of a batch or a stream does: reads its split, all of it or nothing.
+
+A split names excerpts that were there when it was planned. If one is not there any more when the
+task runs, its store file was removed meanwhile; that is an error, as the rows would silently be
+fewer, unless the reader was told that lost excerpts may be left out.
+"""
+
+import gc
+import logging
+from collections.abc import Iterator
+from functools import cache
+
+import pyarrow as pa
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue import IndexGap, NotAQueue, Queue
+from cqrepl.spark.partitions import SplitPartition
+from cqrepl.spark.ranges import IndexRange
+from cqrepl.spark.recordbatches import BatchMaker
+from cqrepl.spark.tableoptions import ReadOptions
+
+_logger = logging.getLogger(__name__)
+
+
+@cache
+def settle_worker() -> None:
+    """Makes the collection of garbage that follows each task cheap; once for each worker.
+
+    Spark's worker collects after each task, which walks all that pyarrow has loaded, unless that
+    is set apart. Even counting what is set apart walks all of it.
+    """
+    gc.freeze()
+
+
+def read_split(
+    partition: SplitPartition,
+    schema: "pa.Schema",
+    options: ReadOptions,
+    *,
+    may_be_lost: bool = False,
+) -> Iterator["pa.RecordBatch"]:
+    """The record batches of a split.
+
+    Args:
+        may_be_lost: leaves out what is not there any more, instead of failing.
+
+    Raises:
+        IndexGap: an excerpt of the split is not there any more.
+        QueueDamaged: a store file cannot be followed.
+    """
+    settle_worker()
+    maker = BatchMaker(schema, options.payload)
+    for one in partition.split:
+        try:
+            with Queue.open(one.queue) as queue:
+                yield from _read_range(queue, one, partition.names[one.queue], maker, options)
+        except (IndexGap, NotAQueue) as gap:
+            if not may_be_lost:
+                raise
+            _logger.warning("left out what is lost: %s", gap)
+
+
+def _read_range(
+    queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
+) -> Iterator["pa.RecordBatch"]:
+    tailer, index, shift = queue.tailer(one.index_first), one.index_first, queue.cycles.shift
+    while index <= one.index_last:
+        batch = tailer.next_batch(
+            count_max=min(options.batch_excerpts, one.index_last - index + 1),
+            bytes_max=options.batch_bytes,
+            payload_max=NO_LIMIT,
+        )
+        if batch is None or batch.index_first != index:
+            found = tailer.next_index if batch is None else batch.index_first
+            raise IndexGap(index, found, "it was there when the job was planned", path=one.queue)
+        yield maker.make(batch, name, shift)
+        index = batch.index_last + 1

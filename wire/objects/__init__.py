@@ -1,0 +1,1 @@
+"""Python values and dataclasses, to documents and back."""

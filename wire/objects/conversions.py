@@ -1,0 +1,214 @@
+"""Reads the next value as the type that the caller asks for, by whatever code it came.
+
+Theory of operation. A writer chooses codes by value, and writers differ, so a reader must take a
+number from any code that holds one:
+
+    int64     all numbers (fractions are cut), decimal text, null and empty text (-2^63)
+    int32...  whole numbers and decimal text that fit; nothing else
+    float64   all numbers, decimal text, empty text (NaN)
+    text      text, numbers, true and false, null (None), dates, times, type literals, bytes
+    boolean   true and false
+    bytes     a block that says it holds bytes, with or without a type prefix; null (None)
+    literal   the content of any block; null (None)
+
+-2^63 for "nothing" is Java's habit and is kept; what Java makes of a block or of an unassigned code
+when it is asked for a number is not: that is a WireError here. Source: section 10 of the format;
+vectors `decode_values`.
+"""
+
+import math
+import re
+from typing import Final
+
+from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, STOP_BIT_SCALE, Code
+from wire.errors import WireError
+from wire.objects.values import TIME_OF_CODE
+from wire.objects.variants import COMPRESSIONS, DELTA_CODES, unsupported_code
+from wire.reader import Reader
+from wire.strings import decode_name
+from wire.text.print_scalars import double_text
+
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+_INT32_MIN: Final = -(1 << 31)
+_WHOLE_CODES: Final = frozenset(FIXED_WIDTH) - {Code.FLOAT32, Code.FLOAT64}
+_FLOAT_CODES: Final = frozenset({Code.FLOAT32, Code.FLOAT64, *STOP_BIT_SCALE})
+_SHOWN_AS_TEXT: Final = frozenset({*TIME_OF_CODE, Code.TYPE_LITERAL})
+_WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,19})")
+# what Java's Double.parseDouble takes, but for its hexadecimal form
+_DOUBLE: Final = re.compile(
+    r"([+-]?)(?:(NaN|Infinity)|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)"
+)
+_BLANK: Final = "".join(map(chr, range(0x21)))
+
+
+def next_code(reader: Reader, wanted: str) -> int:
+    """The code of the next item behind padding and comments.
+
+    Raises:
+        WireError: nothing is left, or it is a code of the delta wire.
+    """
+    code = reader.peek_code()
+    if code is None:
+        raise WireError(f"{wanted} was expected, the block ends", reader.position)
+    if code in DELTA_CODES:
+        raise unsupported_code(code, reader.position)
+    return code
+
+
+def read_int64(reader: Reader) -> int:
+    """The next value as a 64-bit number.
+
+    >>> read_int64(Reader(bytes.fromhex("92ba02"))), read_int64(Reader(b"\\xe31.5"))
+    (3, 2)
+    """
+    code = next_code(reader, "a number")
+    if code == Code.NULL:
+        reader.position += 1
+        return INT64_MIN
+    if code < Code.STRING0 and code != Code.STRING_ANY:
+        return reader.read_int()
+    text = _number_text(reader)
+    return INT64_MIN if not text else _int64_of(text, reader)
+
+
+def read_whole(reader: Reader, least: int, greatest: int) -> int:
+    """The next value as a whole number within these limits.
+
+    Raises:
+        WireError: it is out of them, or a fraction, or no number.
+    """
+    code = next_code(reader, "a whole number")
+    start = reader.position
+    if code in _FLOAT_CODES or code == Code.NULL:
+        raise WireError(f"a whole number was expected, code 0x{code:02X} came", start)
+    if code >= Code.STRING0 or code == Code.STRING_ANY:
+        text = _number_text(reader)
+        if not text and least < 0:
+            return least  # Java's "nothing" of this width
+        value = _int64_of(text, reader)
+    else:
+        value = read_int64(reader)
+    if not least <= value <= greatest:
+        raise WireError(f"a number of {least} to {greatest} was expected, {value} came", start)
+    return value
+
+
+def read_int32(reader: Reader) -> int:
+    """The next value as a 32-bit number."""
+    return read_whole(reader, _INT32_MIN, -_INT32_MIN - 1)
+
+
+def read_float64(reader: Reader) -> float:
+    """The next value as a double.
+
+    >>> read_float64(Reader(bytes.fromhex("a105"))), read_float64(Reader(b"\\xe0"))
+    (5.0, nan)
+    """
+    code = next_code(reader, "a number")
+    if code < Code.STRING0 and code != Code.STRING_ANY:
+        return reader.read_float()
+    start = reader.position
+    text = reader.read_text()
+    return math.nan if not text else _double_of(text, start)
+
+
+def read_text(reader: Reader) -> str | None:
+    """The next value as text; None for null.
+
+    >>> read_text(Reader(bytes.fromhex("9405"))), read_text(Reader(bytes.fromhex("80038a6162")))
+    ('5.0E-4', 'ab')
+    """
+    code = next_code(reader, "a text")
+    if code >= Code.STRING0 or code in (Code.STRING_ANY, Code.NULL):
+        return reader.read_text()
+    if code < Code.BYTES_LENGTH8 or code in _WHOLE_CODES:
+        return str(reader.read_int())
+    if code in _FLOAT_CODES:
+        return double_text(reader.read_float())
+    if code in (Code.TRUE, Code.FALSE):
+        return "true" if reader.read_bool() else "false"
+    if code in _SHOWN_AS_TEXT:
+        return reader.read_coded_text()
+    if code in BLOCK_LENGTH:
+        payload = _read_array(reader)
+        return decode_name(payload)
+    raise unsupported_code(code, reader.position)
+
+
+def read_boolean(reader: Reader) -> bool:
+    """The next value as true or false."""
+    return reader.read_bool()
+
+
+def read_bytes(reader: Reader) -> bytes | None:
+    """The bytes that stand next; None for null."""
+    type_name = reader.read_type()
+    refuse_compressed(type_name, reader.position)
+    if next_code(reader, "bytes") == Code.NULL:
+        reader.position += 1
+        return None
+    return _read_array(reader)
+
+
+def read_literal(reader: Reader) -> bytes | None:
+    """The content of the block that stands next, whatever it is; None for null."""
+    if next_code(reader, "a block") == Code.NULL:
+        reader.position += 1
+        return None
+    return content(reader.read_block())
+
+
+def content(block: Reader) -> bytes:
+    """What is left of a block."""
+    payload = bytes(block.data[block.position : block.end])
+    block.position = block.end
+    return payload
+
+
+def refuse_compressed(type_name: str | None, position: int) -> None:
+    """Raises where a type name says that what follows is compressed."""
+    if type_name in COMPRESSIONS:
+        raise WireError(f"compression {type_name} is not supported", position)
+
+
+def _read_array(reader: Reader) -> bytes:
+    start = reader.position
+    block = reader.read_block()
+    if block.position == block.end or block.data[block.position] != Code.U8_ARRAY:
+        raise WireError("a block of bytes was expected, another block came", start)
+    block.position += 1
+    return content(block)
+
+
+def _number_text(reader: Reader) -> str:
+    """A text that should spell a number; empty for null and for what is no text at all."""
+    start = reader.position
+    reader.skip_value()  # a text that runs past the end of its block is an error
+    try:
+        return Reader(reader.data, start, reader.position).read_text() or ""
+    except WireError:
+        return ""
+
+
+def _int64_of(text: str, reader: Reader) -> int:
+    whole = _WHOLE.fullmatch(text)
+    if whole:
+        value = int("".join(whole.groups()))
+        if INT64_MIN <= value <= INT64_MAX:
+            return value
+    number = _double_of(text, reader.position)
+    if math.isnan(number):
+        return 0
+    if not INT64_MIN <= number < INT64_MAX:
+        return INT64_MIN if number < 0 else INT64_MAX
+    below = math.floor(number)
+    return below + (number - below >= 0.5)
+
+
+def _double_of(text: str, position: int) -> float:
+    match = _DOUBLE.fullmatch(text.strip(_BLANK))
+    if match is None:
+        raise WireError(f"a number was expected, text {text[:40]!r} came", position)
+    sign, special, digits = match.groups()
+    return float(sign + (special or digits))
