@@ -92,6 +92,37 @@ def test_modules_are_named_for_what_they_hold() -> None:
         assert path.stem not in FORBIDDEN_NAMES, f"{named(path)} says nothing"
 
 
+# a core and its shell, and what every folder may have of its own
+SHARED_MODULE_NAMES = {"__init__", "__main__", "settings", "errors"}
+PAIRED_FOLDERS = ({"cqrepl/cli", "cqrepl/commands"}, {"cqrepl/protocol", "cqrepl/replicator"})
+# participles are what is done, not what is: these name a thing
+NAMES_IN_ING = {"greeting", "listing", "mapping", "recording", "staging"}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    folders: dict[str, set[str]] = {}
+    for path in product_files():
+        if path.stem not in SHARED_MODULE_NAMES:
+            folders.setdefault(path.stem, set()).add(named(path.parent))
+    for name, where in folders.items():
+        assert len(where) == 1 or where in PAIRED_FOLDERS, f"{name}.py stands in {sorted(where)}"
+
+
+def test_modules_are_nouns() -> None:
+    for path in product_files():
+        assert not path.stem.endswith("ing") or path.stem in NAMES_IN_ING, named(path)
+
+
+def test_no_two_classes_of_a_package_have_one_name() -> None:
+    seen: dict[tuple[str, str], Path] = {}
+    for path in product_files():
+        package = path.relative_to(ROOT).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                other = seen.setdefault((package, node.name), path)
+                assert other == path, f"{node.name} is in {named(other)} and in {named(path)}"
+
+
 def test_modules_and_public_names_are_documented() -> None:
     for path in product_files():
         tree = ast.parse(path.read_text())

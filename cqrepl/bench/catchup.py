@@ -36,7 +36,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BenchLogEntry:
     """One entry of a log of acknowledgements or of appends, as `ackentry` describes it."""
 
     index_last: int
@@ -109,13 +109,13 @@ def touch_ahead(queue: Path, copy: Path) -> None:
                 os.pwrite(file.fileno(), _ZEROS, start)
 
 
-def log_entries(log: Path) -> Iterator[Entry]:
+def log_entries(log: Path) -> Iterator[BenchLogEntry]:
     """What a source or a sink has noted, in order."""
     with Queue.open(log) as noted:
         tailer = noted.tailer()
         while (batch := tailer.next_batch()) is not None:
             for _, payload in batch:
-                yield Entry.of(payload)
+                yield BenchLogEntry.of(payload)
 
 
 def _watched(source: Running, sink: Running) -> dict[str, float]:
@@ -135,7 +135,7 @@ def _watched(source: Running, sink: Running) -> dict[str, float]:
     return found
 
 
-def _rates(entries: Sequence[Entry], work: Work) -> dict[str, float]:
+def _rates(entries: Sequence[BenchLogEntry], work: Work) -> dict[str, float]:
     acknowledged = sum(entry.excerpts for entry in entries)
     if acknowledged != work.count:
         raise QueueError(f"expected {work.count} excerpts acknowledged, found {acknowledged}")
@@ -143,7 +143,7 @@ def _rates(entries: Sequence[Entry], work: Work) -> dict[str, float]:
     return {"excerpts_per_s": rate, "mb_per_s": rate * work.size / 1e6}
 
 
-def _curve(entries: Sequence[Entry]) -> list[Point]:
+def _curve(entries: Sequence[BenchLogEntry]) -> list[Point]:
     """Excerpts still missing at the sink, over the seconds since the first was sent."""
     missing = sum(entry.excerpts for entry in entries)
     points: list[Point] = [(0.0, float(missing))]

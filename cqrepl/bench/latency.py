@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cqrepl.bench.catchup import MODULE, NAME, Entry, log_entries
+from cqrepl.bench.catchup import MODULE, NAME, BenchLogEntry, log_entries
 from cqrepl.bench.pacer import MODULE as WRITER
 from cqrepl.bench.pacer import POLLED_NS, STAMPS, Pace
 from cqrepl.bench.percentiles import SHOWN, percentile, percentile_name
@@ -91,14 +91,14 @@ def _await_appended(log: Path, index: int, *needed: Running) -> None:
             for process in needed:
                 process.check()
             while (batch := tailer.next_batch()) is not None:
-                if Entry.of(batch.payload(len(batch) - 1)).index_last >= index:
+                if BenchLogEntry.of(batch.payload(len(batch) - 1)).index_last >= index:
                     return
             if time.monotonic() > deadline:
                 raise QueueError(f"not everything arrived at the sink within {_ARRIVAL_SECONDS} s")
             time.sleep(_LOOK_SECONDS)
 
 
-def _seen(path: Path, first: int, pace: Pace, entries: list[Entry]) -> Iterator[Seen]:
+def _seen(path: Path, first: int, pace: Pace, entries: list[BenchLogEntry]) -> Iterator[Seen]:
     """The batches of a paced writer, each with the time at which its first excerpt was there."""
     with Queue.open(path) as queue:
         tailer = queue.tailer(first)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cqrepl.bench.report import Run
+from cqrepl.bench.report import BenchRun
 from cqrepl.bench.sample import Sample, summaries
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.units import format_size
@@ -38,7 +38,7 @@ def require_plots() -> None:
     matplotlib.use("agg")  # draws into files, wherever this runs
 
 
-def plot_rates(run: Run, folder: Path) -> None:
+def plot_rates(run: BenchRun, folder: Path) -> None:
     """Rate against the size of an excerpt: medians, on two logarithmic axes."""
     found = summaries(run.samples)
     rows = [[each.case, each.size, each.medians["excerpts_per_s"]] for each in found]
@@ -59,7 +59,7 @@ def plot_rates(run: Run, folder: Path) -> None:
     _save(folder / f"{run.what}-rate", draw)
 
 
-def plot_catch_up(run: Run, folder: Path) -> None:
+def plot_catch_up(run: BenchRun, folder: Path) -> None:
     """What is still missing at the sink over time, in the last round."""
     last = _last_round(run)
     rows = [[each.case, each.size, *point] for each in last for point in each.points]
@@ -77,7 +77,7 @@ def plot_catch_up(run: Run, folder: Path) -> None:
     _save(folder / "catch-up", draw)
 
 
-def plot_latency(run: Run, folder: Path) -> None:
+def plot_latency(run: BenchRun, folder: Path) -> None:
     """Delay against percentile, in the last round; each further nine takes as much room."""
     last = _last_round(run)
     rows = [[each.case, each.size, *point] for each in last for point in each.points]
@@ -98,7 +98,7 @@ def plot_latency(run: Run, folder: Path) -> None:
     _save(folder / "latency", draw)
 
 
-def _last_round(run: Run) -> list[Sample]:
+def _last_round(run: BenchRun) -> list[Sample]:
     number = max(each.number for each in run.rounds)
     return [each.sample for each in run.rounds if each.number == number]
 

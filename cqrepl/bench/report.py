@@ -34,7 +34,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class BenchRun:
     """All rounds of a benchmark."""
 
     what: str
@@ -57,7 +57,7 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_rounds(what: str, cases: Sequence[Case], rounds: int) -> Run:
+def run_rounds(what: str, cases: Sequence[Case], rounds: int) -> BenchRun:
     """Runs every case once in each round, each in an empty folder of its own."""
     load_before = load()
     found: list[Round] = []
@@ -68,16 +68,16 @@ def run_rounds(what: str, cases: Sequence[Case], rounds: int) -> Run:
                 for sample in case(folder):
                     found.append(Round(number=number, load=now, sample=sample))
                     _say(f"round {number} of {rounds}: {_line(sample)}")
-    return Run(what=what, loads=(load_before, load()), rounds=found)
+    return BenchRun(what=what, loads=(load_before, load()), rounds=found)
 
 
-def write_run(run: Run, options: dict[str, object], *, as_json: bool) -> None:
+def write_run(run: BenchRun, options: dict[str, object], *, as_json: bool) -> None:
     """Prints a run: a table of medians, or one line of JSON with all rounds."""
     output.write_text(json_text(run, options) if as_json else text(run))
     output.flush()
 
 
-def json_text(run: Run, options: dict[str, object]) -> str:
+def json_text(run: BenchRun, options: dict[str, object]) -> str:
     """The run as one line of JSON."""
     machine = machine_facts() | {"load_before": run.loads[0], "load_after": run.loads[1]}
     rounds = [
@@ -97,7 +97,7 @@ def json_text(run: Run, options: dict[str, object]) -> str:
     return json.dumps({**fields, "rounds": rounds, "medians": medians}) + "\n"
 
 
-def text(run: Run) -> str:
+def text(run: BenchRun) -> str:
     """The run for people: facts, and a table with a line for each case."""
     found = summaries(run.samples)
     rounds = max(each.number for each in run.rounds)

@@ -9,7 +9,7 @@ import click
 from cqrepl.cli.options import SIZE, json_option, queue_argument
 
 if TYPE_CHECKING:
-    from cqrepl.commands.append import Options
+    from cqrepl.commands.append import AppendOptions
 
 
 @click.command()
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 )
 @click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
 @json_option
-def append(path: Path, **options: "Unpack[Options]") -> None:
+def append(path: Path, **options: "Unpack[AppendOptions]") -> None:
     """Append standard input to a queue.
 
     Other writers may append at the same time. What can be read without waiting goes in under one

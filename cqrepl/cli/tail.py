@@ -9,7 +9,7 @@ import click
 from cqrepl.cli.options import PATTERN, SPOT, json_option, queue_argument
 
 if TYPE_CHECKING:
-    from cqrepl.commands.tail import Options
+    from cqrepl.commands.tail import TailOptions
 
 _EPILOG = """\b
 INDEX is 0x451600000004, a decimal number, first, last, or -10 (the tenth from the end);
@@ -69,7 +69,7 @@ text or hex, data is a string and there is no "as"; with --time there is "time".
     help="Close a cycle that a dead writer left open, and go on. Writes to the queue.",
 )  # fmt: skip
 @json_option
-def tail(path: Path, **options: "Unpack[Options]") -> None:
+def tail(path: Path, **options: "Unpack[TailOptions]") -> None:
     """Print the excerpts of a queue.
 
     Reads without a lock and changes nothing, except for --named and --repair.
@@ -81,7 +81,7 @@ def tail(path: Path, **options: "Unpack[Options]") -> None:
     sys.exit(exitcodes.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
 
 
-def _check(options: "Options") -> None:
+def _check(options: "TailOptions") -> None:
     """Refuses options that do not go together."""
     for one, other in (
         ("reverse", "follow"),
@@ -117,5 +117,5 @@ _NAMES = {
 }
 
 
-def _is_given(options: "Options", name: str) -> bool:
+def _is_given(options: "TailOptions", name: str) -> bool:
     return dict(options)[name] not in (None, False)

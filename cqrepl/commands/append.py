@@ -20,7 +20,7 @@ _LENGTH_BYTES: Final = 4
 Payloads = Iterator[list[bytes]]
 
 
-class Options(TypedDict):
+class AppendOptions(TypedDict):
     """What the user chose."""
 
     form: str
@@ -32,7 +32,7 @@ class Options(TypedDict):
     as_json: bool
 
 
-def append_input(path: Path, options: Options) -> int:
+def append_input(path: Path, options: AppendOptions) -> int:
     """Appends all of standard input, and says what was appended, however it ends."""
     with _opened(path, options) as queue, Meter(str(path)) as meter:
         appended = _Appended(queue, meter)
@@ -47,7 +47,7 @@ def append_input(path: Path, options: Options) -> int:
     return exitcodes.OK
 
 
-def _opened(path: Path, options: Options) -> Queue:
+def _opened(path: Path, options: AppendOptions) -> Queue:
     try:
         return Queue.open(
             path,

@@ -11,12 +11,12 @@ from cqrepl.bench.catchup import catch_up_round, prepared
 from cqrepl.bench.fanout import SINKS_MAX, queues_round, sinks_round
 from cqrepl.bench.latency import SIZE_MIN, latency_round
 from cqrepl.bench.local import append_round, tail_round
-from cqrepl.bench.report import Case, Run, run_rounds, scratch, write_run
+from cqrepl.bench.report import BenchRun, Case, run_rounds, scratch, write_run
 from cqrepl.bench.sample import Sample
 from cqrepl.console import exitcodes
 from cqrepl.console.exitcodes import BadArguments
 
-Plot = Callable[[Run, Path], None]
+Plot = Callable[[BenchRun, Path], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

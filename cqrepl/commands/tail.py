@@ -18,7 +18,7 @@ _COUNT_DEFAULT: Final = 10
 _STALL_PATIENCE_S: Final = 0.6  # to see whether the writer of an open cycle is really gone
 
 
-class Options(TypedDict):
+class TailOptions(TypedDict):
     """What the user chose."""
 
     follow: bool
@@ -37,7 +37,7 @@ class Options(TypedDict):
     repair: bool
 
 
-def print_excerpts(path: Path, options: Options) -> int:
+def print_excerpts(path: Path, options: TailOptions) -> int:
     """Prints what the options ask for; the exit code."""
     with Queue.open(path) as queue:
         lines = Lines(
@@ -56,7 +56,7 @@ def print_excerpts(path: Path, options: Options) -> int:
 class _Printing:
     """One run of the command."""
 
-    def __init__(self, queue: Queue, lines: Lines, options: Options) -> None:
+    def __init__(self, queue: Queue, lines: Lines, options: TailOptions) -> None:
         self._queue = queue
         self._lines = lines
         self._options = options

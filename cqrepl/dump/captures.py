@@ -12,7 +12,7 @@ Where bytes are missing or are no documents, a direction ends with a remark; the
 from collections.abc import Iterator
 from typing import Final
 
-from cqrepl.dump.conversation import Router
+from cqrepl.dump.conversation import ConversationRouter
 from cqrepl.dump.documentreader import Document, Readable
 from cqrepl.dump.entries import Entry, Passage, Remark
 from cqrepl.dump.pcap import Packet, read_packets
@@ -48,7 +48,7 @@ class Capture:
     """Takes packets in the order of a capture."""
 
     def __init__(self) -> None:
-        self._connections: dict[frozenset[_End], Connection] = {}
+        self._connections: dict[frozenset[_End], CapturedConnection] = {}
         self._count = 0
         self._framed = 0
         self._unframed = 0
@@ -65,7 +65,7 @@ class Capture:
             if len(self._connections) >= CONNECTIONS_MAX:
                 yield from self._close(next(iter(self._connections)))
             self._count += 1
-            connection = Connection(self._count, segment.source, segment.target)
+            connection = CapturedConnection(self._count, segment.source, segment.target)
             self._connections[ends] = connection
         yield from connection.add(segment, packet.time_ns, packet.number)
 
@@ -90,7 +90,7 @@ class Capture:
         self._unframed += connection.is_framed is not True and connection.has_bytes
 
 
-class Connection:
+class CapturedConnection:
     """Both directions of one connection; 0 is the one in which the first packet was sent."""
 
     def __init__(self, number: int, first: _End, second: _End) -> None:
@@ -104,7 +104,7 @@ class Connection:
         self._early: list[tuple[int, bytes, int, int]] = []  # until it is decided
         self._early_bytes = [bytearray(), bytearray()]
         self._starts: list[bool | None] = [None, None]
-        self._router = Router()
+        self._router = ConversationRouter()
 
     @property
     def has_bytes(self) -> bool:

@@ -49,7 +49,7 @@ class _Direction:
         return Said(name=name, csp=csp, cid=cid, handler=handler)
 
 
-class Router:
+class ConversationRouter:
     """Follows both directions of one connection."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ _ALIGNED_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreHeader:
+class StoreFileHead:
     """What the first document of a store file says about the others."""
 
     type_name: str
@@ -66,7 +66,7 @@ def read_first(reader: DocumentReader) -> Document | None:
         ) from error
 
 
-def store_header(first: Document) -> StoreHeader | None:
+def store_header(first: Document) -> StoreFileHead | None:
     """What the first document says about its store file; None when this is no store file."""
     if not (is_ready(first.word) and is_metadata(first.word)):
         return None
@@ -76,7 +76,9 @@ def store_header(first: Document) -> StoreHeader | None:
         return None
 
 
-def walk_store(first: Document, header: StoreHeader, reader: DocumentReader) -> Iterator[Document]:
+def walk_store(
+    first: Document, header: StoreFileHead, reader: DocumentReader
+) -> Iterator[Document]:
     """The documents of a store file up to and including the word that says there are no more."""
     document: Document | None = first
     while document is not None:
@@ -86,14 +88,14 @@ def walk_store(first: Document, header: StoreHeader, reader: DocumentReader) -> 
         document = reader.next_document(aligned=header.aligned)
 
 
-def _parse(reader: Reader) -> StoreHeader | None:
+def _parse(reader: Reader) -> StoreFileHead | None:
     if reader.read_name() != _HEADER_EVENT:
         return None
     type_name = short_name(reader.read_type() or "")
     if type_name == TABLE_TYPE:
-        return StoreHeader(type_name=TABLE_TYPE, aligned=True)
+        return StoreFileHead(type_name=TABLE_TYPE, aligned=True)
     if type_name != QUEUE_TYPE:
         return None
     data_format = reader.read_block().read_fields().get(_DATA_FORMAT)
     aligned = data_format is not None and data_format.read_int() == _ALIGNED_FORMAT
-    return StoreHeader(type_name=QUEUE_TYPE, aligned=aligned)
+    return StoreFileHead(type_name=QUEUE_TYPE, aligned=aligned)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.dump.documentreader import Document, DocumentReader, Pushed, Readable
 from cqrepl.dump.entries import Entry, Remark
 from cqrepl.dump.excerptnumbers import Cycle, Numbering, cycle_of_file
-from cqrepl.dump.files import QUEUE_TYPE, StoreHeader, read_first, store_header, walk_store
+from cqrepl.dump.files import QUEUE_TYPE, StoreFileHead, read_first, store_header, walk_store
 from cqrepl.dump.pcap import MAGIC_BYTES, is_capture
 from cqrepl.dump.streams import walk_stream
 from wire.errors import WireError
@@ -38,10 +38,10 @@ class Input:
         self.is_capture = is_capture(magic)
         self._file = Pushed(magic, file)
         self._reader = DocumentReader(self._file)
-        self._header: StoreHeader | None = None
+        self._header: StoreFileHead | None = None
         self._first: Document | None = None
 
-    def open_documents(self) -> StoreHeader | None:
+    def open_documents(self) -> StoreFileHead | None:
         """Reads the first document: the header of a store file; None for a stream.
 
         Raises:
@@ -104,14 +104,14 @@ class Input:
         return plain_texts(Pushed(beginning, self._file), padding=padding)
 
     def _stream_entries(self, first: Document) -> Iterator[Entry]:
-        from cqrepl.dump.conversation import Router
+        from cqrepl.dump.conversation import ConversationRouter
 
-        router = Router()
+        router = ConversationRouter()
         for document in walk_stream(first, self._reader):
             yield Entry(document=document, said=router.read(0, document, None))
 
     def _store_entries(
-        self, first: Document, header: StoreHeader, index_first: int | None
+        self, first: Document, header: StoreFileHead, index_first: int | None
     ) -> Iterator[Entry]:
         numbering = self.numbering()
         yield numbering.entry(first)
@@ -151,7 +151,7 @@ class Input:
             store.close()
 
 
-def _rest(header: StoreHeader, reader: DocumentReader, numbering: Numbering) -> Iterator[Entry]:
+def _rest(header: StoreFileHead, reader: DocumentReader, numbering: Numbering) -> Iterator[Entry]:
     document = reader.next_document(aligned=header.aligned)
     if document is not None:
         for each in walk_store(document, header, reader):

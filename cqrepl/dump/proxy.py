@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from cqrepl.console.output import OutputError
-from cqrepl.dump.captures import Connection
+from cqrepl.dump.captures import CapturedConnection
 from cqrepl.dump.entries import Entry, Remark
 from cqrepl.dump.printer import (
     EXIT_INTERRUPTED,
@@ -74,7 +74,7 @@ class Proxy:
             return  # gone already
         recorded = RecordedConnection(self._recording, ends[0], ends[1], time.time_ns())
         self._connections += 1
-        shown = Connection(self._connections, *recorded.ends)
+        shown = CapturedConnection(self._connections, *recorded.ends)
         try:
             async with trio.open_nursery() as nursery:
                 for direction in (0, 1):
@@ -88,7 +88,7 @@ class Proxy:
         streams: tuple[trio.SocketStream, trio.SocketStream],
         direction: int,
         recorded: RecordedConnection,
-        shown: Connection,
+        shown: CapturedConnection,
     ) -> None:
         """One direction, until its sender closes; a reset closes the other side as well."""
         sender, receiver = streams[direction], streams[1 - direction]

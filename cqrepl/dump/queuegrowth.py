@@ -18,7 +18,7 @@ from typing import Final
 from cqrepl.dump.documentreader import BEGINNING_BYTES, BODY_MAX, CutOff, Document
 from cqrepl.dump.entries import Entry
 from cqrepl.dump.excerptnumbers import Numbering, cycle_of_file
-from cqrepl.dump.files import QUEUE_TYPE, StoreHeader, store_header
+from cqrepl.dump.files import QUEUE_TYPE, StoreFileHead, store_header
 from wire.errors import WireError
 from wire.header import END_OF_FILE, HEADER_BYTES, align4, body_length, is_ready
 
@@ -88,7 +88,7 @@ class _Growing:
         self._path = path
         self._descriptor = os.open(path, os.O_RDONLY)
         self._position = 0
-        self._header: StoreHeader | None = None
+        self._header: StoreFileHead | None = None
         self._numbering = Numbering(None, None)
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ else:
 NAME: Final = _kernel.NAME
 
 
-class Stop(IntEnum):
+class FindStop(IntEnum):
     """Why `find_excerpts` went no further."""
 
     NOT_READY = plain.NOT_READY  # a zero or not complete header: nothing there yet
@@ -103,14 +103,14 @@ class Stop(IntEnum):
     TOO_LARGE = plain.TOO_LARGE  # the next payload is longer than allowed
 
 
-_STOPS: Final = tuple(Stop)
+_STOPS: Final = tuple(FindStop)
 
 
 class Found(NamedTuple):
     """A run of excerpts in a store file; `position` is that of the next header to look at."""
 
     position: int
-    stop: Stop
+    stop: FindStop
     offsets: array[int]
     lengths: array[int]
 

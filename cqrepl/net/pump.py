@@ -28,9 +28,9 @@ from cqrepl.net.livepump import (
     pump_for,
 )
 from cqrepl.net.readturn import ReadTurn
-from cqrepl.net.writerpauser import Pauser
+from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection, RemoteProtocolError
-from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, Refused
+from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, RegistrationRefused
 from cqrepl.protocol.states import ConnectionState
 
 # a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
@@ -202,7 +202,7 @@ class Pump:
                     return False
                 if isinstance(event, Connected) and not await self._is_admitted(event):
                     return False
-                if isinstance(event, Refused):
+                if isinstance(event, RegistrationRefused):
                     self._log_refusal(event)
                 await session.act(event)
         except RemoteProtocolError as error:
@@ -222,7 +222,7 @@ class Pump:
 
     async def _write(self, session: Session) -> None:
         out = bytearray()
-        pauser = Pauser(self._pausing)
+        pauser = WriterPauser(self._pausing)
         try:
             while True:
                 self._wake = trio.Event()
@@ -256,7 +256,7 @@ class Pump:
             # the reader still takes what the peer said before it went, and ends the pump
             _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
 
-    async def _stream_live(self, session: Session, pauser: Pauser) -> bool:
+    async def _stream_live(self, session: Session, pauser: WriterPauser) -> bool:
         """Lets the live pump send for a slice of time; false when there is nothing for it."""
         if self._live is None or pauser.is_waiting:
             return False
@@ -355,7 +355,7 @@ class Pump:
         _logger.log(level, "%s: closed: %s", self.label, error)
         self._end(str(error))
 
-    def _log_refusal(self, event: Refused) -> None:
+    def _log_refusal(self, event: RegistrationRefused) -> None:
         # the core closes the connection after a hundred; the first few say what it is about
         if event.count <= 3:
             _logger.warning("%s: refused: %s", self.label, event.message)

@@ -15,7 +15,7 @@ POLLS: Final = 50
 SLEEP_SECONDS: Final = {Pausing.BALANCED: 0.001, Pausing.SLEEPY: 0.005}
 
 
-class Pauser:
+class WriterPauser:
     """Counts polls that found nothing."""
 
     def __init__(self, pausing: Pausing = Pausing.BALANCED) -> None:

@@ -107,7 +107,7 @@ class QueueStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RegistrationRefused:
     """One registration or message of the peer was refused; `count` is how many so far."""
 
     message: str
@@ -136,7 +136,7 @@ Event = (
     | CompareExcerpts
     | Acknowledged
     | QueueStopped
-    | Refused
+    | RegistrationRefused
     | OrderlyEnd
     | PeerLost
 )

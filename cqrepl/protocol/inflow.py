@@ -18,7 +18,7 @@ from wire import Document, Splitter, WireError
 FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
 
 
-class Run(NamedTuple):
+class FrameRun(NamedTuple):
     """A batch of excerpts, and the nano time of the last one."""
 
     batch: ExcerptBatch
@@ -55,7 +55,7 @@ class Inflow:
         self._is_cut = False
         return bytes(data[at:])
 
-    def next_run(self, cid_document: bytes, payload_max: int) -> Run | None:
+    def next_run(self, cid_document: bytes, payload_max: int) -> FrameRun | None:
         """The frames of one handler that come next, as far as they are whole and of usual shape.
 
         Raises:
@@ -73,7 +73,7 @@ class Inflow:
             return None
         self.splitter.skip_to(found.end)
         batch = ExcerptBatch(found.index_first, data, found.offsets, found.lengths)
-        return Run(batch, found.ns_last)
+        return FrameRun(batch, found.ns_last)
 
     def next_document(self) -> Document | None:
         """The next document; None while more bytes are needed.

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from cqrepl.protocol.events import Event, Refused
+from cqrepl.protocol.events import Event, RegistrationRefused
 from cqrepl.protocol.messages import WireShape
 
 # acknowledgements are merged while more than this waits, so that a peer that reads nothing costs
@@ -33,7 +33,7 @@ class Outbox:
     def refuse(self, message: str) -> None:
         """One registration or message is not acted on; the connection goes on, up to a limit."""
         self.refused += 1
-        self.events.append(Refused(message=message, count=self.refused))
+        self.events.append(RegistrationRefused(message=message, count=self.refused))
 
     @property
     def is_crowded(self) -> bool:

@@ -18,17 +18,17 @@ EXCERPTS_MAX: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
-class _Run:
+class _SentRun:
     index_first: int
     lengths: array[int]
     start: int = 0  # so many of them are acknowledged; the index is that of the next
 
 
-class Window:
+class SendWindow:
     """Runs of excerpts in the order in which they were sent."""
 
     def __init__(self) -> None:
-        self._runs: deque[_Run] = deque()
+        self._runs: deque[_SentRun] = deque()
         self._bytes = 0
         self._excerpts = 0
 
@@ -47,7 +47,7 @@ class Window:
 
     def add(self, index_first: int, lengths: array[int]) -> None:
         """A run was sent."""
-        self._runs.append(_Run(index_first, lengths))
+        self._runs.append(_SentRun(index_first, lengths))
         self._bytes += measure_lengths(lengths, 0, len(lengths))[0]
         self._excerpts += len(lengths)
 

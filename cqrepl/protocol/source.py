@@ -32,7 +32,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.outbox import Outbox
-from cqrepl.protocol.sendwindow import Window
+from cqrepl.protocol.sendwindow import SendWindow
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
@@ -71,7 +71,7 @@ class SourceHandler:
         self._intake: Intake | None = None
         self._unchecked_to: int | None = None
         self._returned_to = offer.next_index  # the sink copied back everything before this
-        self._window = Window()
+        self._window = SendWindow()
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
 
     @property

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, Marks
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.queuedirectory import (
@@ -72,7 +72,7 @@ class Queue:
         self._commits: GroupCommit | None = None
         self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
-        self._marks = Marks(path / FILE_NAME)
+        self._marks = ChronicleMarks(path / FILE_NAME)
         self._guard = threading.Lock()  # of the two that follow
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None

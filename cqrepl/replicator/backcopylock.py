@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.files.chroniclemarks import Marks
+from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.queue import Queue
@@ -32,7 +32,7 @@ def release_dead_back_copy(path: Path | str) -> bool:
     Raises:
         QueueError, OSError: as `Queue.open_for_append`.
     """
-    marked = Marks(Path(path) / FILE_NAME).load(_KEY, UNLOCKED)
+    marked = ChronicleMarks(Path(path) / FILE_NAME).load(_KEY, UNLOCKED)
     if marked == UNLOCKED or (marked != os.getpid() and is_alive(marked)):
         return False
     with Queue.open_for_append(path) as queue:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.queue.files.tablestore import FILE_NAME
-from cqrepl.spark.tableoptions import Finding, OptionError
+from cqrepl.spark.tableoptions import OptionError, QueueChoice
 
 
 class Finder:
     """The queues that some paths and patterns stand for."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: QueueChoice) -> None:
         self._paths: dict[str, Path] = {}
         self._patterns: list[tuple[Path, str]] = []  # the part that is fixed, and the whole
         for text in finding.paths:

@@ -50,7 +50,7 @@ _SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class StagedRun:
     """Consecutive excerpts in a staged file: those of the record batches `batch` to `batch_end`."""
 
     index_first: int
@@ -60,7 +60,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StagedPart:
     """What one task has staged.
 
     Args:
@@ -69,7 +69,7 @@ class Part:
     """
 
     file: Path
-    runs: tuple[Run, ...]
+    runs: tuple[StagedRun, ...]
     longest: int
     queues: frozenset[str]
 
@@ -89,7 +89,7 @@ def begin(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Part:
+def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> StagedPart:
     """Writes what a task was given to a file of its own; the queue is not touched.
 
     Args:
@@ -102,7 +102,7 @@ def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Part
         OSError: no space; or the job was given up meanwhile.
     """
     file = folder / f"{uuid.uuid4().hex}.arrow"
-    runs: list[Run] = []
+    runs: list[StagedRun] = []
     queues: set[str] = set()
     longest = 0
     with pa.OSFile(str(file), "wb") as out:
@@ -113,10 +113,10 @@ def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Part
                 longest = max(longest, pc.max(pc.binary_length(batch.column(1))).as_py())
         out.flush()
         os.fsync(out.fileno())
-    return Part(file=file, runs=tuple(runs), longest=longest, queues=frozenset(queues))
+    return StagedPart(file=file, runs=tuple(runs), longest=longest, queues=frozenset(queues))
 
 
-def commit(target: Target, parts: Sequence[Part]) -> int:
+def commit(target: Target, parts: Sequence[StagedPart]) -> int:
     """Appends what was staged, but for what is there already; how many excerpts were appended.
 
     Raises:
@@ -162,7 +162,7 @@ def sweep(staging: Path) -> None:
             discard(folder)
 
 
-def _index_first(staged: tuple[Run, Part]) -> int:
+def _index_first(staged: tuple[StagedRun, StagedPart]) -> int:
     return staged[0].index_first
 
 
@@ -186,12 +186,12 @@ def _cut_at_cycles(
             rest = rest.slice(count)
 
 
-def _add(runs: list[Run], indexes: "pa.Array", number: int, shift: int) -> None:
+def _add(runs: list[StagedRun], indexes: "pa.Array", number: int, shift: int) -> None:
     """Adds a batch to the runs: it goes on with the last one, or begins a cycle."""
     first, last = indexes[0].as_py(), indexes[-1].as_py()
     before = runs[-1].index_last if runs else None
     if before is not None and first == before + 1:
-        runs[-1] = Run(
+        runs[-1] = StagedRun(
             index_first=runs[-1].index_first,
             index_last=last,
             batch=runs[-1].batch,
@@ -200,7 +200,9 @@ def _add(runs: list[Run], indexes: "pa.Array", number: int, shift: int) -> None:
     elif before is not None and cycle_of(first, shift) <= cycle_of(before, shift):
         raise _disorder(before, first)
     else:
-        runs.append(Run(index_first=first, index_last=last, batch=number, batch_end=number + 1))
+        runs.append(
+            StagedRun(index_first=first, index_last=last, batch=number, batch_end=number + 1)
+        )
     if last - first + 1 != len(indexes) or not _is_dense(indexes):
         values = indexes.to_pylist()
         place = next(nth for nth in range(1, len(values)) if values[nth] != values[nth - 1] + 1)
@@ -217,7 +219,7 @@ def _disorder(before: int, index: int) -> QueueError:
     return QueueError(f"{reason}, found {format_index(index)}", index=index)
 
 
-def _check_runs(runs: Sequence[Run], next_index: int, target: Target) -> None:
+def _check_runs(runs: Sequence[StagedRun], next_index: int, target: Target) -> None:
     """Refuses what cannot be appended as a whole, before anything is."""
     shift, layout = target.layout.roll_cycle.shift, target.layout
     capacity = min(1 << shift, layout.index_count**2 * layout.index_spacing)
@@ -251,7 +253,7 @@ def _check_runs(runs: Sequence[Run], next_index: int, target: Target) -> None:
             next_index = end
 
 
-def _check_longest(parts: Sequence[Part], payload_max: int, target: Target) -> None:
+def _check_longest(parts: Sequence[StagedPart], payload_max: int, target: Target) -> None:
     longest = max((part.longest for part in parts), default=0)
     if longest > payload_max:
         raise QueueError(
@@ -271,7 +273,7 @@ def _store(appender: Appender, batch: ExcerptBatch) -> int:
     return len(batch) - there
 
 
-def _staged(file: Path, run: Run) -> Iterator[ExcerptBatch]:
+def _staged(file: Path, run: StagedRun) -> Iterator[ExcerptBatch]:
     """The excerpts of a run, batch by batch."""
     with pa.memory_map(str(file)) as mapped, pa.ipc.open_file(mapped) as reader:
         for number in range(run.batch, run.batch_end):

@@ -82,7 +82,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class QueueChoice:
     """Which queues: directories, or patterns of them; `name` is what the only one is called."""
 
     paths: tuple[str, ...]
@@ -93,7 +93,7 @@ class Finding:
 class ReadOptions:
     """What reading in batch and in streams have in common."""
 
-    finding: Finding
+    finding: QueueChoice
     columns: tuple[str, ...]
     payload: str
     split_bytes: int
@@ -280,7 +280,7 @@ def local_path(name: str, text: str) -> str:
     return path
 
 
-def _finding(given: _Given) -> Finding:
+def _finding(given: _Given) -> QueueChoice:
     paths = given.take("paths", "a JSON list of paths", _path_list) or []
     single = given.text("path")
     paths = [*([single] if single is not None else []), *paths]
@@ -289,7 +289,7 @@ def _finding(given: _Given) -> Finding:
     name = given.text("name")
     if name is not None and (len(paths) > 1 or name == ""):
         raise OptionError("name", "a name, for one queue only", f"{name!r} for {len(paths)}")
-    return Finding(paths=tuple(local_path("path", path) for path in paths), name=name)
+    return QueueChoice(paths=tuple(local_path("path", path) for path in paths), name=name)
 
 
 def _path_list(text: str) -> list[str]:

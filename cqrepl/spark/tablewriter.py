@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.recordbatches import type_of
-from cqrepl.spark.staging import Part, Target, begin, commit, discard, stage, sweep
+from cqrepl.spark.staging import StagedPart, Target, begin, commit, discard, stage, sweep
 from cqrepl.spark.tableoptions import COLUMNS, OptionError, WriteOptions
 from cqrepl.spark.taskreader import settle_worker
 
@@ -38,7 +38,7 @@ _NEEDED: Final = ("index", "payload")
 class StagedMessage(WriterCommitMessage):
     """What a task tells the commit."""
 
-    part: Part
+    part: StagedPart
 
 
 def in_index_order(frame: DataFrame, tasks: int) -> DataFrame:

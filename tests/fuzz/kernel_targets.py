@@ -8,7 +8,7 @@ from typing import Final
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import plain
-from cqrepl.kernel.batch import NO_LIMIT, Found, Scanned, Stop
+from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found, Scanned
 from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
@@ -44,7 +44,7 @@ def find_any(data: bytes) -> None:
     assert count <= count_max
     assert count <= 1 or sum(cut.lengths) <= bytes_max
     assert all(length <= payload_max for length in cut.lengths)
-    if cut.stop in (Stop.LIMIT, Stop.TOO_LARGE):
+    if cut.stop in (FindStop.LIMIT, FindStop.TOO_LARGE):
         rest = kernel.find_excerpts(view, cut.position, end)
         assert cut.offsets + rest.offsets == free.offsets
     else:
@@ -68,13 +68,13 @@ def judged_excerpts(store: bytes) -> list[bytes]:
     return found
 
 
-def judged_stop(store: bytes, position: int) -> Stop:
+def judged_stop(store: bytes, position: int) -> FindStop:
     """Why there are no more, by the word that stands there."""
     assert position == align4(position)
     word = int.from_bytes(store[position : position + 4], "little")
     if position + 4 > len(store) or is_ready(word):
-        return Stop.PAST_END
-    return Stop.END_OF_FILE if word == END_OF_FILE else Stop.NOT_READY
+        return FindStop.PAST_END
+    return FindStop.END_OF_FILE if word == END_OF_FILE else FindStop.NOT_READY
 
 
 def scan_any(data: bytes) -> None:

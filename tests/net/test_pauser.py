@@ -4,12 +4,12 @@ import trio
 from trio.testing import MockClock
 
 from cqrepl.kernel.live import Pausing
-from cqrepl.net.writerpauser import POLLS, SLEEP_SECONDS, Pauser
+from cqrepl.net.writerpauser import POLLS, SLEEP_SECONDS, WriterPauser
 from cqrepl.replicator.changesignal import Signal, until
 
 
 async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:
-    pauser, start = Pauser(), trio.current_time()
+    pauser, start = WriterPauser(), trio.current_time()
     for _ in range(POLLS):
         await pauser.pause(trio.Event())
     assert trio.current_time() == start
@@ -23,7 +23,7 @@ async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:
 
 
 async def test_others_run_between_polls() -> None:
-    pauser, ran = Pauser(), []
+    pauser, ran = WriterPauser(), []
 
     async def other() -> None:
         ran.append(True)
@@ -37,7 +37,7 @@ async def test_others_run_between_polls() -> None:
 
 async def test_wake_ends_a_sleep_at_once(mock_clock: MockClock) -> None:
     """The clock stands still here: only the wake-up can end the sleep."""
-    pauser, wake = Pauser(), trio.Event()
+    pauser, wake = WriterPauser(), trio.Event()
     for _ in range(POLLS):
         await pauser.pause(wake)
     wake.set()

@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol.events import Connected, Refused
+from cqrepl.protocol.events import Connected, RegistrationRefused
 from cqrepl.protocol.states import ConnectionState
 from tests.net.replicas import eventually
 from tests.net.streams import (
@@ -292,7 +292,7 @@ async def test_first_three_refusals_are_logged_and_the_101st_ends_it(
         for cid in range(101):
             await far.send_all(peer.select(10_000 + cid))
             await wait_all_tasks_blocked()
-    refused = [event for event in session.acted if isinstance(event, Refused)]
+    refused = [event for event in session.acted if isinstance(event, RegistrationRefused)]
     assert len(refused) == 100
     logged = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(logged) == 4

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cqrepl.kernel import batch as kernel
-from cqrepl.kernel.batch import Stop
+from cqrepl.kernel.batch import FindStop
 from cqrepl.protocol.messages import (
     ns_item,
     read_replication_event,
@@ -50,7 +50,7 @@ def test_what_is_laid_is_found(
         data, offsets, lengths, 0, len(contents), memoryview(store), position, sequence, spacing
     )
     # nothing is published, nothing is written outside, and the next header is zero
-    assert kernel.find_excerpts(memoryview(store), position, len(store)).stop is Stop.NOT_READY
+    assert kernel.find_excerpts(memoryview(store), position, len(store)).stop is FindStop.NOT_READY
     assert store[:position] + store[position + size :] == bytes([NOISE]) * (position + 10)
     assert store[laid.position_end : laid.position_end + 8] == bytes(8)
     assert laid.position_end + 8 <= position + size
@@ -59,7 +59,7 @@ def test_what_is_laid_is_found(
     found = kernel.find_excerpts(memoryview(store), position, len(store))
     bodies = [store[o : o + n] for o, n in zip(found.offsets, found.lengths, strict=True)]
     assert bodies == [content or EMPTY_LAID for content in contents]
-    assert (found.position, found.stop) == (laid.position_end, Stop.NOT_READY)
+    assert (found.position, found.stop) == (laid.position_end, FindStop.NOT_READY)
     headers = [offset - 4 for offset in found.offsets]
     assert headers[-1] == laid.position_last
     numbered = enumerate(headers, sequence)
@@ -126,15 +126,15 @@ def test_limits_cut_the_same_run_short(
     assert count <= count_max
     assert count <= 1 or sum(cut.lengths) <= bytes_max
     assert all(length <= payload_max for length in cut.lengths)
-    if cut.stop not in (Stop.LIMIT, Stop.TOO_LARGE):
+    if cut.stop not in (FindStop.LIMIT, FindStop.TOO_LARGE):
         assert cut == free
         return
     # the excerpt that was refused stands at the position, and going on gives all of them
     rest = kernel.find_excerpts(view, cut.position, len(store))
     assert cut.offsets + rest.offsets == free.offsets
     (length, *_) = rest.lengths
-    assert (length > payload_max) == (cut.stop is Stop.TOO_LARGE)
-    if cut.stop is Stop.LIMIT:
+    assert (length > payload_max) == (cut.stop is FindStop.TOO_LARGE)
+    if cut.stop is FindStop.LIMIT:
         assert count == count_max or sum(cut.lengths) + length > bytes_max
 
 

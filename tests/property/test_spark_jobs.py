@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue, index_of
-from cqrepl.spark.jobs.archivefiles import Part, read_part, write_part
-from cqrepl.spark.jobs.blockcomparer import Verdict, compare_block, first_difference
+from cqrepl.spark.jobs.archivefiles import ArchivePart, read_part, write_part
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, compare_block, first_difference
 from cqrepl.spark.jobs.blocks import (
     BLOCK_EXCERPTS,
     batch_of,
@@ -17,7 +17,7 @@ from cqrepl.spark.jobs.blocks import (
     read_pieces,
     tasks_of,
 )
-from cqrepl.spark.jobs.roundtrips import Window, bucket_of
+from cqrepl.spark.jobs.roundtrips import RoundTripWindow, bucket_of
 from cqrepl.spark.jobs.stitcher import Stitcher
 from cqrepl.spark.ranges import IndexRange
 
@@ -73,14 +73,14 @@ def make(path: Path, held: list[bytes]) -> Path:
 @given(st.lists(payloads, min_size=2, max_size=4))
 def test_a_comparison_is_that_of_lists(lists: list[list[bytes]]) -> None:
     count = max(map(len, lists))
-    naive: dict[int, Verdict] = {}
+    naive: dict[int, BlockVerdict] = {}
     for nth in range(count):
         held = [each[nth] if nth < len(each) else None for each in lists]
         there = {each for each in held if each is not None}
         if len(there) > 1:
-            naive[FIRST + nth] = Verdict.DIFFERENT
+            naive[FIRST + nth] = BlockVerdict.DIFFERENT
         elif None in held:
-            naive[FIRST + nth] = Verdict.EXTRA if held[0] is None else Verdict.MISSING
+            naive[FIRST + nth] = BlockVerdict.EXTRA if held[0] is None else BlockVerdict.MISSING
     with tempfile.TemporaryDirectory() as folder:
         paths = [make(Path(folder) / str(nth), each) for nth, each in enumerate(lists)]
         found = {
@@ -100,7 +100,9 @@ def test_a_part_gives_back_what_was_written(held: list[bytes]) -> None:
     ):
         last = FIRST + len(held) - 1
         size = write_part(Path(folder) / "part", read_pieces(queue, FIRST, last))
-        part = Part(path="part", index_first=FIRST, index_last=last, payload_bytes=size, blocks=())
+        part = ArchivePart(
+            path="part", index_first=FIRST, index_last=last, payload_bytes=size, blocks=()
+        )
         back = list(read_part(Path(folder), part))
         assert digest_of(FIRST, iter(back)) == digest_of(FIRST, read_pieces(queue, FIRST, last))
         found = [(index, bytes(data)) for piece in back for index, data in batch_of(piece)]
@@ -123,7 +125,7 @@ def test_stitching_takes_what_any_copy_has(held: list[bytes], ends: list[int]) -
 
 @given(st.lists(st.integers(0, 1 << 45), min_size=1, max_size=200), st.floats(1, 100))
 def test_percentiles_are_right_to_half_a_percent(trips: list[int], percent: float) -> None:
-    window = Window(
+    window = RoundTripWindow(
         excerpts=len(trips), longest_ns=max(trips), buckets=Counter(map(bucket_of, trips))
     )
     place = max(1, int(-(-len(trips) * percent // 100)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.spark.staging import Part, Target, begin, commit, stage
+from cqrepl.spark.staging import StagedPart, Target, begin, commit, stage
 from tests.unit.queue.samples import Excerpts, noon_index
 
 ROLL_CYCLE = "FAST_DAILY"
@@ -45,7 +45,7 @@ def record_batches(rows: Excerpts, size: int = BATCH) -> list["pa.RecordBatch"]:
     ]
 
 
-def staged(folder: Path, rows: Excerpts, tasks: int = 3) -> list[Part]:
+def staged(folder: Path, rows: Excerpts, tasks: int = 3) -> list[StagedPart]:
     """What so many tasks stage; they end in the middle of cycles."""
     begin(folder)
     size = -(-len(rows) // tasks)

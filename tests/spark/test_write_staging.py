@@ -18,7 +18,7 @@ from tests.unit.queue.samples import Excerpts, noon_index, read
 try:
     import pyarrow as pa
 
-    from cqrepl.spark.staging import ABANDONED_S, Part, begin, commit, discard, stage, sweep
+    from cqrepl.spark.staging import ABANDONED_S, StagedPart, begin, commit, discard, stage, sweep
     from tests.spark.committing import SHIFT, excerpts, record_batches, staged, target
 except ImportError:
     require("arrow", "pyarrow is not installed")
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 KILLS = 12
 
 
-def stage_all(tmp_path: Path, *parts: Excerpts) -> "list[Part]":
+def stage_all(tmp_path: Path, *parts: Excerpts) -> "list[StagedPart]":
     begin(tmp_path / "job")
     return [stage(tmp_path / "job", SHIFT, record_batches(rows, 7)) for rows in parts]
 

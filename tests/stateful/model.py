@@ -170,7 +170,7 @@ class Side:
             case ev.QueueStopped(reason=reason):
                 self.stopped = reason
                 self.queue.is_locked = False
-            case ev.Refused(message=message):
+            case ev.RegistrationRefused(message=message):
                 raise AssertionError(f"refused between two good peers: {message}")
 
     def append(self, connection: Connection, event: ev.AppendExcerpts) -> None:

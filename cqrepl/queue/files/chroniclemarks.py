@@ -19,7 +19,7 @@ SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
 _INITIAL: Final = -1
 
 
-class Marks:
+class ChronicleMarks:
     """The marks of one queue."""
 
     def __init__(self, path: Path) -> None:

@@ -19,7 +19,7 @@ queue's write lock. Readers hold nothing and never look behind a header that is 
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cqrepl.kernel.batch import NO_LIMIT, Found, Stop, find_excerpts
+from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found, find_excerpts
 from cqrepl.queue.files.atomics import fence
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import typed_fields
@@ -57,7 +57,7 @@ class Walked(NamedTuple):
     """
 
     place: Place
-    stop: Stop
+    stop: FindStop
     position_last: int
     marks: list[tuple[int, int]]
 
@@ -135,12 +135,12 @@ class StoreFile:
                 bytes_max=bytes_max,
                 payload_max=payload_max,
             )
-            if found.stop is not Stop.PAST_END or found.offsets:
+            if found.stop is not FindStop.PAST_END or found.offsets:
                 fence()
                 return found
             position = found.position
             if not self._cover_document(position):
-                return found._replace(stop=Stop.NOT_READY)
+                return found._replace(stop=FindStop.NOT_READY)
 
     def walk(self, start: Place, sequence_max: int = NO_LIMIT, *, past_end: bool = False) -> Walked:
         """Walks from a known place to the excerpt `sequence_max`, or to the end.
@@ -155,8 +155,8 @@ class StoreFile:
         spacing = self.header.index_spacing
         position_last = 0
         marks: list[tuple[int, int]] = []
-        stop = Stop.LIMIT
-        while sequence < sequence_max and stop not in (Stop.NOT_READY, Stop.END_OF_FILE):
+        stop = FindStop.LIMIT
+        while sequence < sequence_max and stop not in (FindStop.NOT_READY, FindStop.END_OF_FILE):
             count_max = min(_WALK_COUNT, sequence_max - sequence)
             try:
                 position, stop, offsets, _ = self.find(position, count_max=count_max)
@@ -164,7 +164,7 @@ class StoreFile:
                 if not past_end or damaged.position is None:
                     raise
                 return Walked(
-                    Place(sequence, damaged.position), Stop.PAST_END, position_last, marks
+                    Place(sequence, damaged.position), FindStop.PAST_END, position_last, marks
                 )
             first = -sequence % spacing
             for nth in range(first, len(offsets), spacing):
@@ -186,7 +186,7 @@ class StoreFile:
         if position % HEADER_BYTES or not 0 <= position < self.mapping.check():
             return False
         try:
-            return self.walk(Place(0, position)).stop is Stop.END_OF_FILE
+            return self.walk(Place(0, position)).stop is FindStop.END_OF_FILE
         except QueueDamaged:
             return False  # a wrong write position: whoever asks will look at the whole file
 

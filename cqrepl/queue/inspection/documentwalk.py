@@ -18,7 +18,7 @@ from itertools import chain
 from operator import add, sub
 from typing import Final
 
-from cqrepl.kernel.batch import Stop, find_excerpts
+from cqrepl.kernel.batch import FindStop, find_excerpts
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.storefile import START, Place
 from wire.errors import WireError
@@ -118,12 +118,12 @@ class DocumentWalk:
             began = self.place
             filled = self.file.read_into(self._buffer, began.position)
             stop = yield from self._chunk(self._buffer[:filled])
-            if stop is Stop.END_OF_FILE:
+            if stop is FindStop.END_OF_FILE:
                 self.end = End.CLOSED
                 return
-            if stop is Stop.PAST_END and self.place.position > began.position:
+            if stop is FindStop.PAST_END and self.place.position > began.position:
                 continue
-            if stop is Stop.PAST_END:
+            if stop is FindStop.PAST_END:
                 large = self._large()
                 if large is None:
                     return
@@ -139,7 +139,7 @@ class DocumentWalk:
         for _ in self.stretches():
             pass
 
-    def _chunk(self, data: memoryview) -> Generator[Stretch, None, Stop]:
+    def _chunk(self, data: memoryview) -> Generator[Stretch, None, FindStop]:
         """The excerpts of one chunk; answers why they end."""
         base, at = self.place.position, 0
         while True:
@@ -152,7 +152,7 @@ class DocumentWalk:
                 stretch = Stretch(self.file, sequence, base, data, found.offsets, found.lengths)
                 self.position_last = stretch.position_last
                 yield stretch
-            if found.stop is not Stop.LIMIT:
+            if found.stop is not FindStop.LIMIT:
                 return found.stop
 
     def _large(self) -> list[Stretch] | None:

@@ -126,7 +126,7 @@ def verify(
     cycles = {file.cycle for copy in copies for file in copy.files}
     for cycle in sorted(cycles):
         if cycle >= first and (last is None or cycle <= last):
-            yield from _Cycle(copies, cycle, index_first, index_last).outcomes()
+            yield from _ComparedCycle(copies, cycle, index_first, index_last).outcomes()
 
 
 def last_common_index(paths: Sequence[Path | str]) -> int | None:
@@ -145,7 +145,7 @@ def _alike(one: QueueLayout, other: QueueLayout) -> bool:
     return one.roll_cycle.name == other.roll_cycle.name and one.epoch == other.epoch
 
 
-class _Part:
+class _CopyPart:
     """Excerpts of one copy: lengths and payload bytes, or a single one that is read in pieces."""
 
     def __init__(self, lengths: "array[int]", payloads: bytes, large: Stretch | None) -> None:
@@ -153,14 +153,14 @@ class _Part:
         self.payloads = payloads
         self.large = large
 
-    def cut(self, count: int) -> tuple["_Part", "_Part"]:
+    def cut(self, count: int) -> tuple["_CopyPart", "_CopyPart"]:
         """The first excerpts, and the rest."""
         if count == len(self.lengths):
             return self, _NOTHING
         size = sum(self.lengths[:count])
         return (
-            _Part(self.lengths[:count], self.payloads[:size], None),
-            _Part(self.lengths[count:], self.payloads[size:], None),
+            _CopyPart(self.lengths[:count], self.payloads[:size], None),
+            _CopyPart(self.lengths[count:], self.payloads[size:], None),
         )
 
     def pieces(self) -> Iterator[bytes]:
@@ -171,7 +171,7 @@ class _Part:
             yield from self.large.payload_pieces()
 
 
-_NOTHING = _Part(array("q"), b"", None)
+_NOTHING = _CopyPart(array("q"), b"", None)
 
 
 class _CycleReader:
@@ -192,15 +192,15 @@ class _CycleReader:
                 return 0
             is_large = not len(stretch.data)
             payloads = b"" if is_large else b"".join(stretch.payload_pieces())
-            self._part = _Part(stretch.lengths, payloads, stretch if is_large else None)
+            self._part = _CopyPart(stretch.lengths, payloads, stretch if is_large else None)
         return len(self._part.lengths)
 
-    def take(self, count: int) -> _Part:
+    def take(self, count: int) -> _CopyPart:
         """The next excerpts, `count` of those at hand."""
         part, self._part = self._part.cut(count)
         return part
 
-    def count_in(self, part: _Part) -> None:
+    def count_in(self, part: _CopyPart) -> None:
         """Adds excerpts that were compared to the digest."""
         lengths = part.lengths
         for piece in part.pieces():
@@ -208,7 +208,7 @@ class _CycleReader:
             lengths = lengths[:0]
 
 
-class _Cycle:
+class _ComparedCycle:
     """The comparison of one cycle."""
 
     def __init__(
@@ -300,7 +300,7 @@ class _Cycle:
         )
 
 
-def _compare(parts: list[_Part | None], index: int, count: int) -> Iterator[ComparedRange]:
+def _compare(parts: list[_CopyPart | None], index: int, count: int) -> Iterator[ComparedRange]:
     """The ranges of `count` excerpts, which the copies that are not None have."""
     present = tuple(part is not None for part in parts)
     held = [part for part in parts if part is not None]
@@ -330,7 +330,7 @@ def _compare(parts: list[_Part | None], index: int, count: int) -> Iterator[Comp
         )
 
 
-def _equal(one: _Part, other: _Part) -> bool:
+def _equal(one: _CopyPart, other: _CopyPart) -> bool:
     if one.lengths != other.lengths:
         return False
     if one.large is None and other.large is None:
@@ -338,24 +338,24 @@ def _equal(one: _Part, other: _Part) -> bool:
     return all(a == b for a, b in zip(one.pieces(), other.pieces(), strict=False))
 
 
-def _starts(part: _Part) -> list[int]:
+def _starts(part: _CopyPart) -> list[int]:
     return [0, *accumulate(part.lengths)]
 
 
-def _single(part: _Part, starts: list[int], nth: int) -> _Part:
+def _single(part: _CopyPart, starts: list[int], nth: int) -> _CopyPart:
     if part.large is not None:
         return part
     payload = part.payloads[starts[nth] : starts[nth + 1]]
-    return _Part(part.lengths[nth : nth + 1], payload, None)
+    return _CopyPart(part.lengths[nth : nth + 1], payload, None)
 
 
-def _first_difference(parts: list[_Part]) -> int | None:
+def _first_difference(parts: list[_CopyPart]) -> int | None:
     """The least offset at which one of the single excerpts differs from the first; None: none."""
     found = [_difference(parts[0], other) for other in parts[1:]]
     return min((offset for offset in found if offset is not None), default=None)
 
 
-def _difference(one: _Part, other: _Part) -> int | None:
+def _difference(one: _CopyPart, other: _CopyPart) -> int | None:
     mine, theirs = one.pieces(), other.pieces()
     at, left, right = 0, b"", b""
     while True:

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from cqrepl.kernel.batch import NO_LIMIT, Found, Stop
+from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.orphanfile import check_unfinished
@@ -256,11 +256,11 @@ class Tailer:
                 self._position = found.position
                 return self._take(store, found)
             self._position = found.position
-            if found.stop is Stop.TOO_LARGE:
+            if found.stop is FindStop.TOO_LARGE:
                 length = body_length(store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=store.path)
             store.check_end(found.position, self._last)
-            if found.stop is Stop.END_OF_FILE:
+            if found.stop is FindStop.END_OF_FILE:
                 if not self._enter_next():
                     return None
             elif not self._watch.waits(store, self._cycle, self._index):
@@ -289,9 +289,9 @@ class Tailer:
         last = Place(sequence + len(found.offsets) - 1, found.offsets[-1] - HEADER_BYTES)
         try:
             self._indexing.check_last(sequence, found.offsets)
-            if found.stop is Stop.PAST_END:
+            if found.stop is FindStop.PAST_END:
                 store.find(found.position, count_max=1)  # it is within the file, or refused
-            elif found.stop in (Stop.NOT_READY, Stop.END_OF_FILE):
+            elif found.stop in (FindStop.NOT_READY, FindStop.END_OF_FILE):
                 store.check_end(found.position, last)
             return found
         except QueueDamaged:
@@ -299,7 +299,7 @@ class Tailer:
             if count == 0:
                 raise
         position = found.offsets[count] - HEADER_BYTES
-        return Found(position, Stop.LIMIT, found.offsets[:count], found.lengths[:count])
+        return Found(position, FindStop.LIMIT, found.offsets[:count], found.lengths[:count])
 
     def _seek(self, index: int) -> None:
         cycle = cycle_of(index, self._cycles.shift)

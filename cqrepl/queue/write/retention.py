@@ -41,7 +41,7 @@ _NAMES_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class FileVerdict:
     """What is to become of one store file; `reasons` say why it stays, none: it may go."""
 
     cycle: int
@@ -71,7 +71,7 @@ class Policy:
     keep_from_ms: int | None = None
 
 
-def plan(cycles: Cycles, policy: Policy) -> list[Verdict]:
+def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
     """For each store file, the lowest cycle first: may it go, or why not. Changes nothing.
 
     Raises:
@@ -80,7 +80,7 @@ def plan(cycles: Cycles, policy: Policy) -> list[Verdict]:
     listed = cycles.listing()
     positions = _positions(cycles.table_path)
     last = next((one for one in reversed(listed) if count_in(cycles, one, 1)), None)
-    verdicts: list[Verdict] = []
+    verdicts: list[FileVerdict] = []
     for nth, cycle in enumerate(listed):
         reasons = list(_kept_by_policy(cycles, policy, cycle, len(listed) - nth, last))
         reasons += _not_passed(cycles, positions, cycle)
@@ -94,12 +94,12 @@ def plan(cycles: Cycles, policy: Policy) -> list[Verdict]:
         except FileNotFoundError:  # somebody else has removed it
             continue
         verdicts.append(
-            Verdict(cycle=cycle, path=path, size_bytes=size, reasons=tuple(reasons))
+            FileVerdict(cycle=cycle, path=path, size_bytes=size, reasons=tuple(reasons))
         )  # fmt: skip
     return verdicts
 
 
-def remove(cycles: Cycles, policy: Policy) -> list[Verdict]:
+def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
     """Deletes what `plan` finds removable under the write lock; what was deleted.
 
     Raises:

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cqrepl.kernel.batch import Stop, laid_size, lay_excerpts
+from cqrepl.kernel.batch import FindStop, laid_size, lay_excerpts
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.maker import make_file, take_precreated
 from cqrepl.queue.files.orphanfile import check_unfinished
@@ -280,7 +280,7 @@ class StoreWriter:
         walked = self.store.walk(self.indexing.place_before(max(synced, 0)), past_end=True)
         if synced >= walked.place.sequence:
             raise self._damaged(walked.place)
-        is_torn = walked.stop is Stop.PAST_END
+        is_torn = walked.stop is FindStop.PAST_END
         if is_torn or self.store.write_position() > walked.position_last:
             shutil.copyfile(self.path, _discarded(self.path))
             self.store.set_back_last(walked.position_last, walked.place.sequence - 1)
@@ -300,7 +300,7 @@ class StoreWriter:
     def _take(self, walked: Walked) -> None:
         """Stands where a walk has ended, and records what whoever wrote there may not have."""
         self.place = walked.place
-        self.has_ended = walked.stop is Stop.END_OF_FILE
+        self.has_ended = walked.stop is FindStop.END_OF_FILE
         self._reserve(self.place.position + _END_MARK_BYTES)
         self.store.clear_not_complete(self.place.position)
         self._sync_walked()

@@ -21,8 +21,8 @@ from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
     MANIFEST,
     ArchivedCycle,
+    ArchivePart,
     Manifest,
-    Part,
     day_of,
     is_part_folder,
     part_path,
@@ -87,14 +87,14 @@ def archive(
     return manifest, len(ranges)
 
 
-def verify_parts(spark: SparkSession, archive: Path, parts: list[Part]) -> None:
+def verify_parts(spark: SparkSession, archive: Path, parts: list[ArchivePart]) -> None:
     """Does nothing when parts hold what their digests say.
 
     Raises:
         QueueDamaged: one does not.
     """
 
-    def work(part: Part) -> Iterator[Answer]:
+    def work(part: ArchivePart) -> Iterator[Answer]:
         for _ in checked_pieces(archive, part):
             pass
         yield {}
@@ -102,7 +102,7 @@ def verify_parts(spark: SparkSession, archive: Path, parts: list[Part]) -> None:
     run_tasks(spark, "verified", work, parts)
 
 
-def checked_pieces(archive: Path, part: Part) -> Iterator[Piece]:
+def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
     """The excerpts of a part.
 
     Raises:
@@ -152,13 +152,13 @@ def _is_new(
     )
 
 
-def _cycle(part: Part, layout: QueueLayout) -> int:
+def _cycle(part: ArchivePart, layout: QueueLayout) -> int:
     return cycle_of(part.index_first, layout.roll_cycle.shift)
 
 
 def _write_parts(
     spark: SparkSession, out: Path, layout: QueueLayout, ranges: list[IndexRange], task_bytes: int
-) -> list[Part]:
+) -> list[ArchivePart]:
     def work(task: tuple[IndexRange, ...]) -> Iterator[Answer]:
         with Queue.open(task[0].queue) as queue:
             for each in task:
@@ -168,15 +168,15 @@ def _write_parts(
     return [_part(answer) for answer in answers]
 
 
-def _part(answer: dict[str, Any]) -> Part:
-    return Part(**{**answer, "blocks": tuple(answer["blocks"])})
+def _part(answer: dict[str, Any]) -> ArchivePart:
+    return ArchivePart(**{**answer, "blocks": tuple(answer["blocks"])})
 
 
-def _write_part(queue: Queue, out: Path, layout: QueueLayout, found: IndexRange) -> Part:
+def _write_part(queue: Queue, out: Path, layout: QueueLayout, found: IndexRange) -> ArchivePart:
     name = part_path(layout, cycle_of(found.index_first, queue.cycles.shift), found.index_first)
     blocks: list[str] = []
     size = write_part(out / name, _digested(queue, found, blocks))
-    return Part(
+    return ArchivePart(
         path=name,
         index_first=found.index_first,
         index_last=found.index_last,

@@ -40,7 +40,7 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ArchivePart:
     """One Parquet file: its path in the archive, what it holds, and the digest of each block."""
 
     path: str
@@ -64,7 +64,7 @@ class ArchivedCycle:
     day: str
     file: str
     is_closed: bool
-    parts: tuple[Part, ...]
+    parts: tuple[ArchivePart, ...]
 
     @property
     def index_first(self) -> int:
@@ -168,7 +168,7 @@ def write_part(path: Path, pieces: Iterable[Piece]) -> int:
     return total
 
 
-def read_part(archive: Path, part: Part) -> Iterator[Piece]:
+def read_part(archive: Path, part: ArchivePart) -> Iterator[Piece]:
     """The excerpts of a part.
 
     Raises:
@@ -218,5 +218,7 @@ def _layout(fields: dict[str, Any]) -> QueueLayout:
 
 def _cycles(cycles: list[dict[str, Any]]) -> Iterator[ArchivedCycle]:
     for fields in cycles:
-        parts = tuple(Part(**{**part, "blocks": tuple(part["blocks"])}) for part in fields["parts"])
+        parts = tuple(
+            ArchivePart(**{**part, "blocks": tuple(part["blocks"])}) for part in fields["parts"]
+        )
         yield ArchivedCycle(**{**fields, "parts": parts})

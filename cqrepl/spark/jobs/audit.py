@@ -25,7 +25,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.spark.jobs.auditplan import CopyPlan, common_layout, fill_unknown, unfollowed
-from cqrepl.spark.jobs.blockcomparer import Difference, Verdict, absent, compare_block, joined
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, compare_block, joined
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
     block_spans,
@@ -91,7 +91,7 @@ class Audit:
     @property
     def is_damaged(self) -> bool:
         """True when a copy could not be read to its end."""
-        return any(each.verdict is Verdict.UNREADABLE for each in self.differences)
+        return any(each.verdict is BlockVerdict.UNREADABLE for each in self.differences)
 
     @property
     def count(self) -> int:
@@ -192,7 +192,7 @@ def _look_closer(
 
 def _difference(answer: dict[str, Any]) -> Difference:
     lists = {name: tuple(answer[name]) for name in ("present", "lengths")}
-    return Difference(**{**answer, **lists, "verdict": Verdict(answer["verdict"])})
+    return Difference(**{**answer, **lists, "verdict": BlockVerdict(answer["verdict"])})
 
 
 def _ordered(differences: list[Difference]) -> Iterator[Difference]:
@@ -200,7 +200,7 @@ def _ordered(differences: list[Difference]) -> Iterator[Difference]:
     ordered = sorted(differences, key=lambda each: (each.index_first, each.verdict.value))
     broken: set[tuple[tuple[bool, ...], str | None]] = set()
     for each in joined(iter(ordered)):
-        if each.verdict is Verdict.UNREADABLE:
+        if each.verdict is BlockVerdict.UNREADABLE:
             key = each.present, each.text
             if key in broken:
                 continue

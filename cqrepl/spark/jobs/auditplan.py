@@ -18,7 +18,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
-from cqrepl.spark.jobs.blockcomparer import Difference, Verdict
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.ranges import IndexRange, present
 
 
@@ -118,12 +118,12 @@ def unfollowed(plans: list[CopyPlan], told: list[Difference]) -> Iterator[Differ
         cycles = {
             cycle_of(each.index_first, plan.shift)
             for each in told
-            if each.verdict is Verdict.UNREADABLE and each.present == others
+            if each.verdict is BlockVerdict.UNREADABLE and each.present == others
         }
         for cycle, unknown in plan.unknown.items():
             if cycle not in cycles:
                 yield Difference(
-                    verdict=Verdict.UNREADABLE,
+                    verdict=BlockVerdict.UNREADABLE,
                     index_first=unknown.index_end,
                     index_last=unknown.index_end,
                     present=others,

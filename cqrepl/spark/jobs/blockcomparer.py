@@ -20,7 +20,7 @@ _STEP_ROWS: Final = 4096
 _STEP_BYTES: Final = 8 * 1024 * 1024
 
 
-class Verdict(Enum):
+class BlockVerdict(Enum):
     """What is wrong with a range; `present` tells which copies hold it."""
 
     MISSING = "missing"  # the first copy holds it, others do not
@@ -41,7 +41,7 @@ class Difference:
         text: why a copy could not be read.
     """
 
-    verdict: Verdict
+    verdict: BlockVerdict
     index_first: int
     index_last: int
     present: tuple[bool, ...]
@@ -68,7 +68,7 @@ def compare_block(paths: Sequence[Path], index_first: int, index_last: int) -> I
             if count == RANGES_MAX:
                 rest = (True,) * len(paths)
                 yield replace(
-                    found, verdict=Verdict.MIXED, index_last=index_last, present=rest,
+                    found, verdict=BlockVerdict.MIXED, index_last=index_last, present=rest,
                     lengths=(), byte_first=None,
                 )  # fmt: skip
                 break
@@ -89,7 +89,7 @@ def joined(differences: Iterator[Difference]) -> Iterator[Difference]:
             last is not None
             and (last.verdict, last.present) == (each.verdict, each.present)
             and last.index_last + 1 == each.index_first
-            and each.verdict is not Verdict.UNREADABLE
+            and each.verdict is not BlockVerdict.UNREADABLE
         ):
             last = replace(last, index_last=each.index_last)
             continue
@@ -102,7 +102,7 @@ def joined(differences: Iterator[Difference]) -> Iterator[Difference]:
 
 def absent(index_first: int, index_last: int, present: tuple[bool, ...]) -> Difference:
     """Excerpts that are the same where they are, and not everywhere."""
-    verdict = Verdict.MISSING if present[0] else Verdict.EXTRA
+    verdict = BlockVerdict.MISSING if present[0] else BlockVerdict.EXTRA
     return Difference(
         verdict=verdict, index_first=index_first, index_last=index_last, present=present
     )
@@ -134,7 +134,11 @@ def _unreadable(nth: int, copy: _Copy, count: int) -> Difference:
     index, text = copy.broken
     present = tuple(other != nth for other in range(count))
     return Difference(
-        verdict=Verdict.UNREADABLE, index_first=index, index_last=index, present=present, text=text
+        verdict=BlockVerdict.UNREADABLE,
+        index_first=index,
+        index_last=index,
+        present=present,
+        text=text,
     )
 
 
@@ -179,7 +183,7 @@ def _compare_one(
     )
     if byte is not None:
         yield Difference(
-            verdict=Verdict.DIFFERENT, index_first=index, index_last=index, present=present,
+            verdict=BlockVerdict.DIFFERENT, index_first=index, index_last=index, present=present,
             lengths=tuple(None if each is None else len(each) for each in payloads),
             byte_first=byte,
         )  # fmt: skip

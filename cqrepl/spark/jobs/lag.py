@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue
 from cqrepl.spark.jobs.blocks import TASK_BYTES, read_pieces, tasks_of
-from cqrepl.spark.jobs.roundtrips import PERCENTILES, Run, joined_runs, run_of, runs_in
+from cqrepl.spark.jobs.roundtrips import PERCENTILES, AckRun, joined_runs, run_of, runs_in
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange, present
 
@@ -77,7 +77,7 @@ def lag(
     return found
 
 
-def _windows(log: str, number: int, run: Run, window_ns: int) -> Iterator[LagWindow]:
+def _windows(log: str, number: int, run: AckRun, window_ns: int) -> Iterator[LagWindow]:
     first = min(run.windows)
     for nth, window in sorted(run.windows.items()):
         p50, p90, p99, p999 = (window.percentile_ns(percent) for percent in PERCENTILES)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue, QueueDamaged, QueueError, cycle_of
 from cqrepl.spark.jobs.audit import Audit, Block, audit
-from cqrepl.spark.jobs.blockcomparer import Difference, Verdict
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, TASK_BYTES, block_spans, digest_of, read_pieces
 from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.stitcher import Stitcher, Taken
@@ -38,7 +38,7 @@ class Rebuilt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cycle:
+class _RebuiltCycle:
     """What is to be made: one cycle, and the digests of blocks that a copy holds whole."""
 
     cycle: int
@@ -87,7 +87,7 @@ def rebuild(
     cycles = list(_cycles(found, order))
     with workshop(target) as folder:
 
-        def work(cycle: _Cycle) -> Iterator[Answer]:
+        def work(cycle: _RebuiltCycle) -> Iterator[Answer]:
             yield _build(folder, target, found, cycle, order)
 
         answers = run_tasks(spark, "rebuilt", work, cycles)
@@ -106,9 +106,9 @@ def _place(path: Path, paths: list[Path]) -> int:
 def _is_settled(difference: Difference, found: Audit, best: int | None) -> bool:
     """True when it is clear what to take."""
     match difference.verdict:
-        case Verdict.DIFFERENT:
+        case BlockVerdict.DIFFERENT:
             return best is not None and difference.present[best]
-        case Verdict.MIXED:
+        case BlockVerdict.MIXED:
             return best is not None and any(
                 block.copy == best
                 and block.digest is not None
@@ -120,13 +120,13 @@ def _is_settled(difference: Difference, found: Audit, best: int | None) -> bool:
             return True
 
 
-def _cycles(found: Audit, order: list[int]) -> Iterator[_Cycle]:
+def _cycles(found: Audit, order: list[int]) -> Iterator[_RebuiltCycle]:
     shift = found.layout.roll_cycle.shift
     blocks = sorted(found.blocks, key=lambda block: (block.index_first, order.index(block.copy)))
     clashing = {
         first - first % BLOCK_EXCERPTS
         for each in found.differences
-        if each.verdict in (Verdict.DIFFERENT, Verdict.MIXED)
+        if each.verdict in (BlockVerdict.DIFFERENT, BlockVerdict.MIXED)
         for first, _ in block_spans(each.index_first, each.index_last)
     }
     for cycle, group in groupby(blocks, key=lambda block: cycle_of(block.index_first, shift)):
@@ -138,7 +138,7 @@ def _cycles(found: Audit, order: list[int]) -> Iterator[_Cycle]:
                 f"expected a copy in which cycle {cycle} can be read to its end, found none",
                 index=last,
             )
-        yield _Cycle(
+        yield _RebuiltCycle(
             cycle=cycle,
             file=found.layout.roll_cycle.file_name(cycle, found.layout.epoch) + ".cq4",
             index_first=held[0].index_first,
@@ -172,7 +172,9 @@ def _has_ended(path: Path, cycle: int) -> bool:
             return False
 
 
-def _build(folder: Path, target: Path, found: Audit, cycle: _Cycle, order: list[int]) -> Answer:
+def _build(
+    folder: Path, target: Path, found: Audit, cycle: _RebuiltCycle, order: list[int]
+) -> Answer:
     """Makes the file of a cycle, or compares it with the one that is there."""
     if (target / cycle.file).exists():
         if not cycle.is_known:

@@ -26,7 +26,7 @@ _FIELDS: Final = ENTRY.size // 8  # 64-bit numbers of an entry
 
 
 @dataclass(slots=True, kw_only=True)
-class Window:
+class RoundTripWindow:
     """The acknowledgements of one span of time; `buckets` counts excerpts by their round trip."""
 
     acknowledgements: int = 0
@@ -35,7 +35,7 @@ class Window:
     longest_ns: int = 0
     buckets: Counter[int] = field(default_factory=Counter)
 
-    def add(self, other: "Window") -> None:
+    def add(self, other: "RoundTripWindow") -> None:
         """Adds those of another part of the log."""
         self.acknowledgements += other.acknowledgements
         self.excerpts += other.excerpts
@@ -55,20 +55,20 @@ class Window:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class AckRun:
     """Entries of which the times never fall, by the number of their window."""
 
     first_ns: int
     last_ns: int
-    windows: dict[int, Window] = field(default_factory=dict)
+    windows: dict[int, RoundTripWindow] = field(default_factory=dict)
 
-    def joins(self, other: "Run") -> bool:
+    def joins(self, other: "AckRun") -> bool:
         """True when another run goes on where this one ends; then it is added."""
         if other.first_ns < self.last_ns:
             return False
         self.last_ns = other.last_ns
         for number, window in other.windows.items():
-            self.windows.setdefault(number, Window()).add(window)
+            self.windows.setdefault(number, RoundTripWindow()).add(window)
         return True
 
     def fields(self) -> dict[str, Any]:
@@ -81,11 +81,11 @@ class Run:
         return {"first_ns": self.first_ns, "last_ns": self.last_ns, "windows": windows}
 
 
-def run_of(fields: dict[str, Any]) -> Run:
+def run_of(fields: dict[str, Any]) -> AckRun:
     """The run that `Run.fields` tells of."""
-    run = Run(first_ns=fields["first_ns"], last_ns=fields["last_ns"])
+    run = AckRun(first_ns=fields["first_ns"], last_ns=fields["last_ns"])
     for number, count, excerpts, payload_bytes, longest_ns, buckets in fields["windows"]:
-        run.windows[number] = Window(
+        run.windows[number] = RoundTripWindow(
             acknowledgements=count,
             excerpts=excerpts,
             payload_bytes=payload_bytes,
@@ -95,13 +95,13 @@ def run_of(fields: dict[str, Any]) -> Run:
     return run
 
 
-def runs_in(pieces: Iterable[Piece], window_ns: int) -> Iterator[Run]:
+def runs_in(pieces: Iterable[Piece], window_ns: int) -> Iterator[AckRun]:
     """The runs of a part of a log.
 
     Raises:
         QueueError: it is no log of acknowledgements; or it has too many windows of this length.
     """
-    run: Run | None = None
+    run: AckRun | None = None
     for piece in pieces:
         entries = _entries(piece)
         noted = entries[2::_FIELDS]
@@ -122,9 +122,9 @@ def runs_in(pieces: Iterable[Piece], window_ns: int) -> Iterator[Run]:
         yield run
 
 
-def joined_runs(runs: Iterable[Run]) -> list[Run]:
+def joined_runs(runs: Iterable[AckRun]) -> list[AckRun]:
     """The runs of the parts of a log, in the order of the log, those that go on made one."""
-    joined: list[Run] = []
+    joined: list[AckRun] = []
     for run in runs:
         if not joined or not joined[-1].joins(run):
             joined.append(run)
@@ -143,10 +143,10 @@ def _entries(piece: Piece) -> "Sequence[int]":
     return memoryview(piece.payload).cast("q").tolist()
 
 
-def _run(entries: "Sequence[int]", window_ns: int) -> Run:
+def _run(entries: "Sequence[int]", window_ns: int) -> AckRun:
     """One run of entries, at least one."""
     noted = entries[2::_FIELDS]
-    run = Run(first_ns=noted[0], last_ns=noted[-1])
+    run = AckRun(first_ns=noted[0], last_ns=noted[-1])
     start = 0
     while start < len(noted):
         number = noted[start] // window_ns
@@ -158,7 +158,7 @@ def _run(entries: "Sequence[int]", window_ns: int) -> Run:
     return run
 
 
-def _window(entries: "Sequence[int]") -> Window:
+def _window(entries: "Sequence[int]") -> RoundTripWindow:
     trips = [
         noted - sent for sent, noted in zip(entries[1::_FIELDS], entries[2::_FIELDS], strict=True)
     ]
@@ -166,7 +166,7 @@ def _window(entries: "Sequence[int]") -> Window:
     buckets: Counter[int] = Counter()
     for trip, count in zip(trips, counts, strict=True):
         buckets[bucket_of(trip)] += count
-    return Window(
+    return RoundTripWindow(
         acknowledgements=len(trips),
         excerpts=sum(counts),
         payload_bytes=sum(entries[4::_FIELDS]),

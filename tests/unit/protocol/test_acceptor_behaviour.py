@@ -137,7 +137,7 @@ class Acceptor(Side):
         self.refused = 0
 
     def act(self, event: ev.Event) -> None:
-        if isinstance(event, ev.Refused):
+        if isinstance(event, ev.RegistrationRefused):
             self.refused += 1
         else:
             super().act(event)

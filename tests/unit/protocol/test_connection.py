@@ -180,7 +180,9 @@ def test_bytes_that_cannot_be_read_close(ours: Callable[[], Ours], bad: bytes) -
 def test_messages_of_the_wrong_form_close(ours: Callable[[], Ours], bad: bytes) -> None:
     this = ours()
     if b"idx" in bad and ours is receiving_sink:
-        assert kinds(this.receive(select(), bad)) == [ev.Refused]  # no message for a sink
+        assert kinds(this.receive(select(), bad)) == [
+            ev.RegistrationRefused
+        ]  # no message for a sink
     else:
         refused(this, select(), bad)
 

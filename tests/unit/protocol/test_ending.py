@@ -161,7 +161,7 @@ def test_a_peer_without_the_extension_is_told_nothing_and_still_ends_in_order() 
     ours.connection.end()
     assert ours.said() == []
     assert ours.connection.state is ConnectionState.ENDING
-    assert kinds(ours.receive(acknowledgement(index(0)))) == [ev.Refused]
+    assert kinds(ours.receive(acknowledgement(index(0)))) == [ev.RegistrationRefused]
     ours.connection.receive_end(0)
     assert ours.events() == [ev.OrderlyEnd()]
 

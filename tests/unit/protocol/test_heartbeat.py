@@ -143,7 +143,7 @@ def test_numbers_that_are_too_small_are_refused_and_the_rest_works(
     assert numbers_problem(timeout_ms, interval_ms) == problem
     ours = Ours(Role.SINK)
     events = ours.receive(uber(1, 2), heartbeats(timeout_ms, interval_ms))
-    assert events[1:] == [ev.Refused(message=problem, count=1)]
+    assert events[1:] == [ev.RegistrationRefused(message=problem, count=1)]
     assert len(ours.said()) == 1
     assert kinds(ours.receive(register(CSP, CID, sink_handler()))) == [ev.QueueOffered]
     ours.connection.data_to_send()
@@ -161,7 +161,7 @@ def test_the_smallest_numbers_are_taken(timeout_ms: int, interval_ms: int) -> No
 def test_a_registration_without_numbers_is_refused() -> None:
     ours = Ours(Role.SINK)
     events = ours.receive(uber(1, 2), register("/", 5, Typed("HeartbeatHandler", {})))
-    assert kinds(events) == [ev.Connected, ev.Refused]
+    assert kinds(events) == [ev.Connected, ev.RegistrationRefused]
 
 
 def test_a_received_one_needs_no_answer() -> None:
@@ -171,7 +171,7 @@ def test_a_received_one_needs_no_answer() -> None:
 
 
 def test_another_message_for_the_heartbeat_is_refused() -> None:
-    assert kinds(beating().receive(select(HEARTBEAT_CID), data(idx=1))) == [ev.Refused]
+    assert kinds(beating().receive(select(HEARTBEAT_CID), data(idx=1))) == [ev.RegistrationRefused]
 
 
 def test_they_go_between_other_messages() -> None:

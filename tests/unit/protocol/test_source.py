@@ -313,7 +313,7 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused(beyond: int) -> None
     ours = sent()
     ours.receive(acknowledgement(index(5)))
     (event,) = ours.receive(acknowledgement(beyond))
-    assert event == ev.Refused(
+    assert event == ev.RegistrationRefused(
         message=f"queue 'q': acknowledgement of index {beyond:#x}, up to {index(9):#x} was sent",
         count=1,
     )
@@ -323,7 +323,7 @@ def test_an_acknowledgement_of_what_was_not_sent_is_refused(beyond: int) -> None
 
 def test_an_acknowledgement_before_anything_was_sent_is_refused() -> None:
     (event,) = streaming_source().receive(acknowledgement(index(0)))
-    assert isinstance(event, ev.Refused)
+    assert isinstance(event, ev.RegistrationRefused)
     assert event.message.endswith("nothing was sent")
 
 
@@ -341,7 +341,9 @@ def test_an_acknowledgement_with_more_or_less_in_it(message: bytes, ns: int) -> 
 
 
 def test_an_acknowledgement_that_starts_with_its_time_is_none() -> None:
-    assert kinds(sent().receive(select(), data(ns=1, idx=Hex(index(0))))) == [ev.Refused]
+    assert kinds(sent().receive(select(), data(ns=1, idx=Hex(index(0))))) == [
+        ev.RegistrationRefused
+    ]
 
 
 def test_a_later_acknowledgement_reaches_over_a_roll() -> None:

@@ -52,7 +52,7 @@ LEFT_OUT = data(re=block(items(Hex(index(0)), literal(b"x"), NS)))  # an event w
 def message(events: list[ev.Event]) -> str:
     """The text of the one refusal."""
     (event,) = events
-    assert isinstance(event, ev.Refused)
+    assert isinstance(event, ev.RegistrationRefused)
     return event.message
 
 
@@ -248,7 +248,11 @@ def test_only_names_of_the_configuration_are_taken() -> None:
         register(f"/{each}", at, sink_handler(name=each))
         for at, each in enumerate(["one", "two", "three"])
     ]
-    assert kinds(ours.receive(*offers)) == [ev.QueueOffered, ev.QueueOffered, ev.Refused]
+    assert kinds(ours.receive(*offers)) == [
+        ev.QueueOffered,
+        ev.QueueOffered,
+        ev.RegistrationRefused,
+    ]
 
 
 @pytest.mark.parametrize("next_index", [-1, -(1 << 63)])
@@ -375,7 +379,7 @@ def test_100_refusals_pass_and_the_101st_closes() -> None:
     ours = sink()
     for count in range(1, REFUSALS_MAX + 1):
         (event,) = ours.receive(select(4000 + count))
-        assert isinstance(event, ev.Refused)
+        assert isinstance(event, ev.RegistrationRefused)
         assert event.count == count
     assert ours.connection.state is ConnectionState.OPEN
     with pytest.raises(RemoteProtocolError, match="more than 100 messages had to be refused"):
@@ -392,7 +396,7 @@ def test_a_connection_has_at_most_1024_handlers(own: bool) -> None:
     ]
     events = ours.receive(*offers)
     taken = [event for event in events if isinstance(event, ev.QueueOffered)]
-    refused = [event for event in events if isinstance(event, ev.Refused)]
+    refused = [event for event in events if isinstance(event, ev.RegistrationRefused)]
     assert len(taken) == HANDLERS_MAX - 1  # and the heartbeat
     assert {event.message for event in refused} == {"more than 1024 handlers"}
     assert len(refused) == len(names) - len(taken)

@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, Window
+from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SendWindow
 from tests.unit.protocol.peer import index
 
 
@@ -13,16 +13,16 @@ def lengths(*values: int) -> "array[int]":
     return array("q", values)
 
 
-def is_empty(window: Window) -> bool:
+def is_empty(window: SendWindow) -> bool:
     return window.is_empty
 
 
-def is_full(window: Window) -> bool:
+def is_full(window: SendWindow) -> bool:
     return window.is_full
 
 
 def test_an_acknowledgement_counts_everything_up_to_it() -> None:
-    window = Window()
+    window = SendWindow()
     assert is_empty(window)
     window.add(index(0), lengths(10, 20, 30))
     window.add(index(3), lengths(40))
@@ -34,7 +34,7 @@ def test_an_acknowledgement_counts_everything_up_to_it() -> None:
 
 
 def test_an_acknowledgement_in_a_later_cycle_covers_the_earlier_ones() -> None:
-    window = Window()
+    window = SendWindow()
     window.add(index(5), lengths(1, 2))
     window.add(index(0, cycles=1), lengths(4, 8))
     window.add(index(0, cycles=3), lengths(16))
@@ -43,7 +43,7 @@ def test_an_acknowledgement_in_a_later_cycle_covers_the_earlier_ones() -> None:
 
 
 def test_what_was_sent_twice_is_counted_twice() -> None:
-    window = Window()
+    window = SendWindow()
     window.add(index(4), lengths(1, 1))
     window.add(index(3), lengths(1, 1))
     assert window.acknowledge(index(5)) == (4, 4)
@@ -51,7 +51,7 @@ def test_what_was_sent_twice_is_counted_twice() -> None:
 
 
 def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
-    by_bytes = Window()
+    by_bytes = SendWindow()
     by_bytes.add(index(0), lengths(BYTES_MAX - 1))
     assert not is_full(by_bytes)
     by_bytes.add(index(1), lengths(1))
@@ -59,7 +59,7 @@ def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
     by_bytes.acknowledge(index(0))
     assert not is_full(by_bytes)
 
-    by_count = Window()
+    by_count = SendWindow()
     by_count.add(index(0), array("q", bytes(8 * EXCERPTS_MAX)))
     assert is_full(by_count)
     by_count.acknowledge(index(0))
@@ -71,7 +71,7 @@ def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
     steps=st.lists(st.integers(0, 45), max_size=10),
 )
 def test_it_agrees_with_a_list(runs: list[list[int]], steps: list[int]) -> None:
-    window = Window()
+    window = SendWindow()
     left: list[tuple[int, int]] = []
     at = 0
     for run in runs:

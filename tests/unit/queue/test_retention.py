@@ -12,7 +12,7 @@ from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.read.registration import Readers, registered_readers
-from cqrepl.queue.write.retention import Policy, Verdict, plan, remove
+from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
 from tests.unit.queue import processes
 from tests.unit.queue.reading import cycles_of
 from tests.unit.queue.samples import (
@@ -42,7 +42,7 @@ def written(path: Path) -> Excerpts:
     return fill(path, "FAST_DAILY", dict.fromkeys(range(5), 3))
 
 
-def aheads(verdicts: list[Verdict]) -> list[int]:
+def aheads(verdicts: list[FileVerdict]) -> list[int]:
     """The cycles that may go, counted from noon's."""
     noon = by_name("FAST_DAILY").cycle_at(NOON_MS, 0)
     return [one.cycle - noon for one in verdicts if one.is_removable]

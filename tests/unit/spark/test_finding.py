@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from cqrepl.spark.queuefinder import Finder
-from cqrepl.spark.tableoptions import Finding, OptionError
+from cqrepl.spark.tableoptions import OptionError, QueueChoice
 from tests.unit.queue.samples import fill
 
 DAY = "FAST_DAILY"
 
 
 def finder(*paths: Path | str, name: str | None = None) -> Finder:
-    return Finder(Finding(paths=tuple(map(str, paths)), name=name))
+    return Finder(QueueChoice(paths=tuple(map(str, paths)), name=name))
 
 
 def test_names(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cqrepl.kernel import batch as kernel
-from cqrepl.kernel.batch import Stop
+from cqrepl.kernel.batch import FindStop
 from cqrepl.protocol.messages import ns_item, write_cid, write_replication_event
 from wire import Splitter
 
@@ -65,23 +65,23 @@ def test_finds_excerpts_and_skips_metadata() -> None:
     store = document(b"meta", META) + THREE[:12] + document(b"", META) + THREE[12:] + bytes(8)
     found = find(store)
     assert taken(store, found) == [b"abcde", b"fg", b"hijk"]
-    assert (found.position, found.stop) == (len(store) - 8, Stop.NOT_READY)
+    assert (found.position, found.stop) == (len(store) - 8, FindStop.NOT_READY)
 
 
 @pytest.mark.parametrize(
     ("word", "stop"),
     [
-        (0, Stop.NOT_READY),
-        (1 << 31, Stop.NOT_READY),
-        (1 << 31 | 5, Stop.NOT_READY),
-        (3 << 30 | 5, Stop.NOT_READY),
-        (3 << 30, Stop.END_OF_FILE),
-        (4, Stop.PAST_END),
-        ((1 << 30) - 1, Stop.PAST_END),
-        ((1 << 31) - 1, Stop.PAST_END),
+        (0, FindStop.NOT_READY),
+        (1 << 31, FindStop.NOT_READY),
+        (1 << 31 | 5, FindStop.NOT_READY),
+        (3 << 30 | 5, FindStop.NOT_READY),
+        (3 << 30, FindStop.END_OF_FILE),
+        (4, FindStop.PAST_END),
+        ((1 << 30) - 1, FindStop.PAST_END),
+        ((1 << 31) - 1, FindStop.PAST_END),
     ],
 )
-def test_stops_before_what_is_no_whole_document(word: int, stop: Stop) -> None:
+def test_stops_before_what_is_no_whole_document(word: int, stop: FindStop) -> None:
     store = THREE + word.to_bytes(4, "little") + b"xyz"
     found = find(store)
     assert (found.position, found.stop, len(found.offsets)) == (len(THREE), stop, 3)
@@ -90,13 +90,13 @@ def test_stops_before_what_is_no_whole_document(word: int, stop: Stop) -> None:
 @pytest.mark.parametrize(
     ("last", "stop"),
     [
-        (bytes(4), Stop.NOT_READY),
-        ((3 << 30).to_bytes(4, "little"), Stop.END_OF_FILE),
-        (document(b"", META), Stop.PAST_END),
-        (bytes(3), Stop.PAST_END),
+        (bytes(4), FindStop.NOT_READY),
+        ((3 << 30).to_bytes(4, "little"), FindStop.END_OF_FILE),
+        (document(b"", META), FindStop.PAST_END),
+        (bytes(3), FindStop.PAST_END),
     ],
 )
-def test_the_last_four_bytes_are_a_header(last: bytes, stop: Stop) -> None:
+def test_the_last_four_bytes_are_a_header(last: bytes, stop: FindStop) -> None:
     assert find(THREE + last).stop is stop
 
 
@@ -105,7 +105,7 @@ def test_looks_at_nothing_behind_the_end(end: int) -> None:
     found = find(THREE, end=end)
     ends = [9, 18, len(THREE)]  # of the bodies, without the gaps behind them
     assert len(found.offsets) == len([body for body in ends if body <= end])
-    assert found.stop is Stop.PAST_END
+    assert found.stop is FindStop.PAST_END
 
 
 def test_starts_at_the_next_multiple_of_4() -> None:
@@ -115,17 +115,17 @@ def test_starts_at_the_next_multiple_of_4() -> None:
 @pytest.mark.parametrize(
     ("limits", "count", "position", "stop"),
     [
-        ({"count_max": 2}, 2, 20, Stop.LIMIT),
-        ({"count_max": 3}, 3, 28, Stop.PAST_END),
-        ({"bytes_max": 7}, 2, 20, Stop.LIMIT),
-        ({"bytes_max": 6}, 1, 12, Stop.LIMIT),
-        ({"bytes_max": 0}, 1, 12, Stop.LIMIT),  # one is given all the same
-        ({"bytes_max": 11}, 3, 28, Stop.PAST_END),
-        ({"payload_max": 4}, 0, 0, Stop.TOO_LARGE),
-        ({"payload_max": 5}, 3, 28, Stop.PAST_END),
+        ({"count_max": 2}, 2, 20, FindStop.LIMIT),
+        ({"count_max": 3}, 3, 28, FindStop.PAST_END),
+        ({"bytes_max": 7}, 2, 20, FindStop.LIMIT),
+        ({"bytes_max": 6}, 1, 12, FindStop.LIMIT),
+        ({"bytes_max": 0}, 1, 12, FindStop.LIMIT),  # one is given all the same
+        ({"bytes_max": 11}, 3, 28, FindStop.PAST_END),
+        ({"payload_max": 4}, 0, 0, FindStop.TOO_LARGE),
+        ({"payload_max": 5}, 3, 28, FindStop.PAST_END),
     ],
 )
-def test_limits(limits: dict[str, int], count: int, position: int, stop: Stop) -> None:
+def test_limits(limits: dict[str, int], count: int, position: int, stop: FindStop) -> None:
     found = find(THREE, **limits)
     assert (len(found.offsets), found.position, found.stop) == (count, position, stop)
 
@@ -134,7 +134,7 @@ def test_too_large_behind_others_is_not_stepped_over() -> None:
     store = document(b"a") + document(b"meta, long", META) + document(b"too large")
     found = find(store, payload_max=8)
     assert taken(store, found) == [b"a"]
-    assert (found.position, found.stop) == (24, Stop.TOO_LARGE)
+    assert (found.position, found.stop) == (24, FindStop.TOO_LARGE)
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 65535, 65536])
@@ -401,4 +401,4 @@ def test_no_index_has_more_than_64_bits() -> None:
 
 def test_name_of_the_kernel_and_its_stops(each_kernel: str) -> None:
     assert each_kernel == kernel.NAME
-    assert [stop.value for stop in Stop] == [0, 1, 2, 3, 4]
+    assert [stop.value for stop in FindStop] == [0, 1, 2, 3, 4]
