@@ -75,6 +75,7 @@ lint: $(DEV_STAMP)
 
 types: $(DEV_STAMP)
 	$(BIN)/mypy
+	! $(HAS_NATIVE) || $(BIN)/python -m mypy.stubtest cqrepl._native
 
 layers: $(DEV_STAMP)
 	$(BIN)/lint-imports

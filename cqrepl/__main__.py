@@ -3,7 +3,7 @@
 import sys
 
 from cqrepl.cli.main import cli
-from wire.errors import KernelUnavailable
+from cqrepl.kernel.errors import KernelUnavailable
 
 USAGE_EXIT = 2
 

@@ -3,7 +3,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final, final
 
-from cqrepl.kernel.batch import PenTerms
+from cqrepl.kernel.pen import PenTerms
 from cqrepl.kernel.plain import find_excerpts as find_excerpts
 from cqrepl.kernel.plain import frame_excerpts as frame_excerpts
 from cqrepl.kernel.plain import gather_payloads as gather_payloads

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.kernel import batch
+from cqrepl.kernel import choose
 from tests.kernels import NAMES, kernel_named
 
 # behind everything installed, so that only what is nowhere else comes from the tree
@@ -24,13 +24,13 @@ PATIENCE_SECONDS = 5.0
 
 def pytest_report_header() -> str:
     """Which kernel the tests run on that do not say."""
-    return f"kernel: {batch.NAME}"
+    return f"kernel: {choose.NAME}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The same at the end, as there is no header with `-q`."""
     if terminalreporter.config.option.verbose < 0:
-        terminalreporter.write_line(f"kernel: {batch.NAME}")
+        terminalreporter.write_line(f"kernel: {choose.NAME}")
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -38,8 +38,8 @@ def each_kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     """Every kernel in turn, behind `cqrepl.kernel.batch`."""
     chosen = kernel_named(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "_kernel", chosen)
-        patch.setattr(batch, "NAME", chosen.NAME)
+        patch.setattr(choose, "KERNEL", chosen)
+        patch.setattr(choose, "NAME", chosen.NAME)
         yield request.param
 
 

@@ -1,4 +1,4 @@
-"""The one error that bytes can cause, and the one that the choice of a kernel can."""
+"""The one error that bytes can cause."""
 
 
 class WireError(Exception):
@@ -13,7 +13,3 @@ class WireError(Exception):
         super().__init__(reason if position is None else f"{reason} at position {position}")
         self.reason = reason
         self.position = position
-
-
-class KernelUnavailable(ImportError):
-    """The kernel that was asked for by name is not there."""

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 from cqrepl._version import VERSION
-from cqrepl.kernel import batch
+from cqrepl.kernel import choose
 
 
 def machine_facts() -> dict[str, str | int]:
     """Facts that stay the same from round to round."""
     return {
         "cqrepl": VERSION,
-        "kernel": batch.NAME,
+        "kernel": choose.NAME,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": _processor(),

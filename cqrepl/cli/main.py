@@ -20,9 +20,9 @@ INTERRUPTED_EXIT = 130
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from cqrepl.kernel import batch
+        from cqrepl.kernel import choose
 
-        click.echo(f"cqrepl {VERSION} (kernel: {batch.NAME})")
+        click.echo(f"cqrepl {VERSION} (kernel: {choose.NAME})")
         ctx.exit()
 
 

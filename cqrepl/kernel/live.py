@@ -9,9 +9,9 @@ kernel has no pumps: `AVAILABLE` is false, and everything goes through the batch
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from cqrepl.kernel import batch
+from cqrepl.kernel.choose import KERNEL
 
-AVAILABLE: Final = batch.pen_type() is not None
+AVAILABLE: Final = KERNEL.Pen is not None
 
 if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import LiveControl as LiveControl

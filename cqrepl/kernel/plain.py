@@ -14,6 +14,7 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Final
 
+from cqrepl.kernel.interface import INTERFACE as INTERFACE
 from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from cqrepl import _native
 
 NAME: Final = "python"
-INTERFACE: Final = 6  # raised with every change of a function's meaning, in all kernels
 AtomicWords: type[_native.AtomicWords] | None = None  # Python has no compare-and-set
 Pen: type[_native.Pen] | None = None  # which needs that
 # with the GIL held while the system looks for memory, it would stop those whom it is to help

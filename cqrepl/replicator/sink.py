@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from cqrepl.kernel.batch import page_populator
+from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint, Settings
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape

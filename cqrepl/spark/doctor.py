@@ -115,13 +115,13 @@ def describe_worker() -> dict[str, str]:
 
     import pyarrow
 
-    from cqrepl.kernel import batch
+    from cqrepl.kernel import choose
 
     return {
         "host": socket.gethostname(),
         "Python": sys.version.split()[0],
         "cqrepl": VERSION,
-        "kernel": batch.NAME,
+        "kernel": choose.NAME,
         "pyarrow": pyarrow.__version__,
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.kernel import batch
+from cqrepl.kernel import memory
 from cqrepl.protocol import WireShape
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.sink import serve_sink
@@ -151,7 +151,7 @@ async def test_what_is_touched_ahead_changes_nothing(
     async with joined(tmp_path / "q", tmp_path / "copy", touch_ahead_bytes=ahead) as (source, sink):
         await acked(source, last)
         has_helper = sink.queues["q"].toucher is not None
-    assert has_helper == (ahead > 0 and batch.page_populator() is not None)
+    assert has_helper == (ahead > 0 and memory.page_populator() is not None)
     assert ("nothing is touched ahead" in caplog.text) == (ahead > 0 and not has_helper)
     assert "touch-ahead" not in {thread.name for thread in threading.enumerate()}
     assert read(tmp_path / "copy") == read(tmp_path / "q")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cqrepl.kernel.batch import pen_type
+from cqrepl.kernel.pen import pen_type
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError
 from cqrepl.queue.write import fastappend, storewriter
 from tests.kernels import kernel_named

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from cqrepl.kernel.batch import atomic_words
+from cqrepl.kernel.memory import atomic_words
 from cqrepl.queue.format.errors import AtomicsMissing
 
 _SEQUENTIAL: Final = 5  # memory order of the C library's atomic functions

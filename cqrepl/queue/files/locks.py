@@ -42,7 +42,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cqrepl.kernel.batch import atomic_words
+from cqrepl.kernel.memory import atomic_words
 from cqrepl.queue.files.atomics import INT64_MIN
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError, QueueLocked

@@ -42,7 +42,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from cqrepl.kernel.batch import page_populator
+from cqrepl.kernel.memory import page_populator
 from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.format.errors import QueueDamaged
 

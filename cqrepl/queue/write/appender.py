@@ -48,7 +48,7 @@ from cqrepl.queue.write.storewriter import StoreWriter
 from wire.header import LENGTH_MASK
 
 if TYPE_CHECKING:
-    from cqrepl.kernel.batch import Pen
+    from cqrepl.kernel.pen import Pen
 
 WRITE_LOCK_TIMEOUT_S: Final = 5.0
 

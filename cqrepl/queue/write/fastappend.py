@@ -13,7 +13,7 @@ before it goes the long way. It need not be right: the long way walks on from th
 
 from typing import TYPE_CHECKING, Final
 
-from cqrepl.kernel.batch import PenTerms, Refusal, pen_type
+from cqrepl.kernel.pen import PenTerms, Refusal, pen_type
 from cqrepl.queue.files.atomics import INT64_MIN
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
@@ -25,7 +25,7 @@ from cqrepl.queue.write.queueend import QueueEnd
 from cqrepl.queue.write.storewriter import StoreWriter
 
 if TYPE_CHECKING:
-    from cqrepl.kernel.batch import Pen
+    from cqrepl.kernel.pen import Pen
 
 _NEVER_MS: Final = INT64_MIN  # a clock is always behind it
 

@@ -33,7 +33,7 @@ import threading
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from cqrepl.kernel.batch import page_populator
+from cqrepl.kernel.memory import page_populator
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.format.layout import QueueLayout

@@ -9,7 +9,7 @@ from cqrepl.bench.percentiles import SHOWN, percentile, percentile_name
 from cqrepl.bench.report import heading, number, table
 from cqrepl.bench.sample import Sample, summaries
 from cqrepl.console.units import format_size, parse_short_time_ns
-from cqrepl.kernel import batch
+from cqrepl.kernel import choose
 
 
 def test_percentile_is_the_nearest_rank() -> None:
@@ -43,7 +43,7 @@ def test_names_of_percentiles() -> None:
 
 def test_facts_name_what_decides_speed() -> None:
     facts = machine_facts()
-    assert facts["kernel"] == batch.NAME
+    assert facts["kernel"] == choose.NAME
     assert facts["cores"] == len(os.sched_getaffinity(0))
     assert all(facts.values())
     assert str(facts["processor"]) in facts_text(facts)

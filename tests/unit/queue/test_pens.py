@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cqrepl.kernel.batch import Refusal, pen_type
+from cqrepl.kernel.pen import Refusal, pen_type
 from cqrepl.queue import (
     Appender,
     ExcerptBatch,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.kernel import batch, plain
+from cqrepl.kernel import choose, plain
 from cqrepl.queue import (
     AtomicsMissing,
     ExcerptBatch,
@@ -262,7 +262,7 @@ def test_without_libatomic_reading_works_and_writing_names_the_package(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = fill(path, "FAST_DAILY", {0: 30})
-    monkeypatch.setattr(batch, "_kernel", plain)
+    monkeypatch.setattr(choose, "KERNEL", plain)
     monkeypatch.setattr(atomics, "_library", lambda: None)
     assert read(path) == written
     with Queue.open(path) as queue:

@@ -14,7 +14,7 @@ from types import FrameType
 
 import pytest
 
-from cqrepl.kernel.batch import page_populator
+from cqrepl.kernel.memory import page_populator
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import Mapping

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cqrepl.kernel import batch as kernel
+from cqrepl.kernel import choose
 from cqrepl.kernel.batch import FindStop
 from cqrepl.protocol.messages import ns_item, write_cid, write_replication_event
 from wire import Splitter
@@ -400,5 +401,5 @@ def test_no_index_has_more_than_64_bits() -> None:
 
 
 def test_name_of_the_kernel_and_its_stops(each_kernel: str) -> None:
-    assert each_kernel == kernel.NAME
+    assert each_kernel == choose.NAME
     assert [stop.value for stop in FindStop] == [0, 1, 2, 3, 4]

@@ -7,12 +7,12 @@ from types import ModuleType
 
 import pytest
 
-import wire
-from cqrepl.kernel import batch, plain
+import cqrepl
+from cqrepl.kernel import choose, plain
+from cqrepl.kernel.errors import KernelUnavailable
 from tests.kernels import kernel_named
-from wire.errors import KernelUnavailable
 
-SAY = "from wire import kernel; print(kernel.NAME)"
+SAY = "from cqrepl.kernel import choose; print(choose.NAME)"
 
 
 def named_by_process(choice: str | None) -> str:
@@ -26,7 +26,7 @@ def named_by_process(choice: str | None) -> str:
 def put_native(patch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
     """Makes this the native kernel that an import finds; None for none."""
     patch.setitem(sys.modules, "cqrepl._native", module)
-    patch.delattr(wire, "_kernel", raising=False)
+    patch.delattr(cqrepl, "_native", raising=False)
 
 
 def test_the_plain_kernel_is_always_there() -> None:
@@ -41,9 +41,9 @@ def test_the_native_kernel_is_used_where_it_is(choice: str | None) -> None:
 
 def test_without_a_native_kernel_the_plain_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     put_native(monkeypatch, None)
-    assert batch._chosen("auto") is plain
+    assert choose.chosen("auto") is plain
     with pytest.raises(KernelUnavailable, match="CQREPL_KERNEL wants the native kernel"):
-        batch._chosen("native")
+        choose.chosen("native")
 
 
 def test_a_native_kernel_of_another_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,11 +51,11 @@ def test_a_native_kernel_of_another_interface_is_refused(monkeypatch: pytest.Mon
     old.__dict__["INTERFACE"] = plain.INTERFACE - 1
     put_native(monkeypatch, old)
     with pytest.warns(RuntimeWarning, match="plain Python kernel in use: .* install cqrepl again"):
-        assert batch._chosen("auto") is plain
+        assert choose.chosen("auto") is plain
     with pytest.raises(KernelUnavailable, match="interface"):
-        batch._chosen("native")
+        choose.chosen("native")
 
 
 def test_another_word_is_refused() -> None:
     with pytest.raises(KernelUnavailable, match="expected auto, native or python, found 'fast'"):
-        batch._chosen("fast")
+        choose.chosen("fast")

@@ -1,0 +1,94 @@
+"""What a kernel is: the functions and types that both kernels have, with the same results.
+
+`cqrepl.kernel.batch` says what each function means; callers go through it, `pen`, `memory` and
+`live`, and never see which kernel works. A kernel without something says None in its place.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from cqrepl import _native
+
+INTERFACE: Final = 6  # raised with every change of a function's meaning, in all kernels
+
+
+class Kernel(Protocol):
+    """A module that does what happens once for each excerpt."""
+
+    @property
+    def NAME(self) -> str: ...
+
+    @property
+    def INTERFACE(self) -> int: ...
+
+    @property
+    def AtomicWords(self) -> type[_native.AtomicWords] | None: ...
+
+    @property
+    def Pen(self) -> type[_native.Pen] | None: ...
+
+    @property
+    def populate_pages(self) -> Callable[[memoryview, int, int], None] | None: ...
+
+    def find_excerpts(
+        self,
+        store: memoryview,
+        position: int,
+        end: int,
+        count_max: int,
+        bytes_max: int,
+        payload_max: int,
+        /,
+    ) -> tuple[int, int, array[int], array[int]]: ...
+
+    def frame_excerpts(
+        self,
+        data: memoryview,
+        offsets: array[int],
+        lengths: array[int],
+        start: int,
+        index: int,
+        cid_document: bytes,
+        ns_item: bytes,
+        out: bytearray,
+        filled: int,
+        /,
+    ) -> tuple[int, int]: ...
+
+    def scan_frames(
+        self, data: bytes | memoryview, start: int, cid_document: bytes, payload_max: int, /
+    ) -> tuple[int, int, int, array[int], array[int]] | None: ...
+
+    def gather_payloads(
+        self, data: bytes | memoryview, offsets: array[int], lengths: array[int], /
+    ) -> tuple[bytes, array[int]]: ...
+
+    def number_from(self, first: int, count: int, /) -> array[int]: ...
+
+    def join_payloads(
+        self, payloads: Sequence[bytes | memoryview], /
+    ) -> tuple[bytes, array[int], array[int]]: ...
+
+    def laid_size(self, lengths: array[int], start: int, count: int, /) -> int: ...
+
+    def measure_lengths(
+        self, lengths: array[int], start: int, count: int, /
+    ) -> tuple[int, int]: ...
+
+    def lay_excerpts(
+        self,
+        data: bytes | memoryview,
+        offsets: array[int],
+        lengths: array[int],
+        start: int,
+        count: int,
+        store: memoryview,
+        position: int,
+        sequence: int,
+        index_spacing: int,
+        /,
+    ) -> tuple[int, int, int, list[tuple[int, int]]]: ...
