@@ -4,8 +4,7 @@ from cqrepl.protocol.connection import Connection
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import StopReason
 from cqrepl.protocol.greeting import PAYLOAD_MAX, ConnectionConfig
-from cqrepl.protocol.messages import QueueShape, WireShape
-from cqrepl.protocol.uber import Role
+from cqrepl.protocol.messages import QueueShape, Role, WireShape
 
 __all__ = [
     "PAYLOAD_MAX",

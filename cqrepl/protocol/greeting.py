@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cqrepl.protocol.errors import RemoteProtocolError
-from cqrepl.protocol.messages import WIRE_TYPES, UberHandler, WireShape, read_routing
-from cqrepl.protocol.uber import Role
+from cqrepl.protocol.messages import WIRE_TYPES, Role, UberHandler, WireShape, read_routing
 from wire import Reader, WireError
 
 PAYLOAD_MAX: Final = 16 * 1024 * 1024

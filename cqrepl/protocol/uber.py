@@ -6,16 +6,17 @@ it registered. Whatever is refused also deselects, or one handler's data would r
 """
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.heartbeat import Heartbeat, numbers_problem
 from cqrepl.protocol.messages import (
+    HANDLERS,
     HEARTBEAT_CSP,
     SINK_HANDLER,
     HeartbeatHandler,
     ReplicationHandler,
+    Role,
     Routing,
     TerminatorHandler,
     UnknownHandler,
@@ -35,13 +36,6 @@ HANDLERS_MAX: Final = 1024
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
 _CSP_MAX: Final = 1024
 _CSP_SHOWN: Final = 100
-
-
-class Role(Enum):
-    """What our side does with its queues."""
-
-    SOURCE = "source"
-    SINK = "sink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +219,7 @@ class Router:
         self, csp: str, cid: int, handler: ReplicationHandler, now: float
     ) -> None:
         is_offer = handler.kind == SINK_HANDLER
-        if is_offer != (self._config.role is Role.SINK):
+        if self._config.role in HANDLERS[handler.kind].registrants:  # it is the peer's to be that
             self._outbox.refuse(f"a {handler.kind} came to a {self._config.role.value}")
         elif is_offer:
             self._register_offer(csp, cid, handler)

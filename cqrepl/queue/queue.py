@@ -40,10 +40,10 @@ from cqrepl.queue.read.backward import BackwardTailer
 from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.read.pauser import Pauser
-from cqrepl.queue.read.stall import EndRepair
 from cqrepl.queue.read.tailer import Tailer
 from cqrepl.queue.read.timesearch import ReadTime, seek_time
 from cqrepl.queue.write.appender import Appender
+from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.groupcommit import Durability, GroupCommit
 from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.writeraccess import Writing

@@ -13,7 +13,7 @@ from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
-from cqrepl.queue.read.stall import EndRepair
+from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.retention import Policy, plan, remove
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.java import Answer, JavaQueue, require_java

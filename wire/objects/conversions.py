@@ -22,11 +22,11 @@ from typing import Final
 
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, STOP_BIT_SCALE, Code
 from wire.errors import WireError
+from wire.objects.float_text import double_text
 from wire.objects.values import TIME_OF_CODE
 from wire.objects.variants import COMPRESSIONS, DELTA_CODES, unsupported_code
 from wire.reader import Reader
 from wire.strings import decode_name
-from wire.text.print_scalars import double_text
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1

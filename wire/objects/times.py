@@ -13,6 +13,7 @@ from typing import Final
 
 from wire.codes import Code
 from wire.errors import WireError
+from wire.objects.time_text import date_text, date_time_text, time_text, zoned_text
 from wire.objects.values import (
     TIME_OF_CODE,
     LocalDate,
@@ -21,7 +22,6 @@ from wire.objects.values import (
     TimeText,
     ZonedDateTime,
 )
-from wire.text.print_scalars import date_text, date_time_text, time_text, zoned_text
 
 PythonTime = datetime.date | datetime.time | datetime.datetime
 

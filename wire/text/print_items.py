@@ -21,18 +21,11 @@ from typing import Final
 from wire import stopbit
 from wire.codes import BLOCK_LENGTH, FIXED_WIDTH, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.errors import WireError
+from wire.objects.float_text import float_text
+from wire.objects.time_text import date_text, date_time_text, time_text, zoned_text
 from wire.strings import decode_name, decode_text
 from wire.text.print_layout import Layout
-from wire.text.print_scalars import (
-    copied,
-    date_text,
-    date_time_text,
-    float_text,
-    payload_text,
-    quoted,
-    time_text,
-    zoned_text,
-)
+from wire.text.print_scalars import copied, payload_text, quoted
 
 NESTING_MAX: Final = 64
 

@@ -344,3 +344,19 @@ def _is_zombie(pid: int) -> bool:
         return state in (b"Z", b"X") and len(list((folder / "task").iterdir())) <= 1
     except (OSError, IndexError):
         return False
+
+
+def is_held_elsewhere(table_path: Path, key: str) -> bool:
+    """True while another process that may be alive holds the lock; changes nothing."""
+    try:
+        table = TableStore(table_path, writable=False)
+    except FileNotFoundError:
+        return False
+    try:
+        value = table.find(key)
+        holder = None if value is None else holder_of(value.load())
+    finally:
+        table.close()
+    # our own id: of a lock that a thread here holds, which a repair then waits for, or of an
+    # earlier process of that id
+    return holder is not None and holder != os.getpid() and is_alive(holder)

@@ -8,35 +8,25 @@ the creator died before its header was ready. Java's tailers wait; so do ours, b
     looked at      every 0.25 s while there is nothing to read, never while there is
     suspected      a newer cycle holds excerpts; no writer leaves it so for long. Every 0.1 s then
     stalled        and no living process holds the write lock: whoever left it so is gone
-    repaired       once it has been so for 0.3 s, by a tailer that was given `EndRepair`
-
-A repair takes the write lock, which a busy writer holds, looks again, and closes the file behind
-its true end as an appender does. While another living process keeps the append lock, the queue is
-a replica that its sink completes, and is left alone.
+    repaired       once it has been so for 0.3 s, by a tailer that was given `queue.write.endrepair`
 
 The same look finds a store file that is no longer the one under its name.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import getpid
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.listing import Listing
-from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock, holder_of, is_alive
+from cqrepl.queue.files.locks import WRITE_LOCK_KEY, is_held_elsewhere
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.files.tablestore import TableStore
-from cqrepl.queue.format.errors import IndexGap, QueueDamaged, QueueLocked
+from cqrepl.queue.format.errors import IndexGap, QueueDamaged
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, index_of
-from cqrepl.queue.write.storewriter import StoreWriter
-from cqrepl.queue.write.writerterms import WriterTerms
 
 _LOOK_PAUSE_S: Final = 0.25
 _LOOK_PAUSE_SUSPECTED_S: Final = 0.1
 _CONFIRM_S: Final = 0.3
-_LOCK_TIMEOUT_S: Final = 0.1  # a repair blocks the reader: others take the lock only for moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +81,7 @@ class StallWatch:
             return False
         self._looked_at = now
         self._cycles.check_layout()
-        later = _with_excerpts_above(self._cycles, cycle)
+        later = with_excerpts_above(self._cycles, cycle)
         if store is not None and not store.mapping.is_current():
             raise self._gone(store, later, index)
         if later is None:
@@ -100,7 +90,7 @@ class StallWatch:
         if self._suspected is None or self._suspected[0] != cycle:
             self._suspected, self.stalled = (cycle, now), None
         since_s = self._suspected[1]
-        if self.stalled is None and not _is_locked(self._cycles.table_path, WRITE_LOCK_KEY):
+        if self.stalled is None and not is_held_elsewhere(self._cycles.table_path, WRITE_LOCK_KEY):
             path = self._cycles.path_of(cycle)
             self.stalled = Stall(path=path, cycle=cycle, cycle_next=later, since_s=since_s)
         if self._repair is None or self.stalled is None or now - since_s < _CONFIRM_S:
@@ -123,51 +113,7 @@ class StallWatch:
         return IndexGap(index, found, reason, path=store.path)
 
 
-class EndRepair:
-    """The permission to close cycles that dead writers left open, for one queue."""
-
-    def __init__(self, cycles: Cycles) -> None:
-        self._cycles = cycles
-
-    def __call__(self, stall: Stall) -> bool:
-        """Closes the cycle; false when that is not to be done now.
-
-        Raises:
-            QueueDamaged: the end of the file cannot be trusted.
-        """
-        if _is_locked(self._cycles.table_path, APPEND_LOCK_KEY):
-            return False
-        try:
-            table = TableStore(self._cycles.table_path, writable=True)
-        except (FileNotFoundError, PermissionError):
-            return False
-        try:
-            with WordLock(table, WRITE_LOCK_KEY).held(_LOCK_TIMEOUT_S):
-                return self._end(stall, table)
-        except (QueueLocked, FileNotFoundError, PermissionError):
-            return False
-        finally:
-            table.close()
-
-    def _end(self, stall: Stall, table: TableStore) -> bool:
-        """The same, under the write lock."""
-        if _with_excerpts_above(self._cycles, stall.cycle) is None:
-            return False
-        terms = WriterTerms(
-            sequence_end=1 << self._cycles.shift, commits=None, is_restarted=False, synced=-1
-        )
-        writer = StoreWriter.open(stall.path, stall.cycle, terms)
-        if writer is None:  # it never had a header, and has been renamed
-            Listing(table).renew(self._cycles.listing())
-            return True
-        try:
-            writer.end()
-        finally:
-            writer.close()
-        return True
-
-
-def _with_excerpts_above(cycles: Cycles, cycle: int) -> int | None:
+def with_excerpts_above(cycles: Cycles, cycle: int) -> int | None:
     """The lowest cycle above that holds an excerpt."""
     for later in cycles.listing():
         if later > cycle:
@@ -178,19 +124,3 @@ def _with_excerpts_above(cycles: Cycles, cycle: int) -> int | None:
                 if has_any:
                     return later
     return None
-
-
-def _is_locked(table_path: Path, key: str) -> bool:
-    """True while another process that may be alive holds the lock; changes nothing."""
-    try:
-        table = TableStore(table_path, writable=False)
-    except FileNotFoundError:
-        return False
-    try:
-        value = table.find(key)
-        holder = None if value is None else holder_of(value.load())
-    finally:
-        table.close()
-    # our own id: of a lock that a thread here holds, which a repair then waits for, or of an
-    # earlier process of that id
-    return holder is not None and holder != getpid() and is_alive(holder)

@@ -12,7 +12,7 @@ from cqrepl.queue import IndexGap, LayoutMismatch, NotAQueue, Queue, QueueDamage
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.queue.read.stall import EndRepair
+from cqrepl.queue.write.endrepair import EndRepair
 from tests.unit.queue.reading import Clock, cycles_of
 from tests.unit.queue.samples import (
     NOON_MS,

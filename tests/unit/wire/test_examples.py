@@ -7,7 +7,7 @@ import pytest
 
 import wire
 
-MODULES = ["wire", *sorted(f"wire.{module.name}" for module in pkgutil.iter_modules(wire.__path__))]
+MODULES = ["wire", *sorted(module.name for module in pkgutil.walk_packages(wire.__path__, "wire."))]
 WITH_EXAMPLES_MIN = 11
 
 

@@ -1,0 +1,73 @@
+"""What goes over the wire while a queue streams: events, acknowledgements, end of a back copy."""
+
+import struct
+from array import array
+from typing import Final
+
+from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from wire import Reader, Writer
+from wire.codes import BLOCK_LENGTH, Code
+from wire.header import HEADER_BYTES
+from wire.writer import encode_int
+
+_ACKNOWLEDGEMENT: Final = struct.Struct("<I4sBq3s")  # header, name, code, index, name
+
+
+def write_end_of_stream() -> bytes:
+    """The end of the back copy, without its cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(END_OF_STREAM)
+        writer.null()
+    return bytes(writer.data)
+
+
+def write_acknowledgement(index: int, ns: int) -> bytes:
+    """An acknowledgement up to `index`, without its cid document; `ns` is echoed.
+
+    Packed in one step, as there is one for each batch that a sink takes.
+    """
+    nanos = encode_int(ns)
+    length = _ACKNOWLEDGEMENT.size - HEADER_BYTES + len(nanos)
+    return _ACKNOWLEDGEMENT.pack(length, b"\xc3idx", Code.INT64_0X, index, b"\xc2ns") + nanos
+
+
+def write_replication_event(index: int, payload: bytes, ns: int) -> bytes:
+    """One excerpt, without its cid document. The data path frames runs of them in the kernel."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(EVENT)
+        with writer.block():
+            writer.hex_int(index)
+            writer.bytes_literal(payload)
+            writer.integer(ns)
+    return bytes(writer.data)
+
+
+def ns_item(ns: int) -> bytes:
+    """The nano time as it stands at the end of a replication event."""
+    return encode_int(ns)
+
+
+def read_acknowledgement(reader: Reader) -> tuple[int, int]:
+    """Index and nano time of an acknowledgement whose first name was read; a missing time is 0."""
+    index = reader.read_int()
+    fields = reader.read_fields()
+    return index, fields[NANOS].read_int() if NANOS in fields else 0
+
+
+def read_replication_event(reader: Reader) -> tuple[ExcerptBatch, int]:
+    """Excerpt and nano time of an event whose name was read, in any of the forms that occur.
+
+    The usual form is a block of three values; a type prefix may stand before it, the values may
+    also follow the name directly, and the nano time may be missing (then 0).
+    """
+    reader.read_type()
+    code = reader.peek_code()
+    values = reader.read_block() if code in BLOCK_LENGTH else reader
+    index = values.read_int()
+    payload = values.read_block()
+    ns = 0 if values.peek_code() is None else values.read_int()
+    offsets, lengths = array("q", [payload.position]), array("q", [payload.end - payload.position])
+    return ExcerptBatch(index, memoryview(reader.data), offsets, lengths), ns

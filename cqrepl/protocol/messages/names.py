@@ -1,0 +1,27 @@
+"""Names on the wire that stand in several messages, and the two shapes of set-up messages."""
+
+from enum import Enum
+from typing import Final
+
+CSP: Final = "csp"
+CID: Final = "cid"
+HANDLER: Final = "handler"
+EVENT: Final = "re"
+ACKNOWLEDGED: Final = "idx"
+NANOS: Final = "ns"
+END_OF_STREAM: Final = "eos"
+HEARTBEAT: Final = "heartbeat"
+HEARTBEAT_CSP: Final = "/"
+WIRE_TYPES: Final = frozenset({"BINARY_LIGHT", "BINARY"})
+UBER_HANDLER: Final = "UberHandler"
+HEARTBEAT_HANDLER: Final = "HeartbeatHandler"
+SINK_HANDLER: Final = "SinkReplicationHandler"
+SOURCE_HANDLER: Final = "SourceReplicationHandler"
+TERMINATOR_HANDLER: Final = "TerminatorHandler"
+
+
+class WireShape(Enum):
+    """How set-up messages are laid out in documents."""
+
+    NETWORK = "network"
+    SEED = "seed"

@@ -1,0 +1,109 @@
+"""What a source offers and a sink answers: the two replication handlers, which have one body."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cqrepl.protocol.messages.announcement import read_wire_type
+from cqrepl.protocol.messages.names import WIRE_TYPES, WireShape
+from cqrepl.protocol.messages.unknown import UnknownHandler
+from wire import Reader, Writer
+from wire.codes import Code
+from wire.errors import WireError
+
+EXTENSION_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueShape:
+    """Extension between cqrepl peers: what a queue must be like to hold the same indexes."""
+
+    roll_cycle: str
+    epoch: int
+    index_count: int
+    index_spacing: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.roll_cycle}, epoch {self.epoch}, index {self.index_count}/{self.index_spacing}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationHandler:
+    """SinkReplicationHandler (sent by the source) or SourceReplicationHandler (the sink's answer).
+
+    `next_index` is the first index that the sender does not have; 0 says that it has none.
+    """
+
+    kind: str
+    queue_name: str
+    acknowledgement: bool
+    next_index: int
+    source_id: int
+    shape: QueueShape | None = None
+
+
+def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: WireShape) -> None:
+    """The fields of an offer or an answer."""
+    writer.name("queueName")
+    writer.text(handler.queue_name)
+    writer.name("wireType")
+    writer.text("BINARY_LIGHT")
+    writer.name("acknowledgement")
+    writer.boolean(handler.acknowledgement)
+    writer.name("nextIndexRequired")
+    writer.hex_int(handler.next_index)
+    writer.name("sourceId")
+    writer.integer(handler.source_id)
+    if handler.shape is not None:
+        writer.name("cqrepl")
+        with writer.block():
+            writer.name("v")
+            writer.integer(EXTENSION_VERSION)
+            writer.name("rollCycle")
+            writer.text(handler.shape.roll_cycle)
+            writer.name("epoch")
+            writer.integer(handler.shape.epoch)
+            writer.name("indexCount")
+            writer.integer(handler.shape.index_count)
+            writer.name("indexSpacing")
+            writer.integer(handler.shape.index_spacing)
+
+
+def read_replication_body(
+    kind: str, fields: dict[str, Reader]
+) -> ReplicationHandler | UnknownHandler:
+    """The same, as they came."""
+    name = fields["queueName"].read_text() if "queueName" in fields else None
+    if name is None:
+        return UnknownHandler(problem=f"a {kind} without a queue name")
+    wire_type = read_wire_type(fields)
+    if wire_type is not None and wire_type not in WIRE_TYPES:
+        return UnknownHandler(problem=f"a {kind} with wire type {wire_type[:40]!r}")
+    acknowledgement = fields.get("acknowledgement")
+    return ReplicationHandler(
+        kind=kind,
+        queue_name=name,
+        acknowledgement=_read_optional_bool(acknowledgement),
+        next_index=fields["nextIndexRequired"].read_int() if "nextIndexRequired" in fields else 0,
+        source_id=fields["sourceId"].read_int() if "sourceId" in fields else 0,
+        shape=_read_shape(fields["cqrepl"]) if "cqrepl" in fields else None,
+    )
+
+
+def _read_optional_bool(reader: Reader | None) -> bool:
+    return reader is not None and reader.peek_code() != Code.NULL and reader.read_bool()
+
+
+def _read_shape(reader: Reader) -> QueueShape | None:
+    fields = reader.read_block().read_fields()
+    missing = {"rollCycle", "epoch", "indexCount", "indexSpacing"} - fields.keys()
+    roll_cycle = None if missing else fields["rollCycle"].read_text()
+    if roll_cycle is None:
+        raise WireError("a cqrepl block with roll cycle, epoch and index numbers expected")
+    return QueueShape(
+        roll_cycle=roll_cycle,
+        epoch=fields["epoch"].read_int(),
+        index_count=fields["indexCount"].read_int(),
+        index_spacing=fields["indexSpacing"].read_int(),
+    )
