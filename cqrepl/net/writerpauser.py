@@ -1,7 +1,7 @@
-"""How long to wait while the tailed queue has nothing new.
+"""How long the writer of a connection waits while no queue has anything new.
 
-The rule is the queue's own; here it waits in trio, where it lets other tasks run in between, and
-where a wake-up ends the pause at once. trio sleeps a millisecond at least: a live pump is quicker.
+It waits in trio, where other tasks run in between, and where a wake-up ends the pause at once. trio
+sleeps a millisecond at least: a live pump is quicker.
 """
 
 from typing import Final
@@ -9,9 +9,8 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.live import Pausing
-from cqrepl.queue.read import pauser
 
-POLLS: Final = 50
+POLLS: Final = 50  # that only let other tasks run; the next ones sleep
 SLEEP_SECONDS: Final = {Pausing.BALANCED: 0.001, Pausing.SLEEPY: 0.005}
 
 
@@ -19,26 +18,23 @@ class WriterPauser:
     """Counts polls that found nothing."""
 
     def __init__(self, pausing: Pausing = Pausing.BALANCED) -> None:
-        self.is_waiting = False  # the last poll found nothing
-        self._rule = None
-        sleep_s = SLEEP_SECONDS.get(pausing)
-        if sleep_s is not None:
-            self._rule = pauser.Pauser(
-                spins=0, yields=POLLS, sleep_min_s=sleep_s, sleep_max_s=sleep_s
-            )
+        self._sleep_s = SLEEP_SECONDS.get(pausing)
+        self._idle = 0  # polls in a row that found nothing
+
+    @property
+    def is_waiting(self) -> bool:
+        """True when the last poll found nothing."""
+        return self._idle > 0
 
     def reset(self) -> None:
         """Something was found."""
-        self.is_waiting = False
-        if self._rule is not None:
-            self._rule.reset()
+        self._idle = 0
 
     async def pause(self, wake: trio.Event) -> None:
         """Waits before the next poll, or until `wake` is set."""
-        self.is_waiting = True
-        delay_s = None if self._rule is None else self._rule.next_delay()
-        if not delay_s:
+        self._idle += 1
+        if self._sleep_s is None or self._idle <= POLLS:
             await trio.lowlevel.checkpoint()
             return
-        with trio.move_on_after(delay_s):
+        with trio.move_on_after(self._sleep_s):
             await wake.wait()
