@@ -33,14 +33,14 @@ holds() { # ARCHIVE yes|no PATTERN: whether it has such a file
 }
 
 builder=$(environment builder)
-"$builder" -m pip install --quiet "setuptools>=70.1" "setuptools-rust>=1.10"
+"$builder" -m pip install --quiet "setuptools>=77" "setuptools-rust>=1.10"
 rm -rf dist && mkdir dist
 CQREPL_BUILD_KERNEL=skip "$builder" -c \
   'from setuptools import build_meta; build_meta.build_sdist("dist")' >"$fresh/sdist.log" 2>&1 ||
   { cat "$fresh/sdist.log" >&2; exit 1; }
 sdist=$(echo dist/cqrepl-*.tar.gz)
 for wanted in native/src/lib.rs native/Cargo.lock cqrepl/_native.pyi cqrepl/py.typed \
-  "cqrepl/dump/.*\.lua" README.md; do
+  "cqrepl/dump/.*\.lua" README.md LICENSE; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
 holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*so|\.pyc'
@@ -48,7 +48,8 @@ holds "$sdist:tarfile" no '^[^/]+/(tests|native/target|native/fuzz)/|_native\..*
 if command -v cargo >/dev/null; then
   CQREPL_BUILD_KERNEL=require "$builder" -m pip wheel --quiet --no-deps --wheel-dir dist "$sdist"
   wheel=$(echo dist/cqrepl-*.whl)
-  for wanted in "cqrepl/_native\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua"; do
+  for wanted in "cqrepl/_native\.abi3\.so" wire/py.typed cqrepl/py.typed "cqrepl/dump/.*\.lua" \
+    "dist-info/licenses/LICENSE"; do
     holds "$wheel:zipfile" yes "$wanted"
   done
   holds "$wheel:zipfile" no "^(tests|tools|native)/"
