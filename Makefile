@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long bench bench-docs fuzz fuzz-native wheel lint types layers native coverage \
+.PHONY: demo test test-long bench bench-docs docs fuzz fuzz-native wheel lint types layers native coverage \
   clean check-python
 .DEFAULT_GOAL := help
 
@@ -16,6 +16,7 @@ help:
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600; fuzz-native: SECONDS=60"
 	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
 	@echo "make wheel      source distribution and wheel in dist/, tried in fresh environments"
+	@echo "make docs       write the state diagrams of docs/protocol.md anew, from the tables"
 	@echo "make lint | types | layers | native"
 
 demo: $(STAMP)
@@ -68,6 +69,10 @@ bench-docs: $(DEV_STAMP)
 	$(BIN)/cqrepl bench replicate --size 64,256,1KiB,4KiB,16KiB --count 200000 $(PICTURES)
 	$(BIN)/cqrepl bench latency --size 64,256,1KiB $(PICTURES)
 	$(BIN)/python -m tests.bench.compare --write-docs
+
+# what docs/protocol.md shows of the tables of states; a test fails where the two differ
+docs: $(DEV_STAMP)
+	$(BIN)/python -m tools.state_diagrams
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

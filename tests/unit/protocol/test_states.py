@@ -20,6 +20,7 @@ from cqrepl.protocol.states import (
     SourceState,
     moved,
 )
+from tools.state_diagrams import diagram
 
 Table = Mapping[Any, Any]  # of (state, move) to state
 
@@ -34,18 +35,6 @@ PAIRS = [
     for name, (table, states, moves) in TABLES.items()
     for state, move in product(states, moves)
 ]
-
-
-def diagram(table: Table, first: Enum) -> str:
-    """The table as a mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {first.name}"]
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, move), after in table.items():
-        arrows.setdefault((state.name, after.name), []).append(move.name)
-    lines += [
-        f"    {before} --> {after}: {', '.join(names)}" for (before, after), names in arrows.items()
-    ]
-    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize(("table", "state", "move"), PAIRS)
