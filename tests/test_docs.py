@@ -1,0 +1,43 @@
+"""The pages of `docs`: what they name exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+
+def tables(page: Path) -> list[list[list[str]]]:
+    """The rows of each table of a page, without its head."""
+    found = re.findall(r"^\| [^\n]*\n\| ---[^\n]*\n((?:\|[^\n]*\n)+)", page.read_text(), re.M)
+    return [[line.strip("|").split(" | ") for line in rows.splitlines()] for rows in found]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_each_word_stands_once_and_in_order() -> None:
+    words = [[row[0].strip() for row in rows] for rows in tables(GLOSSARY)]
+    assert len(words) == GLOSSARY.read_text().count("## ") >= 5
+    for each in words:
+        assert each == sorted(each, key=lambda word: re.sub("[`-]", "", word).lower())
+    every = [word for each in words for word in each]
+    assert len(every) == len(set(every))
+
+
+def test_each_word_is_explained_and_lives_somewhere() -> None:
+    *located, later = tables(GLOSSARY)
+    for row in (row for rows in located for row in rows):
+        word, meaning, places = row
+        assert meaning.endswith((".", "Java")), word
+        found = re.findall(r"`([^`]+)`", places)
+        assert found or places.strip() == "everywhere", word
+        assert all((ROOT / place).exists() for place in found), word
+    assert all(len(row) == 2 and row[1].rstrip(" ").endswith(".") for row in later)
