@@ -89,7 +89,7 @@ layers: $(DEV_STAMP)
 CRATE := --locked --manifest-path native/Cargo.toml
 native: $(DEV_STAMP)
 	@if $(HAS_NATIVE) && cargo clippy --version >/dev/null 2>&1; then \
-	  set -x; cargo fmt --manifest-path native/Cargo.toml --check && \
+	  set -x; cargo fmt --all --manifest-path native/Cargo.toml --check && \
 	  PYO3_PYTHON=$(abspath $(BIN)/python) cargo clippy $(CRATE) --all-targets -- -D warnings && \
 	  cargo test $(CRATE) --no-default-features --quiet; \
 	else echo "the native kernel is not built here, or clippy is missing: it is not checked"; fi
@@ -103,8 +103,11 @@ check-python:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+KERNEL_FILES := $(wildcard native/Cargo.* native/kernel/Cargo.toml \
+  native/kernel/src/*.rs native/kernel/src/*/*.rs)
+
 # what is installed must be able to write: with the native kernel, or with libatomic
-$(STAMP): pyproject.toml setup.py $(wildcard native/Cargo.* native/src/*.rs native/src/*/*.rs) | check-python $(VENV)/bin/python
+$(STAMP): pyproject.toml setup.py $(KERNEL_FILES) | check-python $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -c 'from cqrepl.queue import atomics; atomics.require()' 2>/dev/null || \

@@ -35,7 +35,7 @@ def native_kernel(wanted: str) -> RustExtension:
     """The crate; a failing build of one that is not required leaves it out."""
     return RustExtension(
         "cqrepl._native",
-        path="native/Cargo.toml",
+        path="native/kernel/Cargo.toml",
         binding=Binding.PyO3,
         args=["--locked"],
         debug=False,

@@ -39,7 +39,8 @@ CQREPL_BUILD_KERNEL=skip "$builder" -c \
   'from setuptools import build_meta; build_meta.build_sdist("dist")' >"$fresh/sdist.log" 2>&1 ||
   { cat "$fresh/sdist.log" >&2; exit 1; }
 sdist=$(echo dist/cqrepl-*.tar.gz)
-for wanted in native/src/lib.rs native/Cargo.lock cqrepl/_native.pyi cqrepl/py.typed \
+for wanted in native/Cargo.toml native/Cargo.lock native/kernel/Cargo.toml \
+  native/kernel/src/lib.rs cqrepl/_native.pyi cqrepl/py.typed \
   "cqrepl/dump/.*\.lua" README.md LICENSE; do
   holds "$sdist:tarfile" yes "/$wanted"
 done
