@@ -2,8 +2,8 @@
 
 #![no_main]
 
+use _kernel::batch::store::{Limits, Stop, Walk};
 use _kernel::mem::Source;
-use _kernel::store::{Limits, Stop, Walk};
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
 

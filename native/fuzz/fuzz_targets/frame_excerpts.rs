@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use _kernel::apart::Apart;
-use _kernel::frames::{Frames, Framing, Scan};
+use _kernel::batch::apart::Apart;
+use _kernel::batch::frames::{Frames, Framing, Scan};
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room, NOISE};
 use libfuzzer_sys::fuzz_target;

@@ -6,11 +6,11 @@
 use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
 
-use _kernel::apart::Apart;
-use _kernel::frames::Scan;
-use _kernel::lane::{Lane, Look, Place, Sent, Slots};
+use _kernel::batch::apart::Apart;
+use _kernel::batch::frames::Scan;
+use _kernel::batch::store::{Limits, Walk};
+use _kernel::live::source_lane::{Lane, Look, Place, Sent, Slots};
 use _kernel::mem::{Source, Target};
-use _kernel::store::{Limits, Walk};
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use _kernel::columns;
+use _kernel::batch::columns;
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Room};
 use libfuzzer_sys::fuzz_target;

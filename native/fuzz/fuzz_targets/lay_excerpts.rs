@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use _kernel::apart::Apart;
+use _kernel::batch::apart::Apart;
+use _kernel::batch::store::{laid_size, measure_lengths, Limits, Run, Walk};
 use _kernel::mem::{Longs, Source, Target};
-use _kernel::store::{laid_size, measure_lengths, Limits, Run, Walk};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;
 

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::Ordering;
 
+use _kernel::append::pen::Place;
+use _kernel::append::terms::{Refusal, Terms};
+use _kernel::batch::store::Run;
 use _kernel::mem::{Longs, Source};
-use _kernel::pen::Place;
-use _kernel::store::Run;
-use _kernel::terms::{Refusal, Terms};
 use arbitrary::{Arbitrary, Unstructured};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST};
 use cqrepl_kernel_fuzz::{Batch, Number, Store};

@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use _kernel::control::Control;
-use _kernel::frames::{Frames, Framing, Scan};
+use _kernel::append::pen::Place;
+use _kernel::batch::frames::{Frames, Framing, Scan};
+use _kernel::live::control::Control;
+use _kernel::live::sink_pump::{receive, Lane, Rest, Stored};
 use _kernel::mem::{Longs, Source, Target};
-use _kernel::pen::Place;
-use _kernel::receiving::{receive, Lane, Rest, Stored};
 use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
 use cqrepl_kernel_fuzz::{Batch, Number};

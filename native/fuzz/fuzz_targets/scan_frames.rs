@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use _kernel::frames::{Frames, Framing, Scan};
+use _kernel::batch::frames::{Frames, Framing, Scan};
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;

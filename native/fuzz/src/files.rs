@@ -4,11 +4,11 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-use _kernel::fault::Fault;
+use _kernel::append::pen::{Pen, Place};
+use _kernel::append::terms::Terms;
+use _kernel::batch::store::{Limits, Walk};
+use _kernel::mem::fault::Fault;
 use _kernel::mem::{Cells, Source};
-use _kernel::pen::{Pen, Place};
-use _kernel::store::{Limits, Walk};
-use _kernel::terms::Terms;
 
 const UNLOCKED: i64 = i64::MIN;
 const PROCESS: i64 = 4242;

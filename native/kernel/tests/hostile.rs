@@ -6,11 +6,11 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
-use _kernel::columns;
-use _kernel::fault::Fault;
-use _kernel::frames::{Frames, Framing, Scan};
+use _kernel::batch::columns;
+use _kernel::batch::frames::{Frames, Framing, Scan};
+use _kernel::batch::store::{laid_size, Limits, Run, Stop, Walk};
+use _kernel::mem::fault::Fault;
 use _kernel::mem::{Cells, Longs, Source, Target};
-use _kernel::store::{laid_size, Limits, Run, Stop, Walk};
 use std::sync::atomic::Ordering;
 
 const GUARD: usize = 64;

@@ -3,10 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
+use _kernel::append::pen::{Pen, Place};
+use _kernel::append::terms::{Refusal, Terms};
+use _kernel::batch::store::{Limits, Run, Stop, Walk};
 use _kernel::mem::{Cells, Source};
-use _kernel::pen::{Pen, Place};
-use _kernel::store::{Limits, Run, Stop, Walk};
-use _kernel::terms::{Refusal, Terms};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ struct Queue {
     file: File, // longer than the store
 }
 
-type Outcome = Result<(usize, Option<Refusal>), _kernel::fault::Fault>;
+type Outcome = Result<(usize, Option<Refusal>), _kernel::mem::fault::Fault>;
 
 impl Queue {
     fn new() -> Self {

@@ -1,5 +1,7 @@
 //! Open files by their number, as Python has them; a part of the module with unsafe code.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io::IoSlice;
 use std::mem::ManuallyDrop;

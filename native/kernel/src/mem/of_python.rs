@@ -1,12 +1,17 @@
 //! Views of Python's buffers, held while they are looked at; a part of the module with unsafe code.
 
-use super::{Cells, Longs, PhantomData, Source, Target};
-use crate::fault::{Fault, EXCERPT_OUTSIDE};
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::mem::fault::{Fault, EXCERPT_OUTSIDE};
+use crate::mem::views::{Cells, Longs, Source, Target};
 
 /// A Python buffer of bytes. While it is held, its owner can neither move nor free it.
 pub struct View(PyUntypedBuffer);

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::fault::push;
+use crate::mem::fault::push;
 use crate::mem::Payload;
 
 /// A batch of copies.

@@ -1,6 +1,6 @@
 //! The payloads of a batch side by side.
 
-use crate::fault::{self, push, Fault};
+use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
 /// Where each payload starts when they stand side by side, and behind the last where it ends.

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::acks::{Behind, Inbox};
-use crate::apart::Apart;
-use crate::control::{send_parts, Control, Ended, PumpError};
-use crate::fault::Fault;
-use crate::lane::{Lane, Look};
-use crate::pausing::Pauser;
+use crate::batch::apart::Apart;
+use crate::live::acks::{Behind, Inbox};
+use crate::live::control::{send_parts, Control, Ended, PumpError};
+use crate::live::pauser::Pauser;
+use crate::live::source_lane::{Lane, Look};
+use crate::mem::fault::Fault;
 
 /// Looks without a pause that asks for the time, after which it is asked for all the same.
 const LOOKS_UNTIMED: u32 = 4096;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::control::receive_some;
+use crate::live::control::receive_some;
 
 /// Up to the index, and from there to the nano time.
 const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 
-use crate::fault::Fault;
-use crate::joined::Joined;
+use crate::append::pen::{self, Place};
+use crate::append::terms::{Refusal, Terms};
+use crate::batch::joined::Joined;
+use crate::batch::store::Run;
+use crate::mem::fault::Fault;
 use crate::mem::{Payload, Source, View, ViewOfLongs};
-use crate::pen::{self, Place};
-use crate::python::HELD_BYTES;
-use crate::store::Run;
-use crate::terms::{Refusal, Terms};
+use crate::python::functions::HELD_BYTES;
 
 /// A writer of one open store file, for the usual case. Any thread may use it.
 ///

@@ -15,15 +15,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::acks;
-use crate::control::{locked, receive_some, send_some, Control, Ended, PumpError};
-use crate::frames::Scan;
-use crate::lane::monotonic_ns;
+use crate::append::pen::Pen;
+use crate::append::terms::Refusal;
+use crate::batch::frames::Scan;
+use crate::batch::store::{HEADER_BYTES, LENGTH_MASK};
+use crate::live::acks;
+use crate::live::control::{locked, receive_some, send_some, Control, Ended, PumpError};
+use crate::live::source_lane::monotonic_ns;
 use crate::mem::Source;
-use crate::pen::Pen;
-use crate::store::{HEADER_BYTES, LENGTH_MASK};
-
-use crate::terms::Refusal;
 
 const UNSENT_MAX: usize = 64 << 10;
 /// Shortest time from acknowledgements to the next ones, when all that came is stored,

@@ -12,15 +12,15 @@ use pyo3::types::PyBytes;
 
 use rustix::thread::set_current_timer_slack;
 
-use crate::control::{locked, Control, PumpError};
-use crate::fault::Fault;
-use crate::lane::{Lane, Place, Sent, Slots};
+use crate::live::control::{locked, Control, PumpError};
+use crate::live::pauser::{Pauser, Pausing};
+use crate::live::sink_pump::{self, Stored};
+use crate::live::source_lane::{Lane, Place, Sent, Slots};
+use crate::live::source_pump;
+use crate::mem::fault::Fault;
 use crate::mem::{self, View};
-use crate::pausing::{Pauser, Pausing};
-use crate::pen_class::Pen;
-use crate::python::array;
-use crate::receiving::{self, Stored};
-use crate::streaming;
+use crate::python::functions::array;
+use crate::python::pen_class::Pen;
 
 const BUFFER_BYTES: usize = 256 << 10;
 const TIMER_SLACK_NS: u64 = 1_000;
@@ -205,7 +205,7 @@ pub fn stream_live<'py>(
         let _ = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         let mut out = vec![0; BUFFER_BYTES];
         let pauser = Pauser::new(pausing, is_idle);
-        streaming::stream(socket, control, &lanes, &mut out, pauser, slice, received)
+        source_pump::stream(socket, control, &lanes, &mut out, pauser, slice, received)
     })?;
     let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
     Ok((rest.ended as u8, unsent, left, rest.has_heard, rest.is_foreign))
@@ -261,7 +261,7 @@ pub fn receive_live<'py>(
     let mut lanes = lanes
         .iter()
         .map(|lane| {
-            Ok(receiving::Lane {
+            Ok(sink_pump::Lane {
                 cid_document: &lane.cid_document,
                 pen: lane.pen.get().pen()?,
                 payload_max: lane.payload_max,
@@ -276,7 +276,7 @@ pub fn receive_live<'py>(
     let control = &control.0;
     let rest = py.detach(move || {
         let mut buffer = vec![0; BUFFER_BYTES];
-        receiving::receive(socket, control, &mut lanes, received, &mut buffer, slice)
+        sink_pump::receive(socket, control, &mut lanes, received, &mut buffer, slice)
     })?;
     let (left, unsent) = (PyBytes::new(py, &rest.received), PyBytes::new(py, &rest.unsent));
     Ok((rest.ended as u8, left, unsent, rest.has_heard))

@@ -31,13 +31,13 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::apart::{Apart, APART_MIN};
-use crate::fault::{self, Fault};
-use crate::lock::{Lock, UNLOCKED};
-use crate::marks::{IndexPage, Marks};
+use crate::append::store_words::{IndexPage, Marks};
+use crate::append::terms::{Refusal, Terms};
+use crate::batch::apart::{Apart, APART_MIN};
+use crate::batch::store::{Laid, Limits, Run, Stop, Walk, HEADER_BYTES};
+use crate::mem::fault::{self, Fault};
+use crate::mem::lock::{Lock, UNLOCKED};
 use crate::mem::{self, Cells, Source, Target};
-use crate::store::{Laid, Limits, Run, Stop, Walk, HEADER_BYTES};
-use crate::terms::{Refusal, Terms};
 
 const PROCESS_MASK: i64 = 0xFFFF_FFFF;
 const END_MARK_BYTES: usize = 8;

@@ -1,4 +1,4 @@
-//! The module `cqrepl._native`: the functions of `cqrepl/kernel/plain.py`, and words that processes share.
+//! The functions of `cqrepl/kernel/plain.py`, and words that processes share.
 //!
 //! Buffers are held while a function runs, so nobody can move or free them, whatever other threads
 //! do. A batch of more than a little is handled with the GIL released: giving it up and taking it
@@ -13,13 +13,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
-use crate::fault::{self, Fault};
-use crate::joined::Joined;
-use crate::live_class::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
+use crate::batch::joined::Joined;
+use crate::batch::store::{self, Limits, Run, Walk};
+use crate::batch::{columns, frames};
+use crate::mem::fault::{self, Fault};
 use crate::mem::{self, View, ViewOfLongs};
-use crate::pen_class::Pen;
-use crate::store::{Limits, Run, Walk};
-use crate::{columns, frames, store};
+use crate::python::live_classes::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
+use crate::python::pen_class::Pen;
 
 /// Raised with every change of a function's meaning, there and in `cqrepl/kernel/plain.py`.
 const INTERFACE: u32 = 6;

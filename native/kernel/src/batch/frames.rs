@@ -4,10 +4,10 @@
 //! <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
 //! ```
 
-use crate::apart::Apart;
-use crate::fault::{self, push, Fault};
+use crate::batch::apart::Apart;
+use crate::batch::store::BODY_MAX;
+use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
-use crate::store::BODY_MAX;
 
 const RE_NAME: [u8; 3] = *b"\xC2re";
 const BLOCK32: u8 = 0x82;

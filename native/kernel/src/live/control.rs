@@ -13,7 +13,7 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::fault::Fault;
+use crate::mem::fault::Fault;
 
 /// Why a pump has come back; the numbers are those of `cqrepl.kernel.live.Ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

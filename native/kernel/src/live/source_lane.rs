@@ -9,13 +9,13 @@ use std::sync::Mutex;
 
 use rustix::time::{clock_gettime, ClockId};
 
-use crate::acks::Taker;
-use crate::apart::{Apart, APART_MIN};
-use crate::control::locked;
-use crate::fault::{push, Fault};
-use crate::frames::{Frames, Framing, INT64};
+use crate::batch::apart::{Apart, APART_MIN};
+use crate::batch::frames::{Frames, Framing, INT64};
+use crate::batch::store::{self, Limits, Stop, Walk};
+use crate::live::acks::Taker;
+use crate::live::control::locked;
+use crate::mem::fault::{push, Fault};
 use crate::mem::{Source, Target};
-use crate::store::{self, Limits, Stop, Walk};
 
 /// So many are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::terms::Refusal;
+use crate::append::terms::Refusal;
 
 /// What stands in a lock's word that nobody holds.
 pub const UNLOCKED: i64 = i64::MIN;

@@ -5,7 +5,7 @@
 
 use std::io::IoSlice;
 
-use crate::fault::{push, Fault};
+use crate::mem::fault::{push, Fault};
 use crate::mem::Source;
 
 /// A payload of so many bytes is as fast to hand out as to copy.

@@ -27,7 +27,7 @@ use std::{ptr, slice};
 
 use rustix::mm::{madvise, Advice};
 
-use crate::fault::Fault;
+use crate::mem::fault::Fault;
 
 /// True when `count` bytes from `offset` on lie within `length`; no sum, so none that overflows.
 fn lies_within(length: usize, offset: usize, count: usize) -> bool {
@@ -37,9 +37,9 @@ fn lies_within(length: usize, offset: usize, count: usize) -> bool {
 /// Bytes to read.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    start: *const u8,
-    length: usize,
-    life: PhantomData<&'a [u8]>,
+    pub(super) start: *const u8,
+    pub(super) length: usize,
+    pub(super) life: PhantomData<&'a [u8]>,
 }
 
 // SAFETY: the memory belongs to no thread, and stays for 'a; others may change it at any time anyway
@@ -166,9 +166,9 @@ impl<'a> Source<'a> {
 /// 64-bit numbers to read: offsets and lengths of a batch.
 #[derive(Clone, Copy)]
 pub struct Longs<'a> {
-    start: *const i64,
-    length: usize,
-    life: PhantomData<&'a [i64]>,
+    pub(super) start: *const i64,
+    pub(super) length: usize,
+    pub(super) life: PhantomData<&'a [i64]>,
 }
 
 // SAFETY: as for Source
@@ -204,9 +204,9 @@ impl Longs<'_> {
 
 /// Bytes to write. Nobody else looks at them before they are published.
 pub struct Target<'a> {
-    start: *mut u8,
-    length: usize,
-    life: PhantomData<&'a mut [u8]>,
+    pub(super) start: *mut u8,
+    pub(super) length: usize,
+    pub(super) life: PhantomData<&'a mut [u8]>,
 }
 
 // SAFETY: as for Source; who hands out a Target has taken care that there is one writer
@@ -286,10 +286,10 @@ impl Target<'_> {
 /// Aligned words that processes agree through.
 #[derive(Clone, Copy)]
 pub struct Cells<'a> {
-    start: *mut u8,
-    length: usize,
-    is_writable: bool,
-    life: PhantomData<&'a AtomicI64>,
+    pub(super) start: *mut u8,
+    pub(super) length: usize,
+    pub(super) is_writable: bool,
+    pub(super) life: PhantomData<&'a AtomicI64>,
 }
 
 // SAFETY: as for Source; the words are reached as atomics only
@@ -369,11 +369,3 @@ impl<'a> From<&'a mut [u8]> for Cells<'a> {
         }
     }
 }
-
-pub use of_files::{allocate, file_size, open_file, write_at};
-#[cfg(feature = "python")]
-pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
-
-mod of_files;
-#[cfg(feature = "python")]
-mod of_python;

@@ -1,7 +1,7 @@
 //! Documents of a store file: the walk that finds excerpts, and the run of new ones that is laid.
 
-use crate::apart::Apart;
-use crate::fault::{self, push, Fault};
+use crate::batch::apart::Apart;
+use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
 /// A header word is so long.

@@ -1,0 +1,18 @@
+//! Batches of excerpts in plain memory: found, framed, scanned, laid and joined.
+//!
+//! Nothing in this folder touches a file, a socket or a clock.
+//!
+//! ```text
+//! store    documents of a store file: the walk that finds excerpts, and the run that is laid
+//! frames   `re` frames: writing and scanning
+//! columns  payloads side by side
+//! joined   payloads that Python gives one by one
+//! apart    payloads that are sent or written from where they stand
+//! ```
+
+pub mod apart;
+pub mod columns;
+pub mod frames;
+#[cfg(feature = "python")]
+pub mod joined;
+pub mod store;

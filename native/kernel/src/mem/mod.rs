@@ -1,0 +1,23 @@
+//! Memory that other processes and threads may change, and the words that they agree through.
+//!
+//! This folder is the only place with unsafe code.
+//!
+//! ```text
+//! views      bytes, numbers and words of a mapped file or of a buffer
+//! of_files   calls on open files
+//! of_python  the buffers of Python's objects
+//! lock       the write lock of a queue
+//! fault      what can be wrong with arguments
+//! ```
+
+pub mod fault;
+pub mod lock;
+mod of_files;
+#[cfg(feature = "python")]
+mod of_python;
+mod views;
+
+pub use of_files::{allocate, file_size, open_file, write_at};
+#[cfg(feature = "python")]
+pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
+pub use views::{Cells, Longs, Source, Target};
