@@ -193,9 +193,8 @@ impl<'a> Pen<'a> {
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
-        let held = match self.lock.take() {
-            Ok(held) => held,
-            Err(refusal) => return Ok((0, Some(refusal))),
+        let Some(held) = self.lock.take() else {
+            return Ok((0, Some(Refusal::Contended)));
         };
         if let Some(refusal) = self.refusal_of_others() {
             return Ok((0, Some(refusal)));

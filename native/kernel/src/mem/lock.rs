@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::append::terms::Refusal;
-
 /// What stands in a lock's word that nobody holds.
 pub const UNLOCKED: i64 = i64::MIN;
 
@@ -22,19 +20,19 @@ pub struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    /// Takes the lock if it is free.
-    pub fn take(&self) -> Result<Held<'_, 'a>, Refusal> {
+    /// Takes the lock if it is free; `None` if it is held.
+    pub fn take(&self) -> Option<Held<'_, 'a>> {
         let order = Ordering::SeqCst;
         if self.turn.compare_exchange(0, 1, order, order).is_err() {
-            return Err(Refusal::Contended);
+            return None;
         }
         if self.word.compare_exchange(UNLOCKED, self.process, order, order).is_err() {
             self.turn.store(0, Ordering::Release);
-            return Err(Refusal::Contended);
+            return None;
         }
         // it tells who holds the lock, never whether it is held
         self.start.store(self.process_start, Ordering::Relaxed);
-        Ok(Held(self))
+        Some(Held(self))
     }
 
     /// False when somebody has taken the lock away.

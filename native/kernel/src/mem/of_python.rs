@@ -5,13 +5,23 @@
 use std::marker::PhantomData;
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::mem::fault::{Fault, EXCERPT_OUTSIDE};
 use crate::mem::views::{Cells, Longs, Source, Target};
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Value(text) => PyValueError::new_err(text),
+            Fault::Overflow(text) => PyOverflowError::new_err(text),
+            Fault::Memory => PyMemoryError::new_err(()),
+        }
+    }
+}
 
 /// A Python buffer of bytes. While it is held, its owner can neither move nor free it.
 pub struct View(PyUntypedBuffer);

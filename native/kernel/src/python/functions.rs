@@ -1,14 +1,10 @@
-//! The functions of `cqrepl/kernel/plain.py`, and words that processes share.
+//! The functions of `cqrepl/kernel/plain.py`.
 //!
 //! Buffers are held while a function runs, so nobody can move or free them, whatever other threads
 //! do. A batch of more than a little is handled with the GIL released: giving it up and taking it
 //! again costs as much as a few excerpts, and may mean to wait for whoever took it.
 
-use std::sync::atomic::{fence, Ordering};
-
-use pyo3::exceptions::{
-    PyAssertionError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
@@ -18,29 +14,15 @@ use crate::batch::store::{self, Limits, Run, Walk};
 use crate::batch::{columns, frames};
 use crate::mem::fault::{self, Fault};
 use crate::mem::{self, View, ViewOfLongs};
-use crate::python::live_classes::{receive_live, stream_live, LiveControl, SinkLane, SourceLane};
-use crate::python::pen_class::Pen;
 
-/// Raised with every change of a function's meaning, there and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 6;
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
 pub const HELD_BYTES: usize = 32 << 10;
 
-type Array<'py> = Bound<'py, PyAny>;
-type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
-type Scanned<'py> = (usize, i64, i64, Array<'py>, Array<'py>);
-type Laid = (u32, usize, usize, Vec<(i64, usize)>);
-
-impl From<Fault> for PyErr {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Value(text) => PyValueError::new_err(text),
-            Fault::Overflow(text) => PyOverflowError::new_err(text),
-            Fault::Memory => PyMemoryError::new_err(()),
-        }
-    }
-}
+pub type Array<'py> = Bound<'py, PyAny>;
+pub type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
+pub type Scanned<'py> = (usize, i64, i64, Array<'py>, Array<'py>);
+pub type Laid = (u32, usize, usize, Vec<(i64, usize)>);
 
 /// An `array('q')` of these numbers.
 pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
@@ -50,7 +32,7 @@ pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
 }
 
 #[pyfunction]
-fn find_excerpts<'py>(
+pub fn find_excerpts<'py>(
     store: &Bound<'py, PyAny>,
     position: i64,
     end: i64,
@@ -76,7 +58,7 @@ fn find_excerpts<'py>(
 
 #[pyfunction]
 #[allow(clippy::too_many_arguments)] // those of the reference
-fn frame_excerpts(
+pub fn frame_excerpts(
     data: &Bound<'_, PyAny>,
     offsets: &Bound<'_, PyAny>,
     lengths: &Bound<'_, PyAny>,
@@ -107,7 +89,7 @@ fn frame_excerpts(
 }
 
 #[pyfunction]
-fn scan_frames<'py>(
+pub fn scan_frames<'py>(
     data: &Bound<'py, PyAny>,
     start: i64,
     cid_document: &Bound<'py, PyBytes>,
@@ -130,7 +112,7 @@ fn scan_frames<'py>(
 }
 
 #[pyfunction]
-fn gather_payloads<'py>(
+pub fn gather_payloads<'py>(
     data: &Bound<'py, PyAny>,
     offsets: &Bound<'py, PyAny>,
     lengths: &Bound<'py, PyAny>,
@@ -153,7 +135,7 @@ fn gather_payloads<'py>(
 }
 
 #[pyfunction]
-fn join_payloads<'py>(
+pub fn join_payloads<'py>(
     payloads: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyBytes>, Array<'py>, Array<'py>)> {
     let py = payloads.py();
@@ -165,24 +147,28 @@ fn join_payloads<'py>(
 }
 
 #[pyfunction]
-fn number_from(py: Python<'_>, first: i64, count: i64) -> PyResult<Array<'_>> {
+pub fn number_from(py: Python<'_>, first: i64, count: i64) -> PyResult<Array<'_>> {
     array(py, &columns::numbers(first, count)?)
 }
 
 #[pyfunction]
-fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
+pub fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
     Ok(store::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
 
 #[pyfunction]
-fn measure_lengths(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<(i128, i64)> {
+pub fn measure_lengths(
+    lengths: &Bound<'_, PyAny>,
+    start: i64,
+    count: i64,
+) -> PyResult<(i128, i64)> {
     Ok(store::measure_lengths(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
 
 #[pyfunction]
 #[pyo3(signature = (data, offsets, lengths, start, count, store, position, sequence, index_spacing))]
 #[allow(clippy::too_many_arguments)] // those of the reference
-fn lay_excerpts(
+pub fn lay_excerpts(
     data: &Bound<'_, PyAny>,
     offsets: &Bound<'_, PyAny>,
     lengths: &Bound<'_, PyAny>,
@@ -208,118 +194,11 @@ fn lay_excerpts(
 
 /// Has the pages of these bytes in memory; see `cqrepl/kernel/batch.py`.
 #[pyfunction]
-fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {
+pub fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {
     let mut view = View::of(buffer)?;
     let start = fault::offset(start, fault::POSITION_OUTSIDE)?;
     let end = fault::offset(end, fault::POSITION_OUTSIDE)?;
     let target = view.target()?;
     let done = buffer.py().detach(move || target.populate(start, end));
     Ok(done.ok_or(fault::POSITION_OUTSIDE)??)
-}
-
-/// The aligned words of a buffer that processes share. Positions are byte offsets in it.
-///
-/// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
-/// store where none may be is the caller's mistake, an AssertionError.
-#[pyclass(module = "cqrepl._native")]
-struct AtomicWords {
-    view: Option<View>,
-}
-
-/// The lower 64 bits of a number.
-struct Long(i64);
-
-impl FromPyObject<'_, '_> for Long {
-    type Error = PyErr;
-
-    fn extract(number: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        if let Ok(signed) = number.extract::<i64>() {
-            return Ok(Long(signed));
-        }
-        let lower = number.bitand(u64::MAX)?;
-        Ok(Long(lower.extract::<u64>()?.cast_signed()))
-    }
-}
-
-impl AtomicWords {
-    fn view(&self) -> PyResult<&View> {
-        self.view.as_ref().ok_or_else(|| PyAssertionError::new_err("expected words in use"))
-    }
-}
-
-fn there<T>(word: Option<T>) -> PyResult<T> {
-    word.ok_or_else(|| PyAssertionError::new_err("expected the position of a word to be used so"))
-}
-
-#[pymethods]
-impl AtomicWords {
-    #[new]
-    fn new(buffer: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(AtomicWords { view: Some(View::of(buffer)?) })
-    }
-
-    /// Keeps later reads behind the loads before.
-    #[staticmethod]
-    fn fence() {
-        fence(Ordering::Acquire);
-    }
-
-    /// Gives the buffer back; no access afterwards.
-    fn release(&mut self) {
-        self.view = None;
-    }
-
-    fn load_4(&self, position: usize) -> PyResult<u32> {
-        there(self.view()?.cells().load_4(position))
-    }
-
-    fn load_8(&self, position: usize) -> PyResult<i64> {
-        there(self.view()?.cells().load_8(position))
-    }
-
-    fn store_4(&self, position: usize, value: u32) -> PyResult<()> {
-        there(self.view()?.cells().cell_4(position).map(|cell| cell.store(value, Ordering::SeqCst)))
-    }
-
-    fn store_8(&self, position: usize, value: Long) -> PyResult<()> {
-        let cells = self.view()?.cells();
-        there(cells.cell_8(position).map(|cell| cell.store(value.0, Ordering::SeqCst)))
-    }
-
-    fn exchange_4(&self, position: usize, expected: u32, value: u32) -> PyResult<bool> {
-        let cells = self.view()?.cells();
-        there(cells.cell_4(position).map(|cell| {
-            cell.compare_exchange(expected, value, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        }))
-    }
-
-    fn exchange_8(&self, position: usize, expected: Long, value: Long) -> PyResult<bool> {
-        let cells = self.view()?.cells();
-        there(cells.cell_8(position).map(|cell| {
-            cell.compare_exchange(expected.0, value.0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        }))
-    }
-}
-
-#[pymodule]
-fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("INTERFACE", INTERFACE)?;
-    module.add("NAME", "native")?;
-    module.add_function(wrap_pyfunction!(find_excerpts, module)?)?;
-    module.add_function(wrap_pyfunction!(frame_excerpts, module)?)?;
-    module.add_function(wrap_pyfunction!(scan_frames, module)?)?;
-    module.add_function(wrap_pyfunction!(gather_payloads, module)?)?;
-    module.add_function(wrap_pyfunction!(join_payloads, module)?)?;
-    module.add_function(wrap_pyfunction!(number_from, module)?)?;
-    module.add_function(wrap_pyfunction!(laid_size, module)?)?;
-    module.add_function(wrap_pyfunction!(lay_excerpts, module)?)?;
-    module.add_function(wrap_pyfunction!(measure_lengths, module)?)?;
-    module.add_function(wrap_pyfunction!(populate_pages, module)?)?;
-    module.add_class::<AtomicWords>()?;
-    module.add_class::<Pen>()?;
-    module.add_class::<LiveControl>()?;
-    module.add_class::<SourceLane>()?;
-    module.add_class::<SinkLane>()?;
-    module.add_function(wrap_pyfunction!(stream_live, module)?)?;
-    module.add_function(wrap_pyfunction!(receive_live, module)?)
 }

@@ -1,7 +1,6 @@
 //! The live pumps for Python: each runs in a thread without the GIL for a slice of time.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,10 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use rustix::thread::set_current_timer_slack;
-
 use crate::live::control::{locked, Control, PumpError};
-use crate::live::pauser::{Pauser, Pausing};
+use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::sink_pump::{self, Stored};
 use crate::live::source_lane::{Lane, Place, Sent, Slots};
 use crate::live::source_pump;
@@ -23,7 +20,6 @@ use crate::python::functions::array;
 use crate::python::pen_class::Pen;
 
 const BUFFER_BYTES: usize = 256 << 10;
-const TIMER_SLACK_NS: u64 = 1_000;
 
 impl From<PumpError> for PyErr {
     fn from(error: PumpError) -> Self {
@@ -201,8 +197,7 @@ pub fn stream_live<'py>(
     let slice = Duration::from_millis(slice_ms);
     let control = &control.0;
     let rest = py.detach(move || {
-        // or a sleep of 10 us takes 60; it is this thread's, and harms nobody who uses it next
-        let _ = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
+        pauser::sleep_to_the_microsecond();
         let mut out = vec![0; BUFFER_BYTES];
         let pauser = Pauser::new(pausing, is_idle);
         source_pump::stream(socket, control, &lanes, &mut out, pauser, slice, received)

@@ -1,5 +1,15 @@
 //! What Python sees: arguments in, results out, and the GIL released in between.
+//!
+//! ```text
+//! extension     the module itself, with the names of all functions and classes
+//! functions     the functions of batches
+//! atomic_words  words that processes share
+//! pen_class     the pen
+//! live_classes  the live pumps, and what they share with the event loop
+//! ```
 
-pub mod functions;
-pub mod live_classes;
-pub mod pen_class;
+mod atomic_words;
+mod extension;
+mod functions;
+mod live_classes;
+mod pen_class;

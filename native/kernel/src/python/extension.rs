@@ -1,0 +1,34 @@
+//! The module that Python imports, `cqrepl._native`: its functions and classes under their names.
+
+use pyo3::prelude::*;
+
+use crate::python::atomic_words::AtomicWords;
+use crate::python::functions;
+use crate::python::live_classes::{self, LiveControl, SinkLane, SourceLane};
+use crate::python::pen_class::Pen;
+
+/// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
+const INTERFACE: u32 = 6;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    module.add("NAME", "native")?;
+    module.add_function(wrap_pyfunction!(functions::find_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::frame_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::scan_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::gather_payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::join_payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::number_from, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::laid_size, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::lay_excerpts, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::measure_lengths, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
+    module.add_class::<AtomicWords>()?;
+    module.add_class::<Pen>()?;
+    module.add_class::<LiveControl>()?;
+    module.add_class::<SourceLane>()?;
+    module.add_class::<SinkLane>()?;
+    module.add_function(wrap_pyfunction!(live_classes::stream_live, module)?)?;
+    module.add_function(wrap_pyfunction!(live_classes::receive_live, module)?)
+}
