@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use _kernel::batch::store::{Limits, Stop, Walk};
+use _kernel::batch::documents::{Limits, Stop, Walk};
 use _kernel::mem::Source;
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;

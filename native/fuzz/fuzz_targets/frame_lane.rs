@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
 
 use _kernel::batch::apart::Apart;
+use _kernel::batch::documents::{Limits, Walk};
 use _kernel::batch::frames::Scan;
-use _kernel::batch::store::{Limits, Walk};
 use _kernel::live::source_lane::{Lane, Look, Place, Sent, Slots};
 use _kernel::mem::{Source, Target};
 use cqrepl_kernel_fuzz::{Number, Store};

@@ -3,7 +3,8 @@
 #![no_main]
 
 use _kernel::batch::apart::Apart;
-use _kernel::batch::store::{laid_size, measure_lengths, Limits, Run, Walk};
+use _kernel::batch::documents::{Limits, Walk};
+use _kernel::batch::layout::{laid_size, measure_lengths, Run};
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;

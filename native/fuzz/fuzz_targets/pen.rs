@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use _kernel::append::pen::Place;
 use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::store::Run;
+use _kernel::batch::layout::Run;
 use _kernel::mem::{Longs, Source};
 use arbitrary::{Arbitrary, Unstructured};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST};

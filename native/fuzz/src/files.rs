@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use _kernel::append::pen::{Pen, Place};
 use _kernel::append::terms::Terms;
-use _kernel::batch::store::{Limits, Walk};
+use _kernel::batch::documents::{Limits, Walk};
 use _kernel::mem::fault::Fault;
 use _kernel::mem::{Cells, Source};
 

@@ -4,7 +4,7 @@
 
 use _kernel::batch::apart::Apart;
 use _kernel::batch::frames::{Frames, Framing};
-use _kernel::batch::store::Run;
+use _kernel::batch::layout::Run;
 use _kernel::mem::{Longs, Source, Target};
 
 const LENGTHS: [i64; 9] = [3, 40, 0, 41, 41, 5, 100, 39, 2000];

@@ -7,8 +7,9 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
 use _kernel::batch::columns;
+use _kernel::batch::documents::{Limits, Stop, Walk};
 use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::batch::store::{laid_size, Limits, Run, Stop, Walk};
+use _kernel::batch::layout::{laid_size, Run};
 use _kernel::mem::fault::Fault;
 use _kernel::mem::{Cells, Longs, Source, Target};
 use std::sync::atomic::Ordering;

@@ -5,7 +5,8 @@
 
 use _kernel::append::pen::{Pen, Place};
 use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::store::{Limits, Run, Stop, Walk};
+use _kernel::batch::documents::{Limits, Stop, Walk};
+use _kernel::batch::layout::Run;
 use _kernel::mem::{Cells, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::batch::apart::Apart;
-use crate::batch::store::BODY_MAX;
+use crate::batch::documents::BODY_MAX;
 use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 

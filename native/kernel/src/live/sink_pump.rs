@@ -17,8 +17,8 @@ use rustix::event::PollFlags;
 
 use crate::append::pen::Pen;
 use crate::append::terms::Refusal;
+use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 use crate::batch::frames::Scan;
-use crate::batch::store::{HEADER_BYTES, LENGTH_MASK};
 use crate::live::acks;
 use crate::live::control::{locked, receive_some, send_some, Control, Ended, PumpError};
 use crate::live::source_lane::monotonic_ns;

@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::batch::apart::{Apart, APART_MIN};
+use crate::batch::documents::{self, Limits, Stop, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
-use crate::batch::store::{self, Limits, Stop, Walk};
 use crate::live::acks::Taker;
 use crate::live::control::locked;
 use crate::mem::fault::{push, Fault};
@@ -20,7 +20,7 @@ use crate::mem::{Source, Target};
 /// So many are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;
 const SLOT_BYTES: usize = 8;
-const HEADER_BYTES: i64 = store::HEADER_BYTES as i64;
+const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
 /// More than a frame adds to a payload.
 const FRAME_BYTES: usize = 4096;
 

@@ -9,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
+use crate::batch::documents::{Limits, Walk};
 use crate::batch::joined::Joined;
-use crate::batch::store::{self, Limits, Run, Walk};
+use crate::batch::layout::{self, Run};
 use crate::batch::{columns, frames};
 use crate::mem::fault::{self, Fault};
 use crate::mem::{self, View, ViewOfLongs};
@@ -153,7 +154,7 @@ pub fn number_from(py: Python<'_>, first: i64, count: i64) -> PyResult<Array<'_>
 
 #[pyfunction]
 pub fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
-    Ok(store::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
+    Ok(layout::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
 
 #[pyfunction]
@@ -162,7 +163,7 @@ pub fn measure_lengths(
     start: i64,
     count: i64,
 ) -> PyResult<(i128, i64)> {
-    Ok(store::measure_lengths(ViewOfLongs::of(lengths)?.longs(), start, count)?)
+    Ok(layout::measure_lengths(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
 
 #[pyfunction]

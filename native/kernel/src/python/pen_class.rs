@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::append::pen::{self, Place};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::joined::Joined;
-use crate::batch::store::Run;
+use crate::batch::layout::Run;
 use crate::mem::fault::Fault;
 use crate::mem::{Payload, Source, View, ViewOfLongs};
 use crate::python::functions::HELD_BYTES;

@@ -1,0 +1,144 @@
+//! Documents of a store file, and the walk that finds excerpts among them.
+
+use crate::mem::fault::{self, push, Fault};
+use crate::mem::Source;
+
+/// A header word is so long.
+pub const HEADER_BYTES: usize = 4;
+/// The bits of a header word that say how long its body is.
+pub const LENGTH_MASK: u32 = 0x3FFF_FFFF;
+/// The longest body that a header can tell of.
+pub const BODY_MAX: usize = LENGTH_MASK as usize;
+const META_DATA: u32 = 0x4000_0000;
+const NOT_COMPLETE: u32 = 0x8000_0000;
+const END_OF_FILE: u32 = 0xC000_0000;
+
+/// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A zero or not complete header.
+    NotReady = 0,
+    /// The end-of-file mark.
+    EndOfFile = 1,
+    /// The next document does not lie within the bytes that may be looked at.
+    PastEnd = 2,
+    /// As many excerpts or bytes as were asked for.
+    Limit = 3,
+    /// The next payload is longer than allowed.
+    TooLarge = 4,
+}
+
+/// Bounds of a walk, as Python has them: anything below 0 allows nothing.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Number of excerpts.
+    pub count: i64,
+    /// Sum of their lengths; one is given in any case.
+    pub bytes: i64,
+    /// Length of each.
+    pub payload: i64,
+}
+
+/// A walk over the documents of a store file, which can be interrupted.
+pub struct Walk<'a> {
+    store: Source<'a>,
+    end: u64,
+    limits: Limits,
+    total: i64,
+    count: i64,
+    /// Of the next header to look at.
+    pub position: u64,
+    /// Where the payloads found start.
+    pub offsets: Vec<i64>,
+    /// How long they are.
+    pub lengths: Vec<i64>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk from the header at `position`, that looks at nothing from `end` on.
+    pub fn new(store: Source<'a>, position: i64, end: i64, limits: Limits) -> Result<Self, Fault> {
+        let position = u64::try_from(position).map_err(|_| fault::POSITION_OUTSIDE)?;
+        if end > i64::try_from(store.len()).unwrap_or(i64::MAX) {
+            return Err(fault::POSITION_OUTSIDE);
+        }
+        Ok(Walk {
+            store,
+            end: u64::try_from(end).unwrap_or(0),
+            limits,
+            total: 0,
+            count: 0,
+            position,
+            offsets: Vec::new(),
+            lengths: Vec::new(),
+        })
+    }
+
+    /// Passes up to so many documents; `None` when there may be more.
+    pub fn step(&mut self, documents: usize) -> Result<Option<Stop>, Fault> {
+        for _ in 0..documents {
+            match self.document() {
+                Ok(None) => {}
+                Ok(Some((body, length))) => {
+                    push(&mut self.offsets, body as i64)?;
+                    push(&mut self.lengths, length)?;
+                }
+                Err(stop) => return Ok(Some(stop)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Passes documents up to the next excerpt: where its payload starts, and how long it is. What
+    /// was found so is not kept.
+    #[inline]
+    pub fn excerpt(&mut self) -> Result<(u64, i64), Stop> {
+        loop {
+            if let Some(found) = self.document()? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Passes one document; its payload if it is an excerpt.
+    #[inline]
+    fn document(&mut self) -> Result<Option<(u64, i64)>, Stop> {
+        // at most 2^63 + 2, then at most the length of the store
+        self.position = (self.position + 3) & !3;
+        let body = self.position + HEADER_BYTES as u64;
+        if body > self.end {
+            return Err(Stop::PastEnd);
+        }
+        // read once: another process may store another one at any time
+        let Some(word) = self.store.header(self.position as usize) else {
+            return Err(Stop::PastEnd);
+        };
+        if word == 0 || word & NOT_COMPLETE != 0 {
+            return Err(if word == END_OF_FILE { Stop::EndOfFile } else { Stop::NotReady });
+        }
+        let length = word & LENGTH_MASK;
+        let next = body + u64::from(length);
+        if next > self.end {
+            return Err(Stop::PastEnd);
+        }
+        if word & META_DATA != 0 {
+            self.position = next;
+            return Ok(None);
+        }
+        self.allow(i64::from(length))?;
+        self.position = next;
+        Ok(Some((body, i64::from(length))))
+    }
+
+    fn allow(&mut self, length: i64) -> Result<(), Stop> {
+        let limits = &self.limits;
+        if length > limits.payload {
+            return Err(Stop::TooLarge);
+        }
+        self.total += length; // of bytes within one buffer
+        if self.count >= limits.count || (self.total > limits.bytes && self.count > 0) {
+            return Err(Stop::Limit);
+        }
+        self.count += 1;
+        Ok(())
+    }
+}
