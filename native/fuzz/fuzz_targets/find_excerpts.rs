@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use _kernel::batch::documents::{Limits, Stop, Walk};
+use _kernel::batch::documents::{Limits, Walk, WalkStop};
 use _kernel::mem::Source;
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
 
-type Found = (u64, Stop, Vec<i64>, Vec<i64>);
+type Found = (u64, WalkStop, Vec<i64>, Vec<i64>);
 
 fn walk(store: &[u8], position: i64, end: i64, limits: Limits, step: usize) -> Option<Found> {
     let mut walk = Walk::new(Source::from(store), position, end, limits).ok()?;

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use _kernel::batch::apart::Apart;
 use _kernel::batch::documents::{Limits, Walk};
 use _kernel::batch::frames::Scan;
-use _kernel::live::source_lane::{Lane, Look, Place, Sent, Slots};
+use _kernel::live::source_lane::{LanePlace, Look, Sent, Slots, SourceLane};
 use _kernel::mem::{Source, Target};
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
@@ -29,7 +29,7 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
         count: count.0,
         spacing: spacing.0.max(1),
     });
-    let place = Place {
+    let place = LanePlace {
         position: position.0,
         index: index.0 >> 1,
         sequence: sequence.0,
@@ -38,7 +38,7 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
         room_bytes: limit(1),
     };
     let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
-    let lane = Lane {
+    let lane = SourceLane {
         store: Source::from(&*store),
         cid_document: CID,
         payload_max: limit(2),

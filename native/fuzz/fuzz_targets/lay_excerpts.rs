@@ -4,7 +4,7 @@
 
 use _kernel::batch::apart::Apart;
 use _kernel::batch::documents::{Limits, Walk};
-use _kernel::batch::layout::{laid_size, measure_lengths, Run};
+use _kernel::batch::layout::{laid_size, measure_lengths, MeasuredBatch};
 use _kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;
@@ -18,22 +18,24 @@ fuzz_target!(|input: (Batch, Room, [Number; 5], u8)| {
     let (offsets, lengths) = (Longs::from(&*batch.offsets), Longs::from(&*batch.lengths));
     let bound = laid_size(lengths, start, count);
     let _ = measure_lengths(lengths, start, count);
-    let Ok(run) = Run::new(Source::from(&*batch.data), offsets, lengths, start, count) else {
+    let Ok(measured) =
+        MeasuredBatch::new(Source::from(&*batch.data), offsets, lengths, start, count)
+    else {
         return;
     };
-    assert!(bound.expect("a part of the batch") >= run.size as i128);
+    assert!(bound.expect("a part of the batch") >= measured.size as i128);
     let before = store.clone();
-    let Ok(laid) = run.lay(Target::from(&mut *store), position, sequence, spacing) else {
+    let Ok(laid) = measured.lay(Target::from(&mut *store), position, sequence, spacing) else {
         assert_eq!(store, before);
         return;
     };
-    let (mut image, mut apart) = (vec![0; run.size], Apart::default());
-    let again = run
+    let (mut image, mut apart) = (vec![0; measured.size], Apart::default());
+    let again = measured
         .lay_image(&mut image, position as usize, sequence, spacing, apart_min, &mut apart)
         .expect("as before");
     assert_eq!(again, laid);
-    let in_image = &image[..run.size - apart.bytes];
-    let (first, behind) = (position as usize, position as usize + run.size);
+    let in_image = &image[..measured.size - apart.bytes];
+    let (first, behind) = (position as usize, position as usize + measured.size);
     assert_eq!(store[..first + 4], before[..first + 4]); // not published
     assert_eq!(store[behind..], before[behind..]);
     assert_eq!(apart.joined(in_image, 4).expect("memory"), store[first + 4..behind]);

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::Ordering;
 
-use _kernel::append::pen::Place;
+use _kernel::append::pen::PenPlace;
 use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::layout::Run;
+use _kernel::batch::layout::MeasuredBatch;
 use _kernel::mem::{Longs, Source};
 use arbitrary::{Arbitrary, Unstructured};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST};
@@ -15,7 +15,7 @@ use cqrepl_kernel_fuzz::{Batch, Number, Store};
 use libfuzzer_sys::fuzz_target;
 
 /// Puts other numbers over some of the good ones.
-fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<Place> {
+fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<PenPlace> {
     let mut spoil = |numbers: &mut [&mut i64]| -> arbitrary::Result<()> {
         for number in numbers {
             if let Some(spoilt) = Option::<Number>::arbitrary(input)? {
@@ -40,18 +40,18 @@ fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<Place
     terms.sequence_bits = bits as u32;
     let [sequence, position] = &mut place;
     spoil(&mut [sequence, position])?;
-    Ok(Place { sequence: place[0].into(), position: place[1].into(), ..Place::default() })
+    Ok(PenPlace { sequence: place[0].into(), position: place[1].into(), ..PenPlace::default() })
 }
 
 /// One that is where excerpts can be.
-fn place_in(files: &Files, input: &mut Unstructured) -> arbitrary::Result<Place> {
+fn place_in(files: &Files, input: &mut Unstructured) -> arbitrary::Result<PenPlace> {
     let sequence = input.int_in_range(0..=40_i64)?;
     let position = if input.ratio(1, 2)? {
         FIRST as i64
     } else {
         input.int_in_range(FIRST as i64..=files.store.len() as i64)?
     };
-    Ok(Place { sequence: sequence.into(), position: position.into(), ..Place::default() })
+    Ok(PenPlace { sequence: sequence.into(), position: position.into(), ..PenPlace::default() })
 }
 
 /// Appends a batch, and compares what is there then with what was there before.
@@ -73,12 +73,13 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
     });
     let (offsets, lengths) = (Longs::from(&*batch.offsets), Longs::from(&*batch.lengths));
     let count = batch.lengths.len() as i64;
-    let Ok(run) = Run::new(Source::from(&*batch.data), offsets, lengths, 0, count) else {
+    let Ok(measured) = MeasuredBatch::new(Source::from(&*batch.data), offsets, lengths, 0, count)
+    else {
         return Ok(());
     };
     let before = files.store.clone();
     let outcome = match files.pen(&terms, &place) {
-        Ok(pen) => pen.append_run(&run, index, input.arbitrary()?),
+        Ok(pen) => pen.append_batch(&measured, index, input.arbitrary()?),
         Err(fault) => Err(fault),
     };
     if is_spoilt {
@@ -93,7 +94,7 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
     assert_eq!(last, terms.index_first + place.sequence.load(Ordering::Relaxed) - 1);
     assert!(index.is_none_or(|index| index + count - 1 == last));
     let end = place.position.load(Ordering::Relaxed) as usize;
-    let first = end - run.size + 8; // without the zeros behind it
+    let first = end - measured.size + 8; // without the zeros behind it
     assert_eq!(files.store[FIRST..first], before[FIRST..first]);
     assert_eq!(files.store[end + 8..], before[end + 8..]);
     let found = files.excerpts(first as i64);

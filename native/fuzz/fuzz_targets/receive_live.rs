@@ -10,10 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use _kernel::append::pen::Place;
+use _kernel::append::pen::PenPlace;
 use _kernel::batch::frames::{Frames, Framing, Scan};
 use _kernel::live::control::Control;
-use _kernel::live::sink_pump::{receive, Lane, Rest, Stored};
+use _kernel::live::sink_pump::{receive, SinkLane, SinkRest, Stored};
 use _kernel::mem::{Longs, Source, Target};
 use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
@@ -95,7 +95,7 @@ fn acknowledgement(lane: usize, count: usize, ns: i64) -> Vec<u8> {
 
 /// What is known when a pump has come back.
 struct Outcome {
-    rest: Rest,
+    rest: SinkRest,
     unread: Vec<u8>,
     sent: Vec<u8>,
     noted: [Stored; LANES],
@@ -121,11 +121,13 @@ fn pump(
     peer.shutdown(Shutdown::Write).expect("it is open");
     let noted: [Mutex<Stored>; LANES] = Default::default();
     let terms = [files[0].terms(), files[1].terms()];
-    let places: [Place; LANES] =
-        std::array::from_fn(|_| Place { position: (FIRST as i64).into(), ..Place::default() });
+    let places: [PenPlace; LANES] = std::array::from_fn(|_| PenPlace {
+        position: (FIRST as i64).into(),
+        ..PenPlace::default()
+    });
     let mut lanes = Vec::new();
     for (nth, files) in files.iter_mut().enumerate() {
-        lanes.push(Lane {
+        lanes.push(SinkLane {
             cid_document: CIDS[nth],
             pen: files.pen(&terms[nth], &places[nth]).expect("usual numbers"),
             payload_max,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-use _kernel::append::pen::{Pen, Place};
+use _kernel::append::pen::{Pen, PenPlace};
 use _kernel::append::terms::Terms;
 use _kernel::batch::documents::{Limits, Walk};
 use _kernel::mem::fault::Fault;
@@ -74,7 +74,7 @@ impl Files {
     }
 
     /// A pen at that place.
-    pub fn pen<'a>(&'a mut self, terms: &'a Terms, place: &'a Place) -> Result<Pen<'a>, Fault> {
+    pub fn pen<'a>(&'a mut self, terms: &'a Terms, place: &'a PenPlace) -> Result<Pen<'a>, Fault> {
         let Files { table, store, turn } = self;
         let (store, table) = (Cells::from(&mut **store), Cells::from(&mut **table));
         Pen::new(store, table, Cells::from(&mut **turn), terms, place)

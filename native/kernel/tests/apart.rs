@@ -4,7 +4,7 @@
 
 use _kernel::batch::apart::Apart;
 use _kernel::batch::frames::{Frames, Framing};
-use _kernel::batch::layout::Run;
+use _kernel::batch::layout::MeasuredBatch;
 use _kernel::mem::{Longs, Source, Target};
 
 const LENGTHS: [i64; 9] = [3, 40, 0, 41, 41, 5, 100, 39, 2000];
@@ -64,16 +64,18 @@ fn frames_are_the_same_with_payloads_apart() {
 #[test]
 fn runs_are_the_same_with_payloads_apart() {
     let (data, offsets) = batch();
-    let run = |data| Run::new(data, (&*offsets).into(), LENGTHS[..].into(), 0, 9).expect("within");
-    let run = run(Source::from(&*data));
-    let mut store = vec![7; 8 + run.size];
-    let laid = run.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
+    let measure = |data| {
+        MeasuredBatch::new(data, (&*offsets).into(), LENGTHS[..].into(), 0, 9).expect("within")
+    };
+    let measured = measure(Source::from(&*data));
+    let mut store = vec![7; 8 + measured.size];
+    let laid = measured.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
     for apart_min in APART_MINS {
-        let (mut image, mut apart) = (vec![9; run.size], Apart::default());
+        let (mut image, mut apart) = (vec![9; measured.size], Apart::default());
         let again =
-            run.lay_image(&mut image, 8, 6, 4, apart_min, &mut apart).expect("there is room");
+            measured.lay_image(&mut image, 8, 6, 4, apart_min, &mut apart).expect("there is room");
         assert_eq!(again, laid);
-        let in_image = run.size - apart.bytes;
+        let in_image = measured.size - apart.bytes;
         let all = apart.joined(&image[..in_image], 4).expect("memory");
         assert_eq!(all, store[12..], "{apart_min}");
     }

@@ -7,9 +7,9 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
 use _kernel::batch::columns;
-use _kernel::batch::documents::{Limits, Stop, Walk};
+use _kernel::batch::documents::{Limits, Walk, WalkStop};
 use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::batch::layout::{laid_size, Run};
+use _kernel::batch::layout::{laid_size, MeasuredBatch};
 use _kernel::mem::fault::Fault;
 use _kernel::mem::{Cells, Longs, Source, Target};
 use std::sync::atomic::Ordering;
@@ -136,11 +136,11 @@ fn runs_are_laid_within_the_store_or_not_at_all() {
         guarded(numbers.below(90) as usize, |out| {
             let _ = columns::gather(data, offsets, lengths, out);
         });
-        let Ok(run) = Run::new(data, offsets, lengths, start, count) else {
+        let Ok(measured) = MeasuredBatch::new(data, offsets, lengths, start, count) else {
             continue;
         };
         guarded(numbers.below(200) as usize, |store| {
-            let _ = run.lay(store, numbers.number(), numbers.number(), numbers.number());
+            let _ = measured.lay(store, numbers.number(), numbers.number(), numbers.number());
         });
     }
 }
@@ -217,15 +217,16 @@ fn what_is_laid_is_found() {
     let (offsets, lengths) = ([0, 3, 3, 9], [3, 0, 5, 1]);
     let (source, offsets, lengths) =
         (Source::from(&data[..]), Longs::from(&offsets[..]), Longs::from(&lengths[..]));
-    let run = Run::new(source, offsets, lengths, 0, 4).expect("it lies within the data");
-    let mut store = vec![NOISE; 8 + run.size + 8];
-    let laid = run.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
-    assert_eq!((laid.end, laid.last, &*laid.marks), (8 + run.size - 8, 36, &[(8, 24)][..]));
+    let measured =
+        MeasuredBatch::new(source, offsets, lengths, 0, 4).expect("it lies within the data");
+    let mut store = vec![NOISE; 8 + measured.size + 8];
+    let laid = measured.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
+    assert_eq!((laid.end, laid.last, &*laid.marks), (8 + measured.size - 8, 36, &[(8, 24)][..]));
     assert_eq!(&store[8..12], [NOISE; 4]); // not published
     store[8..12].copy_from_slice(&laid.first_word.to_le_bytes());
     let end = store.len() as i64;
     let mut walk = Walk::new(Source::from(&*store), 8, end, FREE).expect("within");
-    assert_eq!(walk.step(usize::MAX), Ok(Some(Stop::NotReady)));
+    assert_eq!(walk.step(usize::MAX), Ok(Some(WalkStop::NotReady)));
     assert_eq!((walk.position, &*walk.lengths), (laid.end as u64, &[3, 1, 5, 1][..]));
     let mut together = [0; 9];
     assert_eq!(columns::gather(source, offsets, lengths, Target::from(&mut together[..])), Ok(9));

@@ -3,10 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
-use _kernel::append::pen::{Pen, Place};
+use _kernel::append::pen::{Pen, PenPlace};
 use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::documents::{Limits, Stop, Walk};
-use _kernel::batch::layout::Run;
+use _kernel::batch::documents::{Limits, Walk, WalkStop};
+use _kernel::batch::layout::MeasuredBatch;
 use _kernel::mem::{Cells, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -104,7 +104,13 @@ impl Queue {
         }
     }
 
-    fn append(&mut self, terms: &Terms, place: &Place, payloads: &[&[u8]], index: i64) -> Outcome {
+    fn append(
+        &mut self,
+        terms: &Terms,
+        place: &PenPlace,
+        payloads: &[&[u8]],
+        index: i64,
+    ) -> Outcome {
         let data = payloads.concat();
         let lengths: Vec<i64> = payloads.iter().map(|payload| payload.len() as i64).collect();
         let offsets: Vec<i64> = lengths
@@ -129,8 +135,12 @@ impl Queue {
     }
 }
 
-fn place(sequence: i64, position: usize) -> Place {
-    Place { sequence: sequence.into(), position: (position as i64).into(), ..Place::default() }
+fn place(sequence: i64, position: usize) -> PenPlace {
+    PenPlace {
+        sequence: sequence.into(),
+        position: (position as i64).into(),
+        ..PenPlace::default()
+    }
 }
 
 #[test]
@@ -181,7 +191,7 @@ fn space_is_allocated_in_steps_that_double() {
     let steps: Vec<usize> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(steps.len() == 3 && steps[2] > 2 * step, "{steps:?}");
     assert_eq!(queue.file.metadata().expect("it is open").len(), 512);
-    let (terms, place) = (Terms { descriptor: -1, ..terms }, Place::default());
+    let (terms, place) = (Terms { descriptor: -1, ..terms }, PenPlace::default());
     place.position.store(FIRST as i64, Ordering::Relaxed);
     assert_eq!(queue.append(&terms, &place, &[b"x"], 5 << 32), Ok((0, Some(Refusal::Cut))));
 }
@@ -259,14 +269,16 @@ fn threads_with_a_pen_each_lose_nothing() {
                 for nth in 0..EACH {
                     let (payload, lengths) = ([thread, nth, 1], [2, 1]);
                     loop {
-                        let run = Run::new(
+                        let measured = MeasuredBatch::new(
                             Source::from(&payload[..]),
                             [0, 2][..].into(),
                             lengths[..].into(),
                             0,
                             2,
                         );
-                        match pen.append_run(&run.expect("within"), None, false).expect("no fault")
+                        match pen
+                            .append_batch(&measured.expect("within"), None, false)
+                            .expect("no fault")
                         {
                             (_, None) => break,
                             (_, refusal) => assert_eq!(refusal, Some(Refusal::Contended)),
@@ -279,7 +291,7 @@ fn threads_with_a_pen_each_lose_nothing() {
     });
     let limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
     let mut walk = Walk::new(cells.0.source(), FIRST as i64, 1 << 14, limits).expect("within");
-    assert_eq!(walk.step(usize::MAX), Ok(Some(Stop::NotReady)));
+    assert_eq!(walk.step(usize::MAX), Ok(Some(WalkStop::NotReady)));
     let (offsets, store) = (std::mem::take(&mut walk.offsets), queue.store.inner());
     let mut next = [0; THREADS as usize];
     for pair in offsets.chunks(2) {
@@ -351,11 +363,11 @@ fn no_numbers_lead_outside() {
             step: numbers.offset(usual.step),
             ..usual
         };
-        let place = Place {
+        let place = PenPlace {
             sequence: numbers.spoilt(0).into(),
             position: numbers.spoilt(FIRST as i64).into(),
             populated: numbers.spoilt(0).into(),
-            ..Place::default()
+            ..PenPlace::default()
         };
         let next = terms.index_first.wrapping_add(place.sequence.load(Ordering::Relaxed));
         let index = numbers.spoilt(next);

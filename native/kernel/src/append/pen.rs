@@ -10,13 +10,13 @@
 //! compare    index, lengths, indexes left, index page, space reserved      else a refusal
 //!            (space may be allocated here, where the caller has time)
 //! lay        bodies, headers, gaps, 8 zero bytes behind                    invisible
-//! publish    first header word 0 -> length                                 the run is there
+//! publish    first header word 0 -> length                                 the batch is there
 //! record     write position, sequence word
 //! index      slots, used, lastIndex
 //! give back  start key 0, lock word process id -> unlocked, turn 0
 //! ```
 //!
-//! Whatever does not compare is handed back as a `Refusal`, and nothing is appended: a run goes in
+//! Whatever does not compare is handed back as a `Refusal`, and nothing is appended: a batch goes in
 //! whole or not at all. (What was recorded for others stays, as Python's way records it too.) Python
 //! then goes the long way, which knows about rolls, new pages, growth, repair, and waiting.
 //!
@@ -31,11 +31,11 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::append::store_words::{IndexPage, Marks};
+use crate::append::store_words::{IndexPage, StoreWords};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::apart::{Apart, APART_MIN};
-use crate::batch::documents::{Limits, Stop, Walk, HEADER_BYTES};
-use crate::batch::layout::{Laid, Run};
+use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
+use crate::batch::layout::{Laid, MeasuredBatch};
 use crate::mem::fault::{self, Fault};
 use crate::mem::lock::{Lock, UNLOCKED};
 use crate::mem::{self, Cells, Source, Target};
@@ -45,9 +45,9 @@ const END_MARK_BYTES: usize = 8;
 /// So many excerpts of others are walked over.
 const CAUGHT_MAX: i64 = 4096;
 /// From this size on, and so far ahead, pages are brought into memory before they are written.
-const LONG_RUN_BYTES: usize = 32 << 10;
+const LONG_BATCH_BYTES: usize = 32 << 10;
 const POPULATED_BYTES: usize = 1 << 20;
-/// A run that is longer is stored through the mapping.
+/// A batch that is longer is stored through the mapping.
 const IMAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest step in which space is allocated.
 const STEP_MAX: usize = 64 << 20;
@@ -55,18 +55,18 @@ const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the file
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
 thread_local! {
-    /// Where a run is put together.
+    /// Where a batch is put together.
     static IMAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Next sequence, and position of its header. Others may look at any time.
 #[derive(Debug, Default)]
-pub struct Place {
+pub struct PenPlace {
     /// The sequence.
     pub sequence: AtomicI64,
     /// The position, less than 2^63.
     pub position: AtomicI64,
-    /// Pages before this position have been brought into memory for a long run.
+    /// Pages before this position have been brought into memory for a long batch.
     pub populated: AtomicI64,
     /// All before this position has been allocated by the pen itself,
     pub reserved: AtomicI64,
@@ -74,7 +74,7 @@ pub struct Place {
     pub steps: AtomicU32,
 }
 
-impl Place {
+impl PenPlace {
     fn load(&self) -> (i64, i64) {
         (self.sequence.load(Ordering::Relaxed), self.position.load(Ordering::Relaxed))
     }
@@ -88,12 +88,12 @@ impl Place {
 /// A pen in use: the words it needs have been looked up.
 pub struct Pen<'a> {
     terms: &'a Terms,
-    place: &'a Place,
+    place: &'a PenPlace,
     store: Cells<'a>,
     lock: Lock<'a>,
     append_lock: &'a AtomicI64,
     changes: &'a AtomicI64,
-    marks: Marks<'a>,
+    words: StoreWords<'a>,
     page_end: i64,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Pen<'a> {
         table: Cells<'a>,
         turn: Cells<'a>,
         terms: &'a Terms,
-        place: &'a Place,
+        place: &'a PenPlace,
     ) -> Result<Self, Fault> {
         let word = |cells: &Cells<'a>, position| cells.cell_8(position).ok_or(OUTSIDE);
         let has_indexes = terms.sequence_end > 0
@@ -118,7 +118,7 @@ impl<'a> Pen<'a> {
         }
         let (page, first, spacing) = (terms.page, terms.page_first, terms.index_spacing);
         let page = IndexPage::new(store, page, terms.index_count, first, spacing).ok_or(OUTSIDE)?;
-        let marks = Marks {
+        let words = StoreWords {
             write_position: word(&store, terms.write_position)?,
             sequence_word: terms.sequence_word.map(|at| word(&store, at)).transpose()?,
             sequence_bits: terms.sequence_bits,
@@ -139,7 +139,7 @@ impl<'a> Pen<'a> {
             },
             append_lock: word(&table, terms.append_lock)?,
             changes: word(&table, terms.changes)?,
-            marks,
+            words,
             page_end: terms.page_first.saturating_add(span),
         })
     }
@@ -179,18 +179,18 @@ impl<'a> Pen<'a> {
     ) -> Result<(usize, Option<Refusal>), Fault> {
         let start = i64::try_from(start).map_err(|_| fault::PART_OUTSIDE)?;
         let part = i64::try_from(count).map_err(|_| fault::PART_OUTSIDE)?;
-        let run = Run::new(data, offsets.into(), lengths.into(), start, part)?;
-        let (_, refusal) = self.append_run(&run, Some(index), true)?;
+        let batch = MeasuredBatch::new(data, offsets.into(), lengths.into(), start, part)?;
+        let (_, refusal) = self.append_batch(&batch, Some(index), true)?;
         let is_done = matches!(refusal, None | Some(Refusal::LockLost));
         Ok((if is_done { count } else { 0 }, refusal))
     }
 
-    /// Appends a run at this index, or wherever the end is; the index of its last excerpt.
+    /// Appends a batch at this index, or wherever the end is; the index of its last excerpt.
     ///
     /// `is_kept_open`: the file stays open meanwhile, and the caller has the time that a disk takes.
-    pub fn append_run(
+    pub fn append_batch(
         &self,
-        run: &Run,
+        batch: &MeasuredBatch,
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
@@ -203,45 +203,51 @@ impl<'a> Pen<'a> {
         if let Some(refusal) = self.catch_up()? {
             return Ok((0, Some(refusal)));
         }
-        let (sequence, position) = match self.room_for(run, index, is_kept_open) {
+        let (sequence, position) = match self.room_for(batch, index, is_kept_open) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
         let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
-        let written = if is_kept_open { self.write(run, position, sequence)? } else { None };
+        let written = if is_kept_open { self.write(batch, position, sequence)? } else { None };
         let laid = match written {
             Some(laid) => laid,
-            None => self.store_run(run, position, sequence)?,
+            None => self.lay_batch(batch, position, sequence)?,
         };
         let order = Ordering::SeqCst;
         if header.compare_exchange(0, laid.first_word.to_le(), order, order).is_err() {
             return Ok((0, Some(Refusal::Clash)));
         }
-        let next = sequence + run.count() as i64; // at most the end of the page
+        let next = sequence + batch.count() as i64; // at most the end of the page
         self.place.store(next, laid.end as i64);
-        self.marks.record(laid.last, next - 1, &laid.marks);
+        self.words.record(laid.last, next - 1, &laid.marks);
         let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
         Ok((self.terms.index_first + (next - 1), refusal))
     }
 
-    /// Writes a long run to the file, not through the mapping: the system then clears no page
-    /// before, which takes it longer than all the rest. `None` when that is not for this run.
-    fn write(&self, run: &Run, position: usize, sequence: i64) -> Result<Option<Laid>, Fault> {
-        if !(LONG_RUN_BYTES..=IMAGE_BYTES_MAX).contains(&run.size) {
+    /// Writes a long batch to the file, not through the mapping: the system then clears no page
+    /// before, which takes it longer than all the rest. `None` when that is not for this batch.
+    fn write(
+        &self,
+        batch: &MeasuredBatch,
+        position: usize,
+        sequence: i64,
+    ) -> Result<Option<Laid>, Fault> {
+        if !(LONG_BATCH_BYTES..=IMAGE_BYTES_MAX).contains(&batch.size) {
             return Ok(None);
         }
         IMAGE.with_borrow_mut(|bytes| {
-            if bytes.len() < run.size {
-                bytes.try_reserve(run.size - bytes.len())?;
-                bytes.resize(run.size, 0);
+            if bytes.len() < batch.size {
+                bytes.try_reserve(batch.size - bytes.len())?;
+                bytes.resize(batch.size, 0);
             }
-            let image = bytes.get_mut(..run.size).unwrap_or_default();
+            let image = bytes.get_mut(..batch.size).unwrap_or_default();
             let mut apart = Apart::default();
             let spacing = self.terms.index_spacing;
-            let laid = run.lay_image(image, position, sequence, spacing, APART_MIN, &mut apart)?;
-            let in_image = run.size - apart.bytes;
+            let laid =
+                batch.lay_image(image, position, sequence, spacing, APART_MIN, &mut apart)?;
+            let in_image = batch.size - apart.bytes;
             let image = image.get(..in_image).unwrap_or_default();
-            Ok(self.write_behind(position, image, &apart, run.size).then_some(laid))
+            Ok(self.write_behind(position, image, &apart, batch.size).then_some(laid))
         })
     }
 
@@ -258,19 +264,24 @@ impl<'a> Pen<'a> {
         true
     }
 
-    fn store_run(&self, run: &Run, position: usize, sequence: i64) -> Result<Laid, Fault> {
+    fn lay_batch(
+        &self,
+        batch: &MeasuredBatch,
+        position: usize,
+        sequence: i64,
+    ) -> Result<Laid, Fault> {
         let target = self.store.target().ok_or(OUTSIDE)?;
-        self.populate(&target, position, run.size);
-        run.lay(target, position as i64, sequence, self.terms.index_spacing)
+        self.populate(&target, position, batch.size);
+        batch.lay(target, position as i64, sequence, self.terms.index_spacing)
     }
 
-    /// Brings the pages of a long run into memory in one call, and some ahead: half as dear as one
+    /// Brings the pages of a long batch into memory in one call, and some ahead: half as dear as one
     /// fault for each few pages. What is refused is faulted in as usual.
     fn populate(&self, target: &Target, position: usize, size: usize) {
         let end = position.saturating_add(size);
         let populated = self.place.populated.load(Ordering::Relaxed);
         let populated = usize::try_from(populated).unwrap_or(0).max(position);
-        if size >= LONG_RUN_BYTES && end > populated {
+        if size >= LONG_BATCH_BYTES && end > populated {
             let ahead = end.saturating_add(POPULATED_BYTES).min(self.reserved());
             target.populate(populated, ahead);
             self.place.populated.store(ahead as i64, Ordering::Relaxed);
@@ -307,8 +318,8 @@ impl<'a> Pen<'a> {
         let stop = walk.step(2 * CAUGHT_MAX as usize)?;
         let next = sequence.saturating_add(walk.offsets.len() as i64);
         // a header that is not complete is for Python to clear, an index page for it to look up
-        let is_end =
-            stop == Some(Stop::NotReady) && self.store.load_4(walk.position as usize) == Some(0);
+        let is_end = stop == Some(WalkStop::NotReady)
+            && self.store.load_4(walk.position as usize) == Some(0);
         let Some(last) = walk.offsets.last().filter(|_| is_end && next < self.page_end) else {
             return Ok(Some(Refusal::Changed));
         };
@@ -323,15 +334,15 @@ impl<'a> Pen<'a> {
             .step_by(spacing as usize)
             .map(|(nth, &body)| (sequence + nth as i64, body as usize - HEADER_BYTES))
             .collect();
-        self.marks.record(*last as usize - HEADER_BYTES, next - 1, &indexed);
+        self.words.record(*last as usize - HEADER_BYTES, next - 1, &indexed);
         self.place.store(next, walk.position as i64);
         Ok(None)
     }
 
-    /// Where the run goes, as everything is as usual. The lock is held.
+    /// Where the batch goes, as everything is as usual. The lock is held.
     fn room_for(
         &self,
-        run: &Run,
+        batch: &MeasuredBatch,
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, usize), Refusal> {
@@ -341,21 +352,21 @@ impl<'a> Pen<'a> {
         if index.is_some_and(|index| index != terms.index_first.wrapping_add(sequence)) {
             return Err(Refusal::Index);
         }
-        if run.longest > terms.payload_max {
+        if batch.longest > terms.payload_max {
             return Err(Refusal::TooLong);
         }
-        let count = run.count() as i64;
+        let count = batch.count() as i64;
         if count > terms.sequence_end.saturating_sub(sequence) {
             return Err(Refusal::Full);
         }
-        // the excerpt that begins a page ends a run, and makes the page: not here
+        // the excerpt that begins a page ends a batch, and makes the page: not here
         if sequence < terms.page_first || count > self.page_end.saturating_sub(sequence) {
             return Err(Refusal::Page);
         }
         // as `StoreWriter` reckons, so that both reserve at the same excerpt
         let pages = if sequence + count == self.page_end { 2 } else { 1 };
         let end = position
-            .saturating_add(run.size_bound())
+            .saturating_add(batch.size_bound())
             .saturating_add(terms.page_size.saturating_mul(pages))
             .saturating_add(END_MARK_BYTES);
         if end > self.reserved() && !(is_kept_open && self.allocate(end)) {

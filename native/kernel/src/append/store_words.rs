@@ -9,7 +9,7 @@ const USED: usize = 8;
 const LONG_BYTES: usize = 8;
 
 /// The words that are kept up, and one index page.
-pub struct Marks<'a> {
+pub struct StoreWords<'a> {
     /// Position of the last excerpt.
     pub write_position: &'a AtomicI64,
     /// Position and sequence of the last excerpt, where the file has this word.
@@ -66,7 +66,7 @@ impl<'a> IndexPage<'a> {
     }
 }
 
-impl Marks<'_> {
+impl StoreWords<'_> {
     /// Records the last excerpt, and those that belong into the index page.
     pub fn record(&self, last: usize, sequence: i64, indexed: &[(i64, usize)]) {
         let order = Ordering::SeqCst;

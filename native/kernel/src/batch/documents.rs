@@ -15,7 +15,7 @@ const END_OF_FILE: u32 = 0xC000_0000;
 
 /// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum WalkStop {
     /// A zero or not complete header.
     NotReady = 0,
     /// The end-of-file mark.
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Passes up to so many documents; `None` when there may be more.
-    pub fn step(&mut self, documents: usize) -> Result<Option<Stop>, Fault> {
+    pub fn step(&mut self, documents: usize) -> Result<Option<WalkStop>, Fault> {
         for _ in 0..documents {
             match self.document() {
                 Ok(None) => {}
@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
     /// Passes documents up to the next excerpt: where its payload starts, and how long it is. What
     /// was found so is not kept.
     #[inline]
-    pub fn excerpt(&mut self) -> Result<(u64, i64), Stop> {
+    pub fn excerpt(&mut self) -> Result<(u64, i64), WalkStop> {
         loop {
             if let Some(found) = self.document()? {
                 return Ok(found);
@@ -101,24 +101,24 @@ impl<'a> Walk<'a> {
 
     /// Passes one document; its payload if it is an excerpt.
     #[inline]
-    fn document(&mut self) -> Result<Option<(u64, i64)>, Stop> {
+    fn document(&mut self) -> Result<Option<(u64, i64)>, WalkStop> {
         // at most 2^63 + 2, then at most the length of the store
         self.position = (self.position + 3) & !3;
         let body = self.position + HEADER_BYTES as u64;
         if body > self.end {
-            return Err(Stop::PastEnd);
+            return Err(WalkStop::PastEnd);
         }
         // read once: another process may store another one at any time
         let Some(word) = self.store.header(self.position as usize) else {
-            return Err(Stop::PastEnd);
+            return Err(WalkStop::PastEnd);
         };
         if word == 0 || word & NOT_COMPLETE != 0 {
-            return Err(if word == END_OF_FILE { Stop::EndOfFile } else { Stop::NotReady });
+            return Err(if word == END_OF_FILE { WalkStop::EndOfFile } else { WalkStop::NotReady });
         }
         let length = word & LENGTH_MASK;
         let next = body + u64::from(length);
         if next > self.end {
-            return Err(Stop::PastEnd);
+            return Err(WalkStop::PastEnd);
         }
         if word & META_DATA != 0 {
             self.position = next;
@@ -129,14 +129,14 @@ impl<'a> Walk<'a> {
         Ok(Some((body, i64::from(length))))
     }
 
-    fn allow(&mut self, length: i64) -> Result<(), Stop> {
+    fn allow(&mut self, length: i64) -> Result<(), WalkStop> {
         let limits = &self.limits;
         if length > limits.payload {
-            return Err(Stop::TooLarge);
+            return Err(WalkStop::TooLarge);
         }
         self.total += length; // of bytes within one buffer
         if self.count >= limits.count || (self.total > limits.bytes && self.count > 0) {
-            return Err(Stop::Limit);
+            return Err(WalkStop::Limit);
         }
         self.count += 1;
         Ok(())

@@ -1,4 +1,4 @@
-//! The run of new excerpts that is laid into a store file.
+//! The batch of new excerpts that is laid into a store file.
 
 use crate::batch::apart::Apart;
 use crate::batch::documents::{BODY_MAX, HEADER_BYTES};
@@ -13,9 +13,9 @@ const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 /// What was laid, to be published and put into the index.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Laid {
-    /// The word that publishes the run.
+    /// The word that publishes the batch.
     pub first_word: u32,
-    /// Position behind the run: of the next header.
+    /// Position behind the batch: of the next header.
     pub end: usize,
     /// Position of the last header.
     pub last: usize,
@@ -24,7 +24,7 @@ pub struct Laid {
 }
 
 /// A part of a batch, compared with its data: `size` bytes when laid, the tail included.
-pub struct Run<'a> {
+pub struct MeasuredBatch<'a> {
     data: Source<'a>,
     offsets: Longs<'a>,
     lengths: Longs<'a>,
@@ -38,7 +38,7 @@ pub struct Run<'a> {
     pub longest: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> MeasuredBatch<'a> {
     /// The excerpts `start` to `start + count`.
     pub fn new(
         data: Source<'a>,
@@ -54,15 +54,15 @@ impl<'a> Run<'a> {
             return Err(fault::PART_OUTSIDE);
         }
         let (size, bytes, longest) = (TAIL.len(), 0, 0);
-        let mut run = Run { data, offsets, lengths, start, stop, size, bytes, longest };
+        let mut batch = MeasuredBatch { data, offsets, lengths, start, stop, size, bytes, longest };
         for nth in start..stop {
-            let (_, length) = run.excerpt(nth)?;
+            let (_, length) = batch.excerpt(nth)?;
             let laid = HEADER_BYTES + padded(length.max(EMPTY_STORED.len()));
-            run.size = run.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
-            run.bytes += length; // less than what was just added without an overflow
-            run.longest = run.longest.max(length);
+            batch.size = batch.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
+            batch.bytes += length; // less than what was just added without an overflow
+            batch.longest = batch.longest.max(length);
         }
-        Ok(run)
+        Ok(batch)
     }
 
     /// How many excerpts there are.
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
         Ok((offset, length))
     }
 
-    /// Lays the run from the header at `position` on; leaves the first header word as it is.
+    /// Lays the batch from the header at `position` on; leaves the first header word as it is.
     pub fn lay(
         &self,
         mut store: Target,
@@ -112,8 +112,8 @@ impl<'a> Run<'a> {
             return Err(Fault::Value("expected an index spacing of at least 1"));
         }
         if !store.overlaps(self.data) {
-            let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
-            return self.write(&mut store, position, marks, usize::MAX, &mut Apart::default());
+            let slots = SlotCounter::new(sequence, spacing, self.stop - self.start)?;
+            return self.write(&mut store, position, slots, usize::MAX, &mut Apart::default());
         }
         // what is laid must not become what is read
         let mut image = Vec::new();
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
         Ok(laid)
     }
 
-    /// Lays the run into `image`, of its size, as it is to stand at `position`; payloads of so many
+    /// Lays the batch into `image`, of its size, as it is to stand at `position`; payloads of so many
     /// bytes apart, which is empty. All but the first header word is written.
     pub fn lay_image(
         &self,
@@ -137,8 +137,8 @@ impl<'a> Run<'a> {
         apart_min: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Laid, Fault> {
-        let marks = Marks::new(sequence, spacing, self.stop - self.start)?;
-        let mut laid = self.write(&mut Target::from(image), 0, marks, apart_min, apart)?;
+        let slots = SlotCounter::new(sequence, spacing, self.stop - self.start)?;
+        let mut laid = self.write(&mut Target::from(image), 0, slots, apart_min, apart)?;
         laid.end += position;
         laid.last += position;
         laid.marks.iter_mut().for_each(|(_, at)| *at += position);
@@ -150,14 +150,14 @@ impl<'a> Run<'a> {
         &self,
         store: &mut Target,
         position: usize,
-        mut marks: Marks,
+        mut slots: SlotCounter,
         apart_min: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Laid, Fault> {
         let (mut at, mut last, mut first_word) = (position, position, 0);
         for nth in self.start..self.stop {
             let (offset, length) = self.excerpt(nth)?;
-            marks.pass(at)?;
+            slots.pass(at)?;
             let body = at + HEADER_BYTES;
             let stored = length.max(EMPTY_STORED.len());
             let word = stored as u32; // at most 30 bits
@@ -186,19 +186,19 @@ impl<'a> Run<'a> {
             (last, at) = (at, next);
         }
         store.put(at - apart.bytes, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
-        Ok(Laid { first_word, end: at, last, marks: marks.found })
+        Ok(Laid { first_word, end: at, last, marks: slots.found })
     }
 }
 
-/// Which of a run belong into the index; counts, as a division each would cost more than the rest.
-struct Marks {
+/// Which of a batch belong into the index; counts, as a division each would cost more than the rest.
+struct SlotCounter {
     sequence: i64,
     spacing: i64,
     to_next: i64,
     found: Vec<(i64, usize)>,
 }
 
-impl Marks {
+impl SlotCounter {
     fn new(sequence: i64, spacing: i64, count: usize) -> Result<Self, Fault> {
         i64::try_from(count)
             .ok()
@@ -207,7 +207,7 @@ impl Marks {
         // how far behind the last multiple it stands, at least 0 for negative ones too
         let behind = sequence.rem_euclid(spacing);
         let to_next = if behind == 0 { 0 } else { spacing - behind };
-        Ok(Marks { sequence, spacing, to_next, found: Vec::new() })
+        Ok(SlotCounter { sequence, spacing, to_next, found: Vec::new() })
     }
 
     fn pass(&mut self, position: usize) -> Result<(), Fault> {
@@ -225,7 +225,7 @@ fn padded(length: usize) -> usize {
     (length + 3) & !3 // of at most 30 bits
 }
 
-/// Upper bound of the bytes that a run takes.
+/// Upper bound of the bytes that a batch takes.
 pub fn laid_size(lengths: Longs, start: i64, count: i64) -> Result<i128, Fault> {
     let (total, _) = measure_lengths(lengths, start, count)?;
     Ok(total + i128::from(count) * LAID_BYTES_MAX as i128 + TAIL.len() as i128)

@@ -43,7 +43,7 @@ pub struct Stored {
 }
 
 /// One queue of a connection.
-pub struct Lane<'a> {
+pub struct SinkLane<'a> {
     /// Selects the handler.
     pub cid_document: &'a [u8],
     /// Writes the store file.
@@ -61,7 +61,7 @@ pub struct Lane<'a> {
 }
 
 /// What is left when a pump comes back.
-pub struct Rest {
+pub struct SinkRest {
     /// Why it did.
     pub ended: Ended,
     /// Received, not taken.
@@ -81,7 +81,7 @@ enum Next {
     Unusual,
 }
 
-impl Lane<'_> {
+impl SinkLane<'_> {
     /// Stores the frames at the start of `data`, which begins with our cid document.
     fn store(&mut self, data: &[u8]) -> Result<Next, PumpError> {
         let mut scan = Scan::new(data.into(), 0, self.cid_document, self.payload_max)?;
@@ -136,19 +136,19 @@ fn document_end(data: &[u8], start: usize) -> Option<usize> {
 pub fn receive(
     socket: BorrowedFd,
     control: &Control,
-    lanes: &mut [Lane],
+    lanes: &mut [SinkLane],
     received: &[u8],
     buffer: &mut [u8],
     slice: Duration,
-) -> Result<Rest, PumpError> {
+) -> Result<SinkRest, PumpError> {
     let until = Instant::now() + slice;
     let mut pump =
-        Pump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), said_at: None };
+        SinkPump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), said_at: None };
     let mut has_heard = false;
     if !pump.put(received) {
         control.take_outgoing(&mut pump.unsent);
         let (ended, received) = (Ended::Unusual, received.to_vec());
-        return Ok(Rest { ended, received, unsent: pump.unsent, has_heard });
+        return Ok(SinkRest { ended, received, unsent: pump.unsent, has_heard });
     }
     let (mut ended, mut is_full) = (None, false);
     let queues = u32::try_from(pump.lanes.len()).unwrap_or(u32::MAX);
@@ -183,11 +183,11 @@ pub fn receive(
     pump.acknowledge_all();
     control.take_outgoing(&mut pump.unsent);
     let received = pump.buffer.get(pump.at..pump.end).unwrap_or_default().to_vec();
-    Ok(Rest { ended: ended.unwrap_or(Ended::Slice), received, unsent: pump.unsent, has_heard })
+    Ok(SinkRest { ended: ended.unwrap_or(Ended::Slice), received, unsent: pump.unsent, has_heard })
 }
 
-struct Pump<'l, 'a, 'b> {
-    lanes: &'l mut [Lane<'a>],
+struct SinkPump<'l, 'a, 'b> {
+    lanes: &'l mut [SinkLane<'a>],
     buffer: &'b mut [u8],
     at: usize,
     end: usize,
@@ -197,7 +197,7 @@ struct Pump<'l, 'a, 'b> {
     said_at: Option<Instant>,
 }
 
-impl Pump<'_, '_, '_> {
+impl SinkPump<'_, '_, '_> {
     /// Starts with bytes that were received before; false when there is no room for them.
     fn put(&mut self, received: &[u8]) -> bool {
         let Some(room) = self.buffer.get_mut(..received.len()) else {

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::batch::apart::{Apart, APART_MIN};
-use crate::batch::documents::{self, Limits, Stop, Walk};
+use crate::batch::documents::{self, Limits, Walk, WalkStop};
 use crate::batch::frames::{Frames, Framing, INT64};
 use crate::live::acks::Taker;
 use crate::live::control::locked;
@@ -46,7 +46,7 @@ impl Slots {
 
 /// Where a lane is, and what it may still send.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct LanePlace {
     /// Of the next header.
     pub position: i64,
     /// Of the next excerpt.
@@ -64,7 +64,7 @@ pub struct Place {
 /// What was handed to the socket, or is just about to be, and what was acknowledged.
 pub struct Sent {
     /// Where the lane is.
-    pub place: Place,
+    pub place: LanePlace,
     /// Lengths of the excerpts since somebody asked.
     pub lengths: Vec<i64>,
     /// Acknowledgements since then: index, nano time, and the time now. The last one will do, but
@@ -73,7 +73,7 @@ pub struct Sent {
 }
 
 /// One queue of a connection.
-pub struct Lane<'a> {
+pub struct SourceLane<'a> {
     /// The mapped store file.
     pub store: Source<'a>,
     /// Selects the handler.
@@ -95,7 +95,7 @@ pub struct Lane<'a> {
     pub room_low: (i64, i64),
 }
 
-impl Taker for Lane<'_> {
+impl Taker for SourceLane<'_> {
     fn cid_document(&self) -> &[u8] {
         self.cid_document
     }
@@ -121,7 +121,7 @@ pub enum Look {
     Unusual,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> SourceLane<'a> {
     /// True when the room that acknowledgements give is needed.
     pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);
@@ -160,7 +160,7 @@ impl<'a> Lane<'a> {
             Err(stop) => {
                 // a writer records a position after it has stored the header there
                 let is_lost = recorded.is_none_or(|recorded| recorded >= place.position);
-                let is_waiting = stop == Stop::NotReady && !is_lost;
+                let is_waiting = stop == WalkStop::NotReady && !is_lost;
                 return Ok(if is_waiting { Look::Nothing } else { Look::Unusual });
             }
         };
@@ -200,8 +200,8 @@ impl<'a> Lane<'a> {
         walk: &mut Walk,
         first: (u64, i64),
         framing: &mut Framing,
-        mut place: Place,
-    ) -> Result<Option<(Place, Vec<i64>)>, Fault> {
+        mut place: LanePlace,
+    ) -> Result<Option<(LanePlace, Vec<i64>)>, Fault> {
         let (mut found, mut lengths) = (first, Vec::new());
         let mut to_slot = self.slots.map_or(i64::MAX, |slots| slots.excerpts_to(place.sequence));
         loop {
@@ -248,12 +248,12 @@ impl<'a> Lane<'a> {
     }
 
     /// Notes excerpts as sent, and where the lane is then.
-    fn note(&self, place: Place, lengths: &[i64]) {
+    fn note(&self, place: LanePlace, lengths: &[i64]) {
         let mut sent = locked(self.sent);
         // there may be more room by now
         let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
         let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
-        sent.place = Place { room_excerpts, room_bytes, ..place };
+        sent.place = LanePlace { room_excerpts, room_bytes, ..place };
         sent.lengths.extend_from_slice(lengths);
     }
 }

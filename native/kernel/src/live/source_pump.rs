@@ -18,7 +18,7 @@ use crate::batch::apart::Apart;
 use crate::live::acks::{Behind, Inbox};
 use crate::live::control::{send_parts, Control, Ended, PumpError};
 use crate::live::pauser::Pauser;
-use crate::live::source_lane::{Lane, Look};
+use crate::live::source_lane::{Look, SourceLane};
 use crate::mem::fault::Fault;
 
 /// Looks without a pause that asks for the time, after which it is asked for all the same.
@@ -31,7 +31,7 @@ const INBOX_PAUSE: Duration = Duration::from_micros(20);
 const INBOX_PAUSE_IDLE: Duration = Duration::from_millis(25);
 
 /// What is left when a pump comes back.
-pub struct Rest {
+pub struct SourceRest {
     /// Why it did.
     pub ended: Ended,
     /// What of a batch has not been sent: it goes first, whoever sends next.
@@ -50,14 +50,14 @@ pub struct Rest {
 pub fn stream(
     socket: BorrowedFd,
     control: &Control,
-    lanes: &[Lane],
+    lanes: &[SourceLane],
     out: &mut Vec<u8>,
     pauser: Pauser,
     slice: Duration,
     received: Option<&[u8]>,
-) -> Result<Rest, PumpError> {
+) -> Result<SourceRest, PumpError> {
     let now = Instant::now();
-    let mut pump = Pump {
+    let mut pump = SourcePump {
         socket,
         control,
         lanes,
@@ -70,13 +70,13 @@ pub fn stream(
     let (ended, unsent) = pump.run(out, now + slice)?;
     let (received, has_heard) =
         pump.inbox.map(|inbox| (inbox.left(), inbox.has_heard)).unwrap_or_default();
-    Ok(Rest { ended, unsent, received, has_heard, is_foreign: pump.is_foreign })
+    Ok(SourceRest { ended, unsent, received, has_heard, is_foreign: pump.is_foreign })
 }
 
-struct Pump<'l, 'a> {
+struct SourcePump<'l, 'a> {
     socket: BorrowedFd<'a>,
     control: &'l Control,
-    lanes: &'l [Lane<'a>],
+    lanes: &'l [SourceLane<'a>],
     pauser: Pauser,
     inbox: Option<Inbox>,
     /// When the socket was looked at for what the peer says.
@@ -86,7 +86,7 @@ struct Pump<'l, 'a> {
     tells_at: Instant,
 }
 
-impl Pump<'_, '_> {
+impl SourcePump<'_, '_> {
     /// Why it ended, and what was not sent.
     fn run(&mut self, out: &mut Vec<u8>, until: Instant) -> Result<(Ended, Vec<u8>), PumpError> {
         let mut apart = Apart::default();
@@ -119,7 +119,7 @@ impl Pump<'_, '_> {
                     return Ok((ended, Vec::new()));
                 }
                 let may_tell = filled == 0 || now >= self.tells_at;
-                if now >= until || (may_tell && self.lanes.iter().any(Lane::is_awaited)) {
+                if now >= until || (may_tell && self.lanes.iter().any(SourceLane::is_awaited)) {
                     return Ok((Ended::Slice, Vec::new()));
                 }
             }
@@ -149,7 +149,7 @@ impl Pump<'_, '_> {
         if behind != Behind::Nothing {
             return Ok(Some(Ended::Unusual));
         }
-        Ok(self.lanes.iter().any(Lane::needs_room).then_some(Ended::Slice))
+        Ok(self.lanes.iter().any(SourceLane::needs_room).then_some(Ended::Slice))
     }
 
     /// Sends all of it, and hears what the peer says while it takes nothing; else why not, and what
@@ -178,7 +178,7 @@ impl Pump<'_, '_> {
             if let Some(ended) = self.receive()? {
                 return Ok((Some(ended), apart.joined(bytes, sent)?));
             }
-            if Instant::now() >= self.tells_at && self.lanes.iter().any(Lane::is_awaited) {
+            if Instant::now() >= self.tells_at && self.lanes.iter().any(SourceLane::is_awaited) {
                 return Ok((Some(Ended::Slice), apart.joined(bytes, sent)?));
             }
         }
@@ -186,7 +186,7 @@ impl Pump<'_, '_> {
 }
 
 fn frame_all<'a>(
-    lanes: &[Lane<'a>],
+    lanes: &[SourceLane<'a>],
     turn: usize,
     out: &mut Vec<u8>,
     apart: &mut Apart<'a>,

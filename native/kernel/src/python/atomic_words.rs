@@ -11,8 +11,8 @@ use crate::mem::View;
 ///
 /// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
 /// store where none may be is the caller's mistake, an AssertionError.
-#[pyclass(module = "cqrepl._native")]
-pub struct AtomicWords {
+#[pyclass(name = "AtomicWords", module = "cqrepl._native")]
+pub struct PyAtomicWords {
     view: Option<View>,
 }
 
@@ -31,7 +31,7 @@ impl FromPyObject<'_, '_> for Long {
     }
 }
 
-impl AtomicWords {
+impl PyAtomicWords {
     fn view(&self) -> PyResult<&View> {
         self.view.as_ref().ok_or_else(|| PyAssertionError::new_err("expected words in use"))
     }
@@ -42,10 +42,10 @@ fn there<T>(word: Option<T>) -> PyResult<T> {
 }
 
 #[pymethods]
-impl AtomicWords {
+impl PyAtomicWords {
     #[new]
     fn new(buffer: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(AtomicWords { view: Some(View::of(buffer)?) })
+        Ok(PyAtomicWords { view: Some(View::of(buffer)?) })
     }
 
     /// Keeps later reads behind the loads before.

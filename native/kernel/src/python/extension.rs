@@ -2,10 +2,10 @@
 
 use pyo3::prelude::*;
 
-use crate::python::atomic_words::AtomicWords;
+use crate::python::atomic_words::PyAtomicWords;
 use crate::python::functions;
-use crate::python::live_classes::{self, LiveControl, SinkLane, SourceLane};
-use crate::python::pen_class::Pen;
+use crate::python::live_classes::{self, PyLiveControl, PySinkLane, PySourceLane};
+use crate::python::pen_class::PyPen;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
 const INTERFACE: u32 = 6;
@@ -24,11 +24,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::measure_lengths, module)?)?;
     module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
-    module.add_class::<AtomicWords>()?;
-    module.add_class::<Pen>()?;
-    module.add_class::<LiveControl>()?;
-    module.add_class::<SourceLane>()?;
-    module.add_class::<SinkLane>()?;
+    module.add_class::<PyAtomicWords>()?;
+    module.add_class::<PyPen>()?;
+    module.add_class::<PyLiveControl>()?;
+    module.add_class::<PySourceLane>()?;
+    module.add_class::<PySinkLane>()?;
     module.add_function(wrap_pyfunction!(live_classes::stream_live, module)?)?;
     module.add_function(wrap_pyfunction!(live_classes::receive_live, module)?)
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyType};
 
 use crate::batch::documents::{Limits, Walk};
 use crate::batch::joined::Joined;
-use crate::batch::layout::{self, Run};
+use crate::batch::layout::{self, MeasuredBatch};
 use crate::batch::{columns, frames};
 use crate::mem::fault::{self, Fault};
 use crate::mem::{self, View, ViewOfLongs};
@@ -23,7 +23,7 @@ pub const HELD_BYTES: usize = 32 << 10;
 pub type Array<'py> = Bound<'py, PyAny>;
 pub type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
 pub type Scanned<'py> = (usize, i64, i64, Array<'py>, Array<'py>);
-pub type Laid = (u32, usize, usize, Vec<(i64, usize)>);
+pub type LaidNumbers = (u32, usize, usize, Vec<(i64, usize)>);
 
 /// An `array('q')` of these numbers.
 pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
@@ -179,16 +179,16 @@ pub fn lay_excerpts(
     position: i64,
     sequence: i64,
     index_spacing: i64,
-) -> PyResult<Laid> {
+) -> PyResult<LaidNumbers> {
     let py = data.py();
     let (data, mut store) = (View::of(data)?, View::of(store)?);
     let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
-    let run = Run::new(data.source(), offsets.longs(), lengths.longs(), start, count)?;
+    let batch = MeasuredBatch::new(data.source(), offsets.longs(), lengths.longs(), start, count)?;
     let target = store.target()?;
-    let laid = if run.size > HELD_BYTES {
-        py.detach(move || run.lay(target, position, sequence, index_spacing))?
+    let laid = if batch.size > HELD_BYTES {
+        py.detach(move || batch.lay(target, position, sequence, index_spacing))?
     } else {
-        run.lay(target, position, sequence, index_spacing)?
+        batch.lay(target, position, sequence, index_spacing)?
     };
     Ok((laid.first_word, laid.end, laid.last, laid.marks))
 }

@@ -12,12 +12,12 @@ use pyo3::types::PyBytes;
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::sink_pump::{self, Stored};
-use crate::live::source_lane::{Lane, Place, Sent, Slots};
+use crate::live::source_lane::{LanePlace, Sent, Slots, SourceLane};
 use crate::live::source_pump;
 use crate::mem::fault::Fault;
 use crate::mem::{self, View};
 use crate::python::functions::array;
-use crate::python::pen_class::Pen;
+use crate::python::pen_class::PyPen;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -31,14 +31,14 @@ impl From<PumpError> for PyErr {
 }
 
 /// What a live pump and the event loop share. Any thread may use it.
-#[pyclass(frozen, module = "cqrepl._native")]
-pub struct LiveControl(Control);
+#[pyclass(frozen, name = "LiveControl", module = "cqrepl._native")]
+pub struct PyLiveControl(Control);
 
 #[pymethods]
-impl LiveControl {
+impl PyLiveControl {
     #[new]
     fn new() -> io::Result<Self> {
-        Control::new().map(LiveControl)
+        Control::new().map(PyLiveControl)
     }
 
     /// Asks the pump to come back.
@@ -65,8 +65,8 @@ impl LiveControl {
 }
 
 /// One queue of a source, for one slice.
-#[pyclass(frozen, module = "cqrepl._native")]
-pub struct SourceLane {
+#[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
+pub struct PySourceLane {
     store: View,
     cid_document: Vec<u8>,
     payload_max: i64,
@@ -79,7 +79,7 @@ pub struct SourceLane {
 }
 
 #[pymethods]
-impl SourceLane {
+impl PySourceLane {
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -105,11 +105,11 @@ impl SourceLane {
             return Err(PyValueError::new_err("expected a place in a store file"));
         }
         let place =
-            Place { position, index, sequence, position_last: 0, room_excerpts, room_bytes };
+            LanePlace { position, index, sequence, position_last: 0, room_excerpts, room_bytes };
         let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
         let (store, awaited) = (View::of(store)?, AtomicI64::new(awaited));
         let room_low = (room_excerpts / 2, room_bytes / 2);
-        Ok(SourceLane {
+        Ok(PySourceLane {
             store,
             cid_document,
             payload_max,
@@ -169,8 +169,8 @@ type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool, bool);
 pub fn stream_live<'py>(
     py: Python<'py>,
     socket: i32,
-    control: &LiveControl,
-    lanes: Vec<Py<SourceLane>>,
+    control: &PyLiveControl,
+    lanes: Vec<Py<PySourceLane>>,
     pausing: u8,
     is_idle: bool,
     slice_ms: u64,
@@ -179,10 +179,10 @@ pub fn stream_live<'py>(
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
     let pausing =
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 2"))?;
-    let lanes: Vec<&SourceLane> = lanes.iter().map(Py::get).collect();
-    let lanes: Vec<Lane> = lanes
+    let lanes: Vec<&PySourceLane> = lanes.iter().map(Py::get).collect();
+    let lanes: Vec<SourceLane> = lanes
         .iter()
-        .map(|lane| Lane {
+        .map(|lane| SourceLane {
             store: lane.store.source(),
             cid_document: &lane.cid_document,
             payload_max: lane.payload_max,
@@ -207,9 +207,9 @@ pub fn stream_live<'py>(
 }
 
 /// One queue of a sink.
-#[pyclass(frozen, module = "cqrepl._native")]
-pub struct SinkLane {
-    pen: Py<Pen>,
+#[pyclass(frozen, name = "SinkLane", module = "cqrepl._native")]
+pub struct PySinkLane {
+    pen: Py<PyPen>,
     cid_document: Vec<u8>,
     payload_max: i64,
     is_acknowledged: bool,
@@ -218,17 +218,17 @@ pub struct SinkLane {
 }
 
 #[pymethods]
-impl SinkLane {
+impl PySinkLane {
     #[new]
     fn new(
-        pen: Py<Pen>,
+        pen: Py<PyPen>,
         cid_document: Vec<u8>,
         payload_max: i64,
         is_acknowledged: bool,
         is_logged: bool,
     ) -> Self {
         let stored = Mutex::default();
-        SinkLane { pen, cid_document, payload_max, is_acknowledged, is_logged, stored }
+        PySinkLane { pen, cid_document, payload_max, is_acknowledged, is_logged, stored }
     }
 
     /// How many excerpts, and bytes, were stored since the last call, and the entries of a log.
@@ -246,17 +246,17 @@ type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool);
 pub fn receive_live<'py>(
     py: Python<'py>,
     socket: i32,
-    control: &LiveControl,
-    lanes: Vec<Py<SinkLane>>,
+    control: &PyLiveControl,
+    lanes: Vec<Py<PySinkLane>>,
     received: &[u8],
     slice_ms: u64,
 ) -> PyResult<Received<'py>> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
-    let lanes: Vec<&SinkLane> = lanes.iter().map(Py::get).collect();
+    let lanes: Vec<&PySinkLane> = lanes.iter().map(Py::get).collect();
     let mut lanes = lanes
         .iter()
         .map(|lane| {
-            Ok(sink_pump::Lane {
+            Ok(sink_pump::SinkLane {
                 cid_document: &lane.cid_document,
                 pen: lane.pen.get().pen()?,
                 payload_max: lane.payload_max,

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 
-use crate::append::pen::{self, Place};
+use crate::append::pen::{self, PenPlace};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::joined::Joined;
-use crate::batch::layout::Run;
+use crate::batch::layout::MeasuredBatch;
 use crate::mem::fault::Fault;
 use crate::mem::{Payload, Source, View, ViewOfLongs};
 use crate::python::functions::HELD_BYTES;
@@ -16,16 +16,16 @@ use crate::python::functions::HELD_BYTES;
 ///
 /// The views are held as long as it lives, so the files stay mapped; its numbers never change, and
 /// what changes is in memory that others share: whoever uses it borrows nothing.
-#[pyclass(frozen, module = "cqrepl._native")]
-pub struct Pen {
+#[pyclass(frozen, name = "Pen", module = "cqrepl._native")]
+pub struct PyPen {
     store: View,
     table: View,
     turn: View,
     terms: Terms,
-    place: Place,
+    place: PenPlace,
 }
 
-impl Pen {
+impl PyPen {
     /// The pen itself, which can be sent to a thread without the GIL.
     pub fn pen(&self) -> Result<pen::Pen<'_>, Fault> {
         let (store, table, turn) = (self.store.cells(), self.table.cells(), self.turn.cells());
@@ -39,7 +39,7 @@ fn answer((last, refusal): (i64, Option<Refusal>)) -> i64 {
 }
 
 #[pymethods]
-impl Pen {
+impl PyPen {
     #[new]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -49,10 +49,13 @@ impl Pen {
         sequence: i64,
         position: i64,
     ) -> PyResult<Self> {
-        let place =
-            Place { sequence: sequence.into(), position: position.into(), ..Place::default() };
+        let place = PenPlace {
+            sequence: sequence.into(),
+            position: position.into(),
+            ..PenPlace::default()
+        };
         let (store, table, turn) = (View::of(store)?, View::of(table)?, View::of(turn)?);
-        let made = Pen { store, table, turn, terms, place };
+        let made = PyPen { store, table, turn, terms, place };
         made.pen()?; // what is wrong with the numbers is told now
         Ok(made)
     }
@@ -110,15 +113,15 @@ impl Pen {
         let data = View::of(data)?;
         let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
         let (source, offsets, lengths) = (data.source(), offsets.longs(), lengths.longs());
-        let run = Run::new(source, offsets, lengths, 0, lengths.len() as i64)?;
+        let batch = MeasuredBatch::new(source, offsets, lengths, 0, lengths.len() as i64)?;
         let pen = self.pen()?;
-        let append = move || pen.append_run(&run, Some(index_first), false);
+        let append = move || pen.append_batch(&batch, Some(index_first), false);
         let done = if source.len() > HELD_BYTES { py.detach(append) } else { append() };
         Ok(answer(done?))
     }
 }
 
-impl Pen {
+impl PyPen {
     fn append_last(
         &self,
         data: Source,
@@ -130,7 +133,8 @@ impl Pen {
         if pen.has_rolled(now_ms) {
             return Ok(-(Refusal::Roll as i64));
         }
-        let run = Run::new(data, offsets.into(), lengths.into(), 0, lengths.len() as i64)?;
-        Ok(answer(pen.append_run(&run, None, false)?))
+        let batch =
+            MeasuredBatch::new(data, offsets.into(), lengths.into(), 0, lengths.len() as i64)?;
+        Ok(answer(pen.append_batch(&batch, None, false)?))
     }
 }
