@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use _kernel::batch::documents::{Limits, Walk, WalkStop};
-use _kernel::mem::Source;
+use cqrepl_kernel::batch::documents::{Limits, Walk, WalkStop};
+use cqrepl_kernel::mem::Source;
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
 

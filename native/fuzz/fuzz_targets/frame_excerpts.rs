@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use _kernel::batch::apart::Apart;
-use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::mem::{Longs, Source, Target};
+use cqrepl_kernel::batch::apart::Apart;
+use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
+use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room, NOISE};
 use libfuzzer_sys::fuzz_target;
 

@@ -6,11 +6,11 @@
 use std::sync::atomic::AtomicI64;
 use std::sync::Mutex;
 
-use _kernel::batch::apart::Apart;
-use _kernel::batch::documents::{Limits, Walk};
-use _kernel::batch::frames::Scan;
-use _kernel::live::source_lane::{LanePlace, Look, Sent, Slots, SourceLane};
-use _kernel::mem::{Source, Target};
+use cqrepl_kernel::batch::apart::Apart;
+use cqrepl_kernel::batch::documents::{Limits, Walk};
+use cqrepl_kernel::batch::frames::Scan;
+use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, Slots, SourceLane};
+use cqrepl_kernel::mem::{Source, Target};
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use _kernel::batch::columns;
-use _kernel::mem::{Longs, Source, Target};
+use cqrepl_kernel::batch::columns;
+use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Room};
 use libfuzzer_sys::fuzz_target;
 

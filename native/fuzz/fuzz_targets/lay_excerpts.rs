@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use _kernel::batch::apart::Apart;
-use _kernel::batch::documents::{Limits, Walk};
-use _kernel::batch::layout::{laid_size, measure_lengths, MeasuredBatch};
-use _kernel::mem::{Longs, Source, Target};
+use cqrepl_kernel::batch::apart::Apart;
+use cqrepl_kernel::batch::documents::{Limits, Walk};
+use cqrepl_kernel::batch::layout::{laid_size, measure_lengths, MeasuredBatch};
+use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;
 

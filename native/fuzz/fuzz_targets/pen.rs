@@ -5,11 +5,11 @@
 
 use std::sync::atomic::Ordering;
 
-use _kernel::append::pen::PenPlace;
-use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::layout::MeasuredBatch;
-use _kernel::mem::{Longs, Source};
 use arbitrary::{Arbitrary, Unstructured};
+use cqrepl_kernel::append::pen::PenPlace;
+use cqrepl_kernel::append::terms::{Refusal, Terms};
+use cqrepl_kernel::batch::layout::MeasuredBatch;
+use cqrepl_kernel::mem::{Longs, Source};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST};
 use cqrepl_kernel_fuzz::{Batch, Number, Store};
 use libfuzzer_sys::fuzz_target;

@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use _kernel::append::pen::PenPlace;
-use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::live::control::Control;
-use _kernel::live::sink_pump::{receive, SinkLane, SinkRest, Stored};
-use _kernel::mem::{Longs, Source, Target};
 use arbitrary::{Arbitrary, Result, Unstructured};
+use cqrepl_kernel::append::pen::PenPlace;
+use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
+use cqrepl_kernel::live::control::Control;
+use cqrepl_kernel::live::sink_pump::{receive, SinkLane, SinkRest, Stored};
+use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
 use cqrepl_kernel_fuzz::{Batch, Number};
 use libfuzzer_sys::fuzz_target;

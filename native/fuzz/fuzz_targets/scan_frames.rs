@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::mem::{Longs, Source, Target};
+use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
+use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::{Batch, Number, Room};
 use libfuzzer_sys::fuzz_target;
 

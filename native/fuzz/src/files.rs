@@ -4,11 +4,11 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::OnceLock;
 
-use _kernel::append::pen::{Pen, PenPlace};
-use _kernel::append::terms::Terms;
-use _kernel::batch::documents::{Limits, Walk};
-use _kernel::mem::fault::Fault;
-use _kernel::mem::{Cells, Source};
+use cqrepl_kernel::append::pen::{Pen, PenPlace};
+use cqrepl_kernel::append::terms::Terms;
+use cqrepl_kernel::batch::documents::{Limits, Walk};
+use cqrepl_kernel::mem::fault::Fault;
+use cqrepl_kernel::mem::{Cells, Source};
 
 const UNLOCKED: i64 = i64::MIN;
 const PROCESS: i64 = 4242;

@@ -2,10 +2,10 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
-use _kernel::batch::apart::Apart;
-use _kernel::batch::frames::{Frames, Framing};
-use _kernel::batch::layout::MeasuredBatch;
-use _kernel::mem::{Longs, Source, Target};
+use cqrepl_kernel::batch::apart::Apart;
+use cqrepl_kernel::batch::frames::{Frames, Framing};
+use cqrepl_kernel::batch::layout::MeasuredBatch;
+use cqrepl_kernel::mem::{Longs, Source, Target};
 
 const LENGTHS: [i64; 9] = [3, 40, 0, 41, 41, 5, 100, 39, 2000];
 const APART_MINS: [usize; 4] = [0, 40, 2000, usize::MAX];

@@ -6,12 +6,12 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
-use _kernel::batch::columns;
-use _kernel::batch::documents::{Limits, Walk, WalkStop};
-use _kernel::batch::frames::{Frames, Framing, Scan};
-use _kernel::batch::layout::{laid_size, MeasuredBatch};
-use _kernel::mem::fault::Fault;
-use _kernel::mem::{Cells, Longs, Source, Target};
+use cqrepl_kernel::batch::columns;
+use cqrepl_kernel::batch::documents::{Limits, Walk, WalkStop};
+use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
+use cqrepl_kernel::batch::layout::{laid_size, MeasuredBatch};
+use cqrepl_kernel::mem::fault::Fault;
+use cqrepl_kernel::mem::{Cells, Longs, Source, Target};
 use std::sync::atomic::Ordering;
 
 const GUARD: usize = 64;

@@ -3,11 +3,11 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
-use _kernel::append::pen::{Pen, PenPlace};
-use _kernel::append::terms::{Refusal, Terms};
-use _kernel::batch::documents::{Limits, Walk, WalkStop};
-use _kernel::batch::layout::MeasuredBatch;
-use _kernel::mem::{Cells, Source};
+use cqrepl_kernel::append::pen::{Pen, PenPlace};
+use cqrepl_kernel::append::terms::{Refusal, Terms};
+use cqrepl_kernel::batch::documents::{Limits, Walk, WalkStop};
+use cqrepl_kernel::batch::layout::MeasuredBatch;
+use cqrepl_kernel::mem::{Cells, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,7 @@ struct Queue {
     file: File, // longer than the store
 }
 
-type Outcome = Result<(usize, Option<Refusal>), _kernel::mem::fault::Fault>;
+type Outcome = Result<(usize, Option<Refusal>), cqrepl_kernel::mem::fault::Fault>;
 
 impl Queue {
     fn new() -> Self {

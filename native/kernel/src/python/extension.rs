@@ -10,8 +10,10 @@ use crate::python::pen_class::PyPen;
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
 const INTERFACE: u32 = 6;
 
+/// The extension. Its name stands in `setup.py` too, and in each class, as that takes a literal.
 #[pymodule]
-fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+#[pyo3(name = "_native")]
+fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("NAME", "native")?;
     module.add_function(wrap_pyfunction!(functions::find_excerpts, module)?)?;
