@@ -313,6 +313,13 @@ def test_arguments_have_the_same_names(native: ModuleType, name: str) -> None:
     assert names(native) == names(plain)
 
 
+def test_each_class_names_the_module_that_it_is_in(native: ModuleType) -> None:
+    classes = {name: value for name, value in vars(native).items() if isinstance(value, type)}
+    assert classes.keys() >= {"AtomicWords", "Pen", "LiveControl", "SourceLane", "SinkLane"}
+    for name, value in classes.items():
+        assert (value.__module__, value.__qualname__) == (native.__name__, name)
+
+
 def test_the_stub_says_what_is_there(native: ModuleType) -> None:
     command = [sys.executable, "-m", "mypy.stubtest", native.__name__]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,6 +1,5 @@
 //! The live pumps for Python: each runs in a thread without the GIL for a slice of time.
 
-use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -37,8 +36,8 @@ pub struct PyLiveControl(Control);
 #[pymethods]
 impl PyLiveControl {
     #[new]
-    fn new() -> io::Result<Self> {
-        Control::new().map(PyLiveControl)
+    fn new() -> PyResult<Self> {
+        Ok(PyLiveControl(Control::new()?))
     }
 
     /// Asks the pump to come back.
