@@ -8,7 +8,6 @@ never blocks on a full pipe, and both end with `close` or `stop`, best through `
 
 import contextlib
 import json
-import socket
 import subprocess
 import tempfile
 import threading
@@ -34,7 +33,6 @@ __all__ = [
     "JavaQueue",
     "Line",
     "PeerEvent",
-    "free_port",
     "java_missing",
     "peer_classpath",
     "queue_jar",
@@ -341,14 +339,6 @@ def run_network(
 def _network_command(program: str, *words: str, java_options: Sequence[str] = ()) -> list[str]:
     flags = [*JVM_OPTIONS, f"@{JAVA_FLAGS}", *java_options, "-cp", peer_classpath()]
     return ["java", *flags, f"cqrepl.interop.net.{program}", *words]
-
-
-def free_port() -> int:
-    """A TCP port of this host that nobody uses just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # ---------------------------------------------------------------- both

@@ -15,12 +15,12 @@ from tests.interop.java import (
     JavaPeer,
     JavaQueue,
     Line,
-    free_port,
     queue_jar,
     require_java,
     run_network,
 )
 from tests.interop.payloads import payloads
+from tests.ports import reserved_port
 from tests.requirements import require
 
 # the first test that runs may have to wait for Maven
@@ -240,7 +240,7 @@ def test_a_dead_holder_loses_the_write_lock_but_keeps_the_append_lock(
 
 
 def test_two_peers_replicate_with_acknowledgements(java: JavaQueue, tmp_path: Path) -> None:
-    port = free_port()
+    port = reserved_port()
     with JavaPeer(
         role="source",
         queue=tmp_path / "source",

@@ -23,7 +23,8 @@ from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.commands import Command, commands, until
 from tests.interop.build import BUILD_TIMEOUT_S
 from tests.interop.goldens import keys_of
-from tests.interop.java import JavaPeer, JavaQueue, free_port, require_java, run_network
+from tests.interop.java import JavaPeer, JavaQueue, require_java, run_network
+from tests.ports import reserved_port
 from tools import record
 from tools.record import Action
 
@@ -128,7 +129,7 @@ async def meeting(
     words = [f"{NAME}={queues[sides.ours]}", "--host-id", mine, "--remote-id", other, *arguments]
     if sides.ours == "source" and not ack:
         words.append("--no-ack")
-    java_port = free_port()
+    java_port = reserved_port()
     async with (
         commands() as start,
         record.proxy(

@@ -11,6 +11,7 @@ import trio
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
+from tests.ports import reserved_port
 from tests.unit.dump.networks import FIRST_INDEX, exchange, set_up
 
 COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
@@ -155,8 +156,7 @@ async def test_reset_reaches_the_other_side() -> None:
 
 
 async def test_target_that_is_not_there_is_told() -> None:
-    async with listener() as (_, port):
-        pass
+    port = reserved_port()
     async with proxy(port) as running:
         dialler = await trio.open_tcp_stream("127.0.0.1", await running.port())
         async with dialler:

@@ -27,6 +27,7 @@ from tests.net.replicas import (
     more_excerpts,
     received,
 )
+from tests.ports import reserved_port
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, payloads, read
 
 ROLLED = {0: 700, 1: 1, 3: 40}  # skips a cycle
@@ -248,8 +249,7 @@ async def test_a_late_sink_and_one_that_comes_back(tmp_path: Path) -> None:
 async def test_a_sink_of_a_source_that_is_started_later(tmp_path: Path) -> None:
     """The dialler tries again until somebody listens."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 30})
-    async with live_source(tmp_path / "q") as source:
-        port = source.port
+    port = reserved_port()
     async with live_sink(tmp_path / "copy", port):
         async with live_source(tmp_path / "q", listen=at(port)) as source:
             await acked(source, written[-1][0])

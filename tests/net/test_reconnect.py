@@ -26,6 +26,7 @@ from tests.net.replicas import (
     received,
 )
 from tests.net.scripted import scripted
+from tests.ports import reserved_port
 from tests.unit.protocol import peer
 from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, read
 
@@ -89,8 +90,7 @@ async def test_source_is_replaced_while_the_sink_lives(
 ) -> None:
     original, written = rolled
     copy = tmp_path / "copy"
-    async with live_source(original) as source:
-        port = source.port  # free again behind this line
+    port = reserved_port()
     async with live_sink(copy, port) as sink:
         for _ in range(3):
             before = sink.queues["q"].received_excerpts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.interop.java import free_port
+from tests.ports import reserved_port
 
 PATIENCE_S = 60
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -47,7 +47,7 @@ class Cluster:
 def cluster(folder: Path) -> Iterator[Cluster]:
     """A master and two workers, for the length of a block."""
     _only_arrow(folder / "arrow")
-    port = free_port()
+    port = reserved_port()
     master = f"spark://127.0.0.1:{port}"
     log = folder / "master.log"
     words = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.java import free_port
+from tests.ports import reserved_port
 from tests.requirements import require
 from tests.spark.cluster import BARE, Cluster, cluster
 from tests.spark.conftest import spark_missing
@@ -91,7 +91,7 @@ def test_a_master_that_is_not_there(running: Cluster, tmp_path: Path) -> None:
     assert running
     queue = make_queue(tmp_path / "a", (5,))
     audit = ("audit", queue, queue, "--master")
-    done = spark_command(*audit, f"spark://127.0.0.1:{free_port()}")
+    done = spark_command(*audit, f"spark://127.0.0.1:{reserved_port()}")
     assert done.returncode == 3
     assert done.stderr.endswith("cannot be reached: Connection refused\n")
     bad = spark_command(*audit, "spark://nowhere")

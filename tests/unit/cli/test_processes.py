@@ -19,6 +19,7 @@ from cqrepl.replicator.logentry import ENTRY
 from tests.commands import Command, commands
 from tests.net.replicas import at, copied, held_by_another_process
 from tests.net.scripted import scripted
+from tests.ports import reserved_port
 from tests.unit.protocol import peer
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, read
 
@@ -127,10 +128,8 @@ async def test_signal_while_idle(queue: Path, role: str, number: int, code: int)
 
 
 async def test_signal_while_dialling(queue: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     async with commands(20) as start:
-        command = await start("sink", queue, "--connect", at(port))
+        command = await start("sink", queue, "--connect", at(reserved_port()))
         await command.says(re.compile("Connection refused; trying again"))
         assert await ends(command, signal.SIGTERM) < (0, END_SECONDS)
 
@@ -235,8 +234,9 @@ async def test_until_caught_up_does_not_wait_for_later_excerpts(queue: Path) -> 
 
 async def test_once_does_not_end_with_a_cut(queue: Path, tmp_path: Path) -> None:
     async with commands(30) as start:
-        source = await start("source", queue, *LISTEN)
-        port = await source.port()
+        port = reserved_port()
+        source = await start("source", queue, "--listen", at(port))
+        await source.port()
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--once", "--connect", at(port))
         await copied(queue, tmp_path / "copy")
         await source.kill()
@@ -388,19 +388,13 @@ main()
 """
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 @pytest.mark.parametrize(
     "command", ["sink copy --once", "source q --until-caught-up"], ids=["sink", "source"]
 )
 def test_unreachable(queue: Path, command: str) -> None:
     """Exit code 3 after some time, which is 30 s for users."""
     role, name, *options = command.split()
-    address = at(closed_port())
+    address = at(reserved_port())
     path = queue.parent / name
     done = python("-c", UNREACHABLE, "0.5", role, str(path), "--connect", address, *options)
     assert done.returncode == 3
@@ -414,7 +408,8 @@ def test_unreachable(queue: Path, command: str) -> None:
 def test_unreachable_for_30_seconds(queue: Path) -> None:
     start = time.monotonic()
     done = python(
-        *("-m", "cqrepl", "sink", str(queue), "--once", "--connect", at(closed_port())), seconds=60
+        *("-m", "cqrepl", "sink", str(queue), "--once", "--connect", at(reserved_port())),
+        seconds=60,
     )
     assert done.returncode == 3
     assert 24 < time.monotonic() - start < 33
@@ -424,7 +419,7 @@ async def test_dialler_without_a_limit_goes_on(queue: Path) -> None:
     """Longer than the limit of the others would be here."""
     command = [sys.executable, "-P", "-c", UNREACHABLE, "0.2", "sink", str(queue)]
     process = await trio.lowlevel.open_process(
-        [*command, "--connect", at(closed_port())], stderr=subprocess.PIPE
+        [*command, "--connect", at(reserved_port())], stderr=subprocess.PIPE
     )
     assert process.stderr is not None
     try:
