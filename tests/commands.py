@@ -104,12 +104,18 @@ class Start(Protocol):
 
 
 @asynccontextmanager
-async def commands(seconds: float = 60) -> AsyncIterator[Start]:
-    """What starts commands; they live no longer than the block, and the block not for ever."""
+async def commands(seconds: float = 60, *, before: str = "pass") -> AsyncIterator[Start]:
+    """What starts commands; they live no longer than the block, and the block not for ever.
+
+    Args:
+        before: a line of Python that each process runs first, as to set a limit of time that no
+            busy machine comes near.
+    """
     started: list[Command] = []
 
     async def start(role: str, *arguments: object) -> Command:
-        words = [sys.executable, "-P", "-m", "cqrepl", role, *map(str, arguments)]
+        program = f"{before}\nfrom cqrepl.__main__ import main; main()"
+        words = [sys.executable, "-P", "-c", program, role, *map(str, arguments)]
         process = await trio.lowlevel.open_process(words, stderr=subprocess.PIPE)
         started.append(Command(process, f"{role} {len(started) + 1}"))
         nursery.start_soon(started[-1].collect)

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -109,10 +108,8 @@ async def test_interrupted(tmp_path: Path) -> None:
         running = await start("demo", "--count", "400000", "--keep", tmp_path / "keep")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)
-        begun = time.monotonic()
         os.kill(running.pid, signal.SIGINT)
         assert await running.exit_code() == 130
-        assert time.monotonic() - begun < 2
         assert not any(is_there(child) for child in children)
         assert "Traceback" not in running.said
 

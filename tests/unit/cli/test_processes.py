@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,23 +19,22 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.logentry import ENTRY
 from tests.commands import Command, commands
 from tests.net.replicas import at, copied, held_by_another_process
-from tests.net.scripted import scripted
+from tests.net.scripted import Scripted, scripted
 from tests.ports import reserved_port
 from tests.unit.protocol import peer
 from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, read
 
 LISTEN = ("--listen", "127.0.0.1:0")
-END_SECONDS = 2.0
+FOR_EVER = "from cqrepl.net import endpoint; endpoint.END_SECONDS = 1000.0"
 
 
-async def ends(command: Command, *signals: int) -> tuple[int, float]:
-    """Exit code after signals, and the seconds until then."""
-    start = time.monotonic()
+async def ends(command: Command, *signals: int) -> int:
+    """Exit code after signals."""
     for number in signals:
         os.kill(command.pid, number)
     code = await command.exit_code()
     assert "Traceback" not in command.said
-    return code, time.monotonic() - start
+    return code
 
 
 def python(*arguments: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ async def test_listening_line(queue: Path, role: str, host: str) -> None:
         assert command.said.splitlines()[0] == f"cqrepl {role}: listening on {host}:{port}"
         assert command.said.endswith("\n")
         (await trio.open_tcp_stream(host.strip("[]"), port)).socket.close()
-        assert (await ends(command, signal.SIGTERM))[0] == 0
+        assert await ends(command, signal.SIGTERM) == 0
 
 
 def test_version() -> None:
@@ -122,16 +122,14 @@ async def test_signal_while_idle(queue: Path, role: str, number: int, code: int)
     async with commands(20) as start:
         command = await start(role, queue, *LISTEN)
         await command.port()
-        ended, seconds = await ends(command, number)
-    assert ended == code
-    assert seconds < END_SECONDS
+        assert await ends(command, number) == code
 
 
 async def test_signal_while_dialling(queue: Path) -> None:
     async with commands(20) as start:
         command = await start("sink", queue, "--connect", at(reserved_port()))
         await command.says(re.compile("Connection refused; trying again"))
-        assert await ends(command, signal.SIGTERM) < (0, END_SECONDS)
+        assert await ends(command, signal.SIGTERM) == 0
 
 
 async def test_signal_on_both_sides_of_a_connection(queue: Path, tmp_path: Path) -> None:
@@ -141,39 +139,65 @@ async def test_signal_on_both_sides_of_a_connection(queue: Path, tmp_path: Path)
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         await source.says(re.compile("connected"))
         await copied(queue, tmp_path / "copy")
-        assert await ends(sink, signal.SIGTERM) < (0, END_SECONDS)
+        assert await ends(sink, signal.SIGTERM) == 0
         await source.says(re.compile("disconnected: ended in order by the peer"))
-        assert await ends(source, signal.SIGTERM) < (0, END_SECONDS)
+        assert await ends(source, signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["term", "int"]
 )
-async def test_signal_while_a_sink_owes_acknowledgements(
+async def test_a_sink_that_owes_acknowledgements_is_not_waited_for_long(
     queue: Path, number: int, code: int
 ) -> None:
-    """They are waited for, but not longer than the two seconds."""
     async with commands(20) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
-            _, cid = await sink.answer(0)
-            await sink.send(peer.end_of_stream(cid))
-            await sink.hear("re", 5)
-            ended, seconds = await ends(source, number)
-    assert ended == code
-    assert 0.5 < seconds < END_SECONDS
+            await takes_all(sink)
+            assert await ends(source, number) == code
+
+
+async def takes_all(sink: Scripted) -> tuple[int, int]:
+    """The five excerpts of the queue come in; the nano time of the last one, and the cid."""
+    _, cid = await sink.answer(0)
+    await sink.send(peer.end_of_stream(cid))
+    return (await sink.hear("re", 5))[-1]["re"][2], cid
+
+
+async def test_acknowledgements_that_are_owed_are_waited_for(queue: Path) -> None:
+    """As long as it takes here; a source that is about to end lets nobody in any more."""
+    async with commands(20, before=FOR_EVER) as start:
+        source = await start("source", queue, *LISTEN)
+        async with scripted(await source.port(), 2, 1) as sink:
+            ns, cid = await takes_all(sink)
+            port = await source.port()
+            assert await answers(port)
+            os.kill(source.pid, signal.SIGTERM)
+            while await answers(port):
+                pass
+            assert not source.ended.is_set()
+            await sink.send(peer.acknowledgement(noon_index(sequence=4), ns, cid))
+            await source.succeeds()
+    with Queue.open(queue) as there:
+        assert there.acknowledged_index == noon_index(sequence=4)
+
+
+async def answers(port: int) -> bool:
+    """Whether a new host is answered, or its connection closed without a word."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        with suppress(trio.BrokenResourceError):  # a reset is as good
+            await stream.send_all(peer.uber(3, 1))
+            return bool(await stream.receive_some())
+        return False
 
 
 async def test_second_signal_ends_at_once(queue: Path) -> None:
-    async with commands(20) as start:
+    async with commands(20, before=FOR_EVER) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
-            _, cid = await sink.answer(0)
-            await sink.send(peer.end_of_stream(cid))
-            await sink.hear("re", 5)
-            ended, seconds = await ends(source, signal.SIGTERM, signal.SIGINT)
+            await takes_all(sink)
+            ended = await ends(source, signal.SIGTERM, signal.SIGINT)
     assert ended in (0, 130)  # the code of the one that was taken first
-    assert seconds < 1  # less than what the first signal alone takes
 
 
 # ends of their own
@@ -409,10 +433,10 @@ def test_unreachable_for_30_seconds(queue: Path) -> None:
     start = time.monotonic()
     done = python(
         *("-m", "cqrepl", "sink", str(queue), "--once", "--connect", at(reserved_port())),
-        seconds=60,
+        seconds=300,
     )
     assert done.returncode == 3
-    assert 24 < time.monotonic() - start < 33
+    assert time.monotonic() - start > 24
 
 
 async def test_dialler_without_a_limit_goes_on(queue: Path) -> None:
