@@ -19,7 +19,7 @@ LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
 BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
 RELAY_BYTES: Final = 16 * 1024
-SECONDS: Final = 20.0  # a wait that takes longer has failed
+SECONDS: Final = 60.0  # a wait that takes longer has failed
 
 
 def at(port: int | None) -> str:

@@ -46,7 +46,7 @@ class Scripted:
         await self.send(peer.register(csp, cid, handler), *documents)
         return csp, cid
 
-    async def hear(self, name: str, count: int = 1, seconds: float = 20) -> list[peer.Message]:
+    async def hear(self, name: str, count: int = 1, seconds: float = 60) -> list[peer.Message]:
         """Waits for at least so many messages that have this field."""
         with trio.fail_after(seconds):
             while len(self.all(name)) < count:
@@ -54,7 +54,7 @@ class Scripted:
                 await self._receive()
         return self.all(name)
 
-    async def hear_end(self, seconds: float = 20) -> None:
+    async def hear_end(self, seconds: float = 60) -> None:
         """Waits until the other side closes."""
         with trio.fail_after(seconds):
             while not self.has_ended:

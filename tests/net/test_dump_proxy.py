@@ -15,7 +15,7 @@ from tests.ports import reserved_port
 from tests.unit.dump.networks import FIRST_INDEX, exchange, set_up
 
 COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
-SECONDS = 30
+SECONDS = 60
 
 
 class Running:

@@ -11,20 +11,25 @@ from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended
 from cqrepl.net.livepump import LivePump
 from cqrepl.queue import Queue
-from cqrepl.replicator.sink import serve_sink
-from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
 from tests.net.live_pumps import content
-from tests.net.replicas import BEATS, LOOPBACK, Relay, received
+from tests.net.replicas import BEATS, LOOPBACK, Relay, copied, eventually, received
 
 WAIT_S = 30
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
 
-async def until_equal(path: Path, copy: Path) -> None:
-    """Returns when both queues hold the same."""
-    with trio.fail_after(WAIT_S):
-        while not copy.exists() or not any(copy.glob("*.cq4")) or content(copy) != content(path):
-            await trio.sleep(0.005)
+async def two_heartbeats(source: Source) -> None:
+    """Waits until the only connection of a source has been due to beat twice."""
+    (pump,) = source.endpoint._live
+    seen: set[float] = set()
+
+    def has_seen_two() -> bool:
+        seen.add(pump.connection.next_deadline())
+        return len(seen) > 2
+
+    await eventually(has_seen_two)
 
 
 @pytest.mark.parametrize("pauser", ["balanced", "sleepy"])
@@ -45,12 +50,12 @@ async def test_every_queue_is_passed_on_whatever_the_others_do(tmp_path: Path, p
             serve_source(paths, connect=f"127.0.0.1:{sink.port}", pauser=pauser),
         ):
             for name in ("busy", "rolls", "over"):
-                await until_equal(paths[name], copies[name])
+                await copied(paths[name], copies[name])
             for minute in range(4):
                 for name in ("busy", "late", "rolls"):
                     now_ms = noon_ms + (60_000 * minute if name == "rolls" else 0)
                     appenders[name].append([f"{name} {minute}".encode()] * 300, now_ms)
-                    await until_equal(paths[name], copies[name])
+                    await copied(paths[name], copies[name])
     finally:
         for queue in queues.values():
             queue.close()
@@ -92,11 +97,11 @@ async def test_nothing_gets_between_the_parts_of_a_frame(tmp_path: Path) -> None
                 before = sink.queues["large"].received_excerpts
                 await received(sink, before + 1, "large")
                 relay.close_gate()
-                await trio.sleep(1.2)  # two heartbeats
+                await two_heartbeats(source)
                 relay.gate.set()
             late.append(b"now")
             for name in paths:
-                await until_equal(paths[name], copies[name])
+                await copied(paths[name], copies[name])
             assert relay.connections == 1
 
 
@@ -104,8 +109,8 @@ async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
     """A pump would be away for a quarter of a second; whoever cancels gets it back at once."""
     path, copy = tmp_path / "q", tmp_path / "copy"
     with Queue.open(path, create="FAST_DAILY") as queue:
-        queue.append(b"one")
         for _ in range(5):
+            queue.append(b"one")  # a sink that has stored nothing is not live
             with trio.fail_after(WAIT_S), trio.CancelScope() as scope:
                 async with (
                     serve_sink({"q": copy}, listen="127.0.0.1:0") as sink,
@@ -114,10 +119,15 @@ async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
                     last = queue.last_index()
                     assert last is not None
                     await source.wait_acked(last)
-                    await trio.sleep(0.02)  # both ends are live by now
+                    await eventually(lambda: is_live(sink))
                     scope.cancel()
                     await trio.sleep_forever()
             assert scope.cancelled_caught
+
+
+def is_live(sink: Sink) -> bool:
+    """True while a live pump waits for the next excerpt."""
+    return any(pump._live is not None and pump._live.is_running for pump in sink.endpoint._live)
 
 
 async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: Path) -> None:

