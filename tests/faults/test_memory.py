@@ -22,19 +22,26 @@ GROWTH_MAX = 16 * MIB
 EXCERPT = 64 * 1024
 BATCH = 256
 STILL_SECONDS = 0.5
+UNDER_WAY_MAX = 100 * MIB  # the window and both buffers of the system
 
 
 @pytest.fixture(scope="module")
 def long_queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """1 GiB in excerpts of 64 KiB."""
+    """256 MiB in excerpts of 64 KiB: far more than may be under way."""
     path = tmp_path_factory.mktemp("long") / "q"
-    with Queue.open_for_append(path, create=layout()) as queue:
-        appender = queue.appender()
-        for _ in range(1024 * MIB // (BATCH * EXCERPT)):
-            appender.append([os.urandom(8) * (EXCERPT // 8)] * BATCH, NOON_MS)
+    Queue.open_for_append(path, create=layout()).close()
+    append(path, 256 * MIB)
     yield path
     for file in path.iterdir():
         file.unlink()
+
+
+def append(path: Path, size: int) -> None:
+    """Appends so many bytes."""
+    with Queue.open_for_append(path) as queue:
+        appender = queue.appender()
+        for _ in range(size // (BATCH * EXCERPT)):
+            appender.append([os.urandom(8) * (EXCERPT // 8)] * BATCH, NOON_MS)
 
 
 def unsent_bytes(port: int) -> int:
@@ -48,9 +55,12 @@ def unsent_bytes(port: int) -> int:
 
 
 async def stands_still(path: Path) -> int:
-    """Waits until the mark of what was sent has not moved for a while; where it stands."""
+    """Waits until the mark of what was sent has not moved for a while; where it stands.
+
+    On a busy machine it may move once more, and never far: the caller tells how far it may be.
+    """
     with Queue.open(path) as queue:
-        with trio.fail_after(30):
+        with trio.fail_after(100):
             while True:
                 sent = queue.sent_index
                 await trio.sleep(STILL_SECONDS)
@@ -67,7 +77,7 @@ async def watched(source: Command, peaks: list[int]) -> None:
 @asynccontextmanager
 async def flat_source(queue: Path) -> AsyncIterator[int]:
     """The port of a source whose memory must stay as it is for the length of a block."""
-    async with commands(60) as start, trio.open_nursery() as nursery:
+    async with commands(300) as start, trio.open_nursery() as nursery:
         source = await start("source", queue, "--listen", "127.0.0.1:0")
         port = await source.port()
         before = private_bytes(source.pid)
@@ -83,24 +93,18 @@ async def test_sink_that_stops_reading(long_queue: Path, tmp_path: Path) -> None
         _, cid = await sink.answer(0)
         await sink.send(peer.end_of_stream(cid))
         await sink.hear("re", 1)  # the stream has begun; nothing is read any more
-        sent = await stands_still(long_queue)
+        first = noon_index()
+        await eventually(lambda: unsent_bytes(port) > 0)  # the socket is full
+        assert (await stands_still(long_queue) - first) * EXCERPT < UNDER_WAY_MAX
+        append(long_queue, 160 * MIB)  # the lag grows, the mark does not
+        assert (await stands_still(long_queue) - first) * EXCERPT < UNDER_WAY_MAX
+        # another sink is served all the while
         last = last_of(long_queue)
         assert last is not None
-        behind = (last - sent) * EXCERPT
-        assert behind > 900 * MIB
-        assert unsent_bytes(port) > 0, "the socket is not full"
-        with Queue.open_for_append(long_queue) as queue:  # the lag grows, the mark does not
-            for _ in range(10):
-                last = queue.appender().append([bytes(EXCERPT)] * BATCH, NOON_MS)
-        assert await stands_still(long_queue) == sent
-        assert (last - sent) * EXCERPT > behind
-        # another sink is served all the while
-        small = noon_index(sequence=last - noon_index() - 3)
         async with scripted(port, 3, 1) as other:
-            _, cid = await other.answer(small)
+            _, cid = await other.answer(last - 3)
             await other.send(peer.end_of_stream(cid))
             assert len(await other.hear("re", 4)) == 4
-        assert await stands_still(long_queue) >= sent
 
 
 async def test_sink_that_never_acknowledges(long_queue: Path) -> None:
@@ -109,19 +113,24 @@ async def test_sink_that_never_acknowledges(long_queue: Path) -> None:
         _, cid = await sink.answer(0)
         await sink.send(peer.end_of_stream(cid))
         taken = 0
+        with trio.fail_after(100):
+            while taken < 60 * MIB:
+                taken += len(await sink.stream.receive_some(MIB))
         with trio.move_on_after(STILL_SECONDS) as idle:
             while data := await sink.stream.receive_some(MIB):
                 taken += len(data)
                 idle.deadline = trio.current_time() + STILL_SECONDS
         assert idle.cancelled_caught
-        assert 60 * MIB < taken < 70 * MIB
+        assert taken < 70 * MIB
         assert unsent_bytes(port) == 0
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 async def test_both_sides_over_a_gibibyte(long_queue: Path, tmp_path: Path) -> None:
     """Neither of two processes grows with what passes through it."""
-    async with commands(110) as start, trio.open_nursery() as nursery:
+    append(long_queue, 768 * MIB)
+    async with commands(300) as start, trio.open_nursery() as nursery:
         source = await start("source", long_queue, "--listen", "127.0.0.1:0")
         address = at(await source.port())
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", address)
@@ -131,7 +140,7 @@ async def test_both_sides_over_a_gibibyte(long_queue: Path, tmp_path: Path) -> N
         for each, seen in peaks.items():
             nursery.start_soon(watched, each, seen)
         last = last_of(long_queue)
-        await eventually(lambda: last_of(tmp_path / "copy") == last, 100)
+        await eventually(lambda: last_of(tmp_path / "copy") == last, 300)
         for each, seen in peaks.items():
             assert max(seen) - before[each] < GROWTH_MAX, each.title
         nursery.cancel_scope.cancel()
