@@ -94,3 +94,13 @@ fn no_more_parts_than_the_system_takes() {
     assert_eq!(parts[0].len(), 1);
     assert_eq!(apart.joined(&buffer, 0).expect("memory").len(), 10_000);
 }
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "cuts are in order")]
+fn a_payload_before_the_last_one_is_a_mistake_of_ours() {
+    let data = [1; 4];
+    let mut apart = Apart::default();
+    apart.put(5, Source::from(&data[..])).expect("memory");
+    let _ = apart.put(4, Source::from(&data[..]));
+}

@@ -80,6 +80,8 @@ impl PenPlace {
     }
 
     fn store(&self, sequence: i64, position: i64) {
+        debug_assert!(self.sequence.load(Ordering::Relaxed) < sequence);
+        debug_assert!(self.position.load(Ordering::Relaxed) < position);
         self.sequence.store(sequence, Ordering::Relaxed);
         self.position.store(position, Ordering::Relaxed);
     }
@@ -213,15 +215,21 @@ impl<'a> Pen<'a> {
             Some(laid) => laid,
             None => self.lay_batch(batch, position, sequence)?,
         };
+        let next = sequence + batch.count() as i64; // at most the end of the page
+        debug_assert_eq!(laid.end + END_MARK_BYTES, position + batch.size);
+        debug_assert!(laid.end + END_MARK_BYTES <= self.reserved());
+        debug_assert!((position..laid.end).contains(&laid.last));
+        debug_assert!(laid.marks.iter().all(|(marked, _)| (sequence..next).contains(marked)));
         let order = Ordering::SeqCst;
         if header.compare_exchange(0, laid.first_word.to_le(), order, order).is_err() {
             return Ok((0, Some(Refusal::Clash)));
         }
-        let next = sequence + batch.count() as i64; // at most the end of the page
         self.place.store(next, laid.end as i64);
         self.words.record(laid.last, next - 1, &laid.marks);
         let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
-        Ok((self.terms.index_first + (next - 1), refusal))
+        let index_last = self.terms.index_first + (next - 1);
+        debug_assert!(index.is_none_or(|index| index + (next - 1 - sequence) == index_last));
+        Ok((index_last, refusal))
     }
 
     /// Writes a long batch to the file, not through the mapping: the system then clears no page
@@ -253,6 +261,7 @@ impl<'a> Pen<'a> {
 
     /// Writes an image to the file, all but the header word that it begins with.
     fn write_behind(&self, position: usize, image: &[u8], apart: &Apart, size: usize) -> bool {
+        debug_assert_eq!(image.len() + apart.bytes, size);
         let mut done = HEADER_BYTES;
         while done < size {
             let parts = apart.parts(image, done);
@@ -261,6 +270,7 @@ impl<'a> Pen<'a> {
                 _ => return false,
             }
         }
+        debug_assert_eq!(done, size, "nothing behind the batch is written");
         true
     }
 
@@ -326,6 +336,8 @@ impl<'a> Pen<'a> {
         if sequence < self.terms.page_first {
             return Ok(Some(Refusal::Page));
         }
+        debug_assert_eq!(walk.offsets.len(), walk.lengths.len());
+        debug_assert!(*last < walk.position as i64);
         let spacing = self.terms.index_spacing;
         let first = (-sequence).rem_euclid(spacing);
         let passed = walk.offsets.iter().enumerate();

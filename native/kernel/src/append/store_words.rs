@@ -26,6 +26,7 @@ pub struct StoreWords<'a> {
 pub struct IndexPage<'a> {
     store: Cells<'a>,
     array: usize,
+    count: i64,
     first: i64,
     spacing: i64,
 }
@@ -45,6 +46,7 @@ impl<'a> IndexPage<'a> {
         (is_there && first >= 0 && spacing > 0).then_some(IndexPage {
             store,
             array,
+            count,
             first,
             spacing,
         })
@@ -52,7 +54,9 @@ impl<'a> IndexPage<'a> {
 
     /// Sets the slot of a sequence, which belongs into this page.
     fn set(&self, sequence: i64, position: i64) {
+        debug_assert!(sequence >= self.first);
         let slot = (sequence - self.first) / self.spacing;
+        debug_assert!(slot < self.count);
         let at = self.array + HEAD_BYTES + slot as usize * LONG_BYTES;
         let order = Ordering::SeqCst;
         if let Some(cell) = self.store.cell_8(at) {
@@ -78,6 +82,8 @@ impl StoreWords<'_> {
             let lower = sequence.cast_unsigned() & mask;
             word.store(upper.wrapping_add(lower).cast_signed(), order);
         }
+        debug_assert!(indexed.iter().all(|&(marked, _)| marked <= sequence));
+        debug_assert!(indexed.iter().all(|&(_, position)| position <= last));
         for &(sequence, position) in indexed {
             self.page.set(sequence, position as i64);
         }

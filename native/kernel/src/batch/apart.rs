@@ -29,6 +29,7 @@ pub struct Apart<'a> {
 impl<'a> Apart<'a> {
     /// Puts a payload before the buffer's bytes from `at` on, which is not before the last one.
     pub fn put(&mut self, at: usize, payload: Source<'a>) -> Result<(), Fault> {
+        debug_assert!(self.cuts.last().is_none_or(|cut| cut.at <= at), "cuts are in order");
         self.bytes = self.bytes.saturating_add(payload.len());
         push(&mut self.cuts, Cut { at, payload })
     }
@@ -59,6 +60,9 @@ impl<'a> Apart<'a> {
             parts.push(part.io_slice());
             parts.len() < PARTS_MAX
         });
+        let total = || parts.iter().map(|part| part.len()).sum::<usize>();
+        let left = || (buffer.len() + self.bytes).saturating_sub(skipped);
+        debug_assert!(parts.len() == PARTS_MAX || total() == left(), "no byte is left out");
         parts
     }
 

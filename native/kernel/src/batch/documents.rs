@@ -79,6 +79,7 @@ impl<'a> Walk<'a> {
             match self.document() {
                 Ok(None) => {}
                 Ok(Some((body, length))) => {
+                    debug_assert!(self.offsets.last().is_none_or(|&last| last < body as i64));
                     push(&mut self.offsets, body as i64)?;
                     push(&mut self.lengths, length)?;
                 }
@@ -125,6 +126,8 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         self.allow(i64::from(length))?;
+        debug_assert!(length > 0, "a word of 0 is no header");
+        debug_assert!(self.store.has(body as usize, length as usize));
         self.position = next;
         Ok(Some((body, i64::from(length))))
     }

@@ -190,6 +190,7 @@ impl<'a, 'd> Framing<'a, 'd> {
         if !self.data.has(offset, length) {
             return Err(fault::EXCERPT_OUTSIDE);
         }
+        debug_assert!(self.index.checked_add(self.count as i64).is_some(), "indexes follow");
         let index = self.index.wrapping_add(self.count as i64);
         let payload = self.head.put(&mut self.out, self.filled, index, length)?;
         let mut ns = payload;
@@ -203,6 +204,8 @@ impl<'a, 'd> Framing<'a, 'd> {
         self.out.put(ns, self.ns_item).ok_or(fault::POSITION_OUTSIDE)?;
         self.filled = ns + self.ns_item.len();
         self.count += 1;
+        let now = || i64::try_from(self.filled + self.apart.bytes);
+        debug_assert_eq!(now(), Ok(end), "a frame is as long as was reckoned");
         Ok(true)
     }
 }
@@ -263,6 +266,9 @@ impl<'a> Scan<'a> {
             } else if self.index_first.checked_add(self.offsets.len() as i64) != Some(frame.index) {
                 return Ok(false);
             }
+            debug_assert!(self.end < frame.payload, "each frame is behind the one before");
+            debug_assert!(frame.payload + frame.length < frame.end);
+            debug_assert!(frame.end <= self.data.len());
             push(&mut self.offsets, frame.payload as i64)?;
             push(&mut self.lengths, frame.length as i64)?;
             self.ns_last = frame.ns;

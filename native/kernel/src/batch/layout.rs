@@ -62,6 +62,9 @@ impl<'a> MeasuredBatch<'a> {
             batch.bytes += length; // less than what was just added without an overflow
             batch.longest = batch.longest.max(length);
         }
+        debug_assert!(batch.size.is_multiple_of(HEADER_BYTES));
+        debug_assert!(batch.size <= batch.size_bound());
+        debug_assert!(batch.longest <= batch.bytes);
         Ok(batch)
     }
 
@@ -121,6 +124,7 @@ impl<'a> MeasuredBatch<'a> {
         image.resize(self.size, 0);
         let none = &mut Apart::default();
         let laid = self.lay_image(&mut image, position, sequence, spacing, usize::MAX, none)?;
+        debug_assert_eq!(image.first_chunk(), Some(&[0; HEADER_BYTES]), "it is not published");
         let behind_word = image.get(HEADER_BYTES..).unwrap_or_default();
         store.put(position + HEADER_BYTES, behind_word).ok_or(fault::POSITION_OUTSIDE)?;
         Ok(laid)
@@ -137,6 +141,8 @@ impl<'a> MeasuredBatch<'a> {
         apart_min: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Laid, Fault> {
+        debug_assert_eq!(image.len(), self.size);
+        debug_assert_eq!(apart.bytes, 0, "no payload was left apart before");
         let slots = SlotCounter::new(sequence, spacing, self.stop - self.start)?;
         let mut laid = self.write(&mut Target::from(image), 0, slots, apart_min, apart)?;
         laid.end += position;
@@ -186,6 +192,10 @@ impl<'a> MeasuredBatch<'a> {
             (last, at) = (at, next);
         }
         store.put(at - apart.bytes, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
+        debug_assert_eq!(at + TAIL.len(), position + self.size, "it is as long as was measured");
+        debug_assert_ne!(first_word, 0, "it would publish nothing");
+        debug_assert!(first_word as usize <= BODY_MAX, "it is a length, and complete");
+        debug_assert!(slots.found.iter().all(|(_, header)| (position..=last).contains(header)));
         Ok(Laid { first_word, end: at, last, marks: slots.found })
     }
 }

@@ -113,6 +113,7 @@ impl Inbox {
             taker.take(index, ns);
             at += start + BYTES;
         };
+        debug_assert!(at <= self.end, "no more was handed out than had come");
         self.bytes.copy_within(at..self.end, 0);
         self.end -= at;
         behind

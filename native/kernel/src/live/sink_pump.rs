@@ -93,14 +93,19 @@ impl SinkLane<'_> {
                 Some(_) => Next::Unusual,
             });
         }
+        debug_assert_eq!(count, scan.lengths.len());
+        debug_assert!(scan.end <= data.len());
+        debug_assert!(scan.lengths.iter().all(|&length| length <= self.payload_max));
         let source = Source::from(data);
         let (stored, refusal) =
             self.pen.append(source, &scan.offsets, &scan.lengths, 0, count, scan.index_first)?;
         if stored == 0 {
             return Ok(Next::Unusual);
         }
+        debug_assert_eq!(stored, count, "a batch is appended as a whole or not at all");
         let now_ns = if self.is_logged { monotonic_ns() } else { 0 };
         let (index_last, bytes) = (scan.index_first + count as i64 - 1, scan.lengths.iter().sum());
+        debug_assert!(self.due.is_none_or(|(index, _)| index < scan.index_first));
         self.due = Some((index_last, scan.ns_last));
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
@@ -233,6 +238,7 @@ impl SinkPump<'_, '_, '_> {
 
     /// Where the next bytes go, behind the rest, which moves to the front.
     fn room(&mut self) -> &mut [u8] {
+        debug_assert!(self.at <= self.end, "no more was taken than had come");
         self.buffer.copy_within(self.at..self.end, 0);
         self.end -= self.at;
         self.at = 0;

@@ -177,7 +177,7 @@ impl<'a> SourceLane<'a> {
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
         let framed = self.frame_run(&mut walk, first, &mut framing, place)?;
-        let filled_end = framing.filled;
+        let (filled_end, framed_count) = (framing.filled, framing.count);
         *apart = mem::take(&mut framing.apart);
         let Some((next, lengths)) = framed else {
             apart.go_back(mark);
@@ -189,6 +189,9 @@ impl<'a> SourceLane<'a> {
             let is_first = filled == 0 && size > out_bytes;
             return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
         }
+        debug_assert_eq!(framed_count, lengths.len(), "each frame is noted");
+        debug_assert!(filled < filled_end);
+        debug_assert!(filled_end + apart.bytes <= out_bytes);
         self.note(next, &lengths);
         Ok(Look::Framed(filled_end))
     }
@@ -207,6 +210,9 @@ impl<'a> SourceLane<'a> {
         loop {
             let (body, length) = (found.0 as i64, found.1);
             let header = body - HEADER_BYTES;
+            debug_assert!(header >= place.position);
+            debug_assert!(header >= place.position_last);
+            debug_assert!(self.store.has(body as usize, length as usize));
             if to_slot == 0 {
                 if !self.agrees(place.sequence, header) {
                     return Ok(None);
@@ -250,6 +256,8 @@ impl<'a> SourceLane<'a> {
     /// Notes excerpts as sent, and where the lane is then.
     fn note(&self, place: LanePlace, lengths: &[i64]) {
         let mut sent = locked(self.sent);
+        debug_assert!(sent.place.position < place.position);
+        debug_assert_eq!(sent.place.index.saturating_add(lengths.len() as i64), place.index);
         // there may be more room by now
         let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
         let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();

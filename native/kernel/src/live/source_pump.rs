@@ -167,6 +167,7 @@ impl SourcePump<'_, '_> {
                 return Ok((Some(Ended::Interrupted), apart.joined(bytes, sent)?));
             };
             sent += count;
+            debug_assert!(sent <= end);
             if sent >= end {
                 return Ok((None, Vec::new()));
             }
