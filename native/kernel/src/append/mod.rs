@@ -1,9 +1,9 @@
 //! Appends to one open store file.
 //!
 //! ```text
-//! pen          appends a run in one call
+//! pen          appends a batch in one call
 //! terms        what a pen knows of its queue, and why it refuses
-//! store_words  what a writer records of a store file
+//! store_words  the words of a store file that its writers keep up
 //! ```
 
 pub mod pen;

@@ -6,7 +6,7 @@
 //! ```text
 //! take       turn 0 -> 1, lock word unlocked -> process id, start key      else CONTENDED
 //! compare    append lock, listing, file size                               else a refusal
-//! catch up   over what others have appended to this index page, recording it
+//! catch up   over what other writers have appended to this index page, recording it
 //! compare    index, lengths, indexes left, index page, space reserved      else a refusal
 //!            (space may be allocated here, where the caller has time)
 //! lay        bodies, headers, gaps, 8 zero bytes behind                    invisible
@@ -16,16 +16,18 @@
 //! give back  start key 0, lock word process id -> unlocked, turn 0
 //! ```
 //!
-//! Whatever does not compare is handed back as a `Refusal`, and nothing is appended: a batch goes in
-//! whole or not at all. (What was recorded for others stays, as Python's way records it too.) Python
-//! then goes the long way, which knows about rolls, new pages, growth, repair, and waiting.
+//! If a comparison fails, the pen answers with a `Refusal` and appends nothing: a batch goes in
+//! whole or not at all. What was recorded for other writers stays, as Python's way records it too.
+//! Python then goes the long way, which knows about rolls, new pages, growth, repair, and waiting.
 //!
-//! The `turn` is a word of this process alone: two threads look alike in the lock word, so whoever
-//! takes that one takes the turn first, Python's way too. After a fork the child finds the turns of
-//! its parent's pens taken, so these refuse, for ever: the process id in them is another's.
+//! The `turn` is a word of this process alone. Two threads look alike in the lock word, so a thread
+//! takes the turn before it takes the lock; Python's way does so too. After a fork the child
+//! process must not use the pens of its parent: it finds their turns taken, so they refuse for
+//! ever. The process id in these pens is that of the parent.
 //!
-//! The place, next sequence and position of its header, is read and changed only while the lock is
-//! held. So any threads may use one pen; other processes show in the header word at that place.
+//! The place of a pen, which is the next sequence and the position of its header, is read and
+//! changed only while the lock is held. So any threads may use one pen. What other processes have
+//! appended shows in the header word at that place.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -42,9 +44,10 @@ use crate::mem::{self, Cells, Source, Target};
 
 const PROCESS_MASK: i64 = 0xFFFF_FFFF;
 const END_MARK_BYTES: usize = 8;
-/// So many excerpts of others are walked over.
+/// A pen walks over so many excerpts of other writers.
 const CAUGHT_MAX: i64 = 4096;
-/// From this size on, and so far ahead, pages are brought into memory before they are written.
+/// From this size on, pages are brought into memory before they are written, and so many bytes
+/// ahead of the batch.
 const LONG_BATCH_BYTES: usize = 32 << 10;
 const POPULATED_BYTES: usize = 1 << 20;
 /// A batch that is longer is stored through the mapping.
@@ -55,22 +58,22 @@ const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the file
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
 thread_local! {
-    /// Where a batch is put together.
+    /// The memory in which a batch is put together.
     static IMAGE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Next sequence, and position of its header. Others may look at any time.
+/// The place where the next excerpt goes. Other threads may look at it at any time.
 #[derive(Debug, Default)]
 pub struct PenPlace {
-    /// The sequence.
+    /// The next sequence.
     pub sequence: AtomicI64,
-    /// The position, less than 2^63.
+    /// The position of its header, less than 2^63.
     pub position: AtomicI64,
     /// Pages before this position have been brought into memory for a long batch.
     pub populated: AtomicI64,
-    /// All before this position has been allocated by the pen itself,
+    /// All before this position has been allocated by the pen itself.
     pub reserved: AtomicI64,
-    /// in so many steps.
+    /// The number of steps in which the pen has allocated space.
     pub steps: AtomicU32,
 }
 
@@ -87,7 +90,7 @@ impl PenPlace {
     }
 }
 
-/// A pen in use: the words it needs have been looked up.
+/// A pen in use: the words that it needs have been looked up.
 pub struct Pen<'a> {
     terms: &'a Terms,
     place: &'a PenPlace,
@@ -100,7 +103,7 @@ pub struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// A pen on a mapped store file and table store; `turn` is 4 bytes of this process.
+    /// A pen on a mapped store file and a mapped table store; `turn` is 4 bytes of this process.
     pub fn new(
         store: Cells<'a>,
         table: Cells<'a>,
@@ -151,12 +154,12 @@ impl<'a> Pen<'a> {
         self.terms.index_first.wrapping_add(self.place.sequence.load(Ordering::Relaxed))
     }
 
-    /// The position of its header.
+    /// The position of the header of the next excerpt, as of the last append.
     pub fn position(&self) -> i64 {
         self.place.position.load(Ordering::Relaxed)
     }
 
-    /// All before this position is allocated.
+    /// The position before which all space is allocated.
     pub fn reserved(&self) -> usize {
         let grown = self.place.reserved.load(Ordering::Relaxed);
         usize::try_from(grown).unwrap_or(0).max(self.terms.reserved)
@@ -167,9 +170,11 @@ impl<'a> Pen<'a> {
         now_ms.unwrap_or_else(clock_ms) >= self.terms.cycle_end_ms
     }
 
-    /// Appends excerpts `start` to `start + count` of a batch, the first at exactly this index.
+    /// Appends the excerpts `start` to `start + count` of a batch, the first one at exactly this
+    /// index.
     ///
-    /// All or none; how many, and why not. `LockLost` comes with all. Allocates space if it must.
+    /// The answer is how many were appended, which is all or none, and why not. `LockLost` comes
+    /// with all of them. Space is allocated if need be.
     pub fn append(
         &self,
         data: Source,
@@ -187,9 +192,11 @@ impl<'a> Pen<'a> {
         Ok((if is_done { count } else { 0 }, refusal))
     }
 
-    /// Appends a batch at this index, or wherever the end is; the index of its last excerpt.
+    /// Appends a batch at this index, or wherever the end is; the answer is the index of its last
+    /// excerpt.
     ///
-    /// `is_kept_open`: the file stays open meanwhile, and the caller has the time that a disk takes.
+    /// With `is_kept_open` the file stays open meanwhile, and the caller has the time that a disk
+    /// takes.
     pub fn append_batch(
         &self,
         batch: &MeasuredBatch,
@@ -215,7 +222,7 @@ impl<'a> Pen<'a> {
             Some(laid) => laid,
             None => self.lay_batch(batch, position, sequence)?,
         };
-        let next = sequence + batch.count() as i64; // at most the end of the page
+        let next = sequence + batch.count() as i64; // this is at most the end of the page
         debug_assert_eq!(laid.end + END_MARK_BYTES, position + batch.size);
         debug_assert!(laid.end + END_MARK_BYTES <= self.reserved());
         debug_assert!((position..laid.end).contains(&laid.last));
@@ -232,8 +239,9 @@ impl<'a> Pen<'a> {
         Ok((index_last, refusal))
     }
 
-    /// Writes a long batch to the file, not through the mapping: the system then clears no page
-    /// before, which takes it longer than all the rest. `None` when that is not for this batch.
+    /// Writes a long batch to the file, not through the mapping: the system then need not clear the
+    /// pages first, which takes longer than all the rest. `None` when that is not the way for this
+    /// batch.
     fn write(
         &self,
         batch: &MeasuredBatch,
@@ -285,8 +293,9 @@ impl<'a> Pen<'a> {
         batch.lay(target, position as i64, sequence, self.terms.index_spacing)
     }
 
-    /// Brings the pages of a long batch into memory in one call, and some ahead: half as dear as one
-    /// fault for each few pages. What is refused is faulted in as usual.
+    /// Brings the pages of a long batch and some ahead of it into memory in one call. That takes
+    /// half as long as a page fault for each few pages. If the system refuses, the pages are
+    /// faulted in as usual.
     fn populate(&self, target: &Target, position: usize, size: usize) {
         let end = position.saturating_add(size);
         let populated = self.place.populated.load(Ordering::Relaxed);
@@ -298,7 +307,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// What others have done that keeps us from appending here. The lock is held.
+    /// What other processes have done that keeps the pen from appending here. The lock is held.
     fn refusal_of_others(&self) -> Option<Refusal> {
         let terms = self.terms;
         let holder = self.append_lock.load(Ordering::SeqCst);
@@ -308,12 +317,13 @@ impl<'a> Pen<'a> {
         if self.changes.load(Ordering::Acquire) != terms.changes_seen {
             return Some(Refusal::Changed);
         }
-        // touching a page behind the end of a file that was cut kills the process
+        // a store to a page behind the end of a file that was cut kills the process
         let size = mem::file_size(terms.descriptor);
         size.is_none_or(|size| size < self.store.len() as u64).then_some(Refusal::Cut)
     }
 
-    /// Walks over what others have appended since, and records it, as it may not be.
+    /// Walks over what other writers have appended since, and records it, as they may have died
+    /// before they did.
     fn catch_up(&self) -> Result<Option<Refusal>, Fault> {
         let (sequence, position) = self.place.load();
         let header = usize::try_from(position).ok().and_then(|at| self.store.load_4(at));
@@ -327,7 +337,8 @@ impl<'a> Pen<'a> {
         let mut walk = Walk::new(self.store.source(), position, end, limits)?;
         let stop = walk.step(2 * CAUGHT_MAX as usize)?;
         let next = sequence.saturating_add(walk.offsets.len() as i64);
-        // a header that is not complete is for Python to clear, an index page for it to look up
+        // a header that is not complete is for Python to clear, and an index page for Python to
+        // look up
         let is_end = stop == Some(WalkStop::NotReady)
             && self.store.load_4(walk.position as usize) == Some(0);
         let Some(last) = walk.offsets.last().filter(|_| is_end && next < self.page_end) else {
@@ -351,7 +362,7 @@ impl<'a> Pen<'a> {
         Ok(None)
     }
 
-    /// Where the batch goes, as everything is as usual. The lock is held.
+    /// Where the batch goes, if everything is as usual. The lock is held.
     fn room_for(
         &self,
         batch: &MeasuredBatch,
@@ -371,11 +382,11 @@ impl<'a> Pen<'a> {
         if count > terms.sequence_end.saturating_sub(sequence) {
             return Err(Refusal::Full);
         }
-        // the excerpt that begins a page ends a batch, and makes the page: not here
+        // the excerpt that begins an index page makes that page, which is for Python to do
         if sequence < terms.page_first || count > self.page_end.saturating_sub(sequence) {
             return Err(Refusal::Page);
         }
-        // as `StoreWriter` reckons, so that both reserve at the same excerpt
+        // the sum is the one of `StoreWriter`, so that both reserve space at the same excerpt
         let pages = if sequence + count == self.page_end { 2 } else { 1 };
         let end = position
             .saturating_add(batch.size_bound())
@@ -404,7 +415,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// Milliseconds since 1970.
+/// The milliseconds since 1970.
 fn clock_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

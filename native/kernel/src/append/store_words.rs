@@ -1,4 +1,5 @@
-//! What a writer records of a store file after excerpts are published: hints for whoever opens it.
+//! The words of a store file that its writers keep up after excerpts are published. They are hints
+//! for processes that open the file.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,17 +9,17 @@ const HEAD_BYTES: usize = 16;
 const USED: usize = 8;
 const LONG_BYTES: usize = 8;
 
-/// The words that are kept up, and one index page.
+/// The words of one store file, and one of its index pages.
 pub struct StoreWords<'a> {
-    /// Position of the last excerpt.
+    /// The position of the last excerpt.
     pub write_position: &'a AtomicI64,
-    /// Position and sequence of the last excerpt, where the file has this word.
+    /// The position and the sequence of the last excerpt, if the file has this word.
     pub sequence_word: Option<&'a AtomicI64>,
-    /// How many bits of that are the sequence.
+    /// How many bits of that word are the sequence.
     pub sequence_bits: u32,
-    /// The next sequence to be indexed.
+    /// The next sequence that belongs into the index.
     pub last_index: &'a AtomicI64,
-    /// The array of the index page,
+    /// The array of the index page.
     pub page: IndexPage<'a>,
 }
 
@@ -32,7 +33,8 @@ pub struct IndexPage<'a> {
 }
 
 impl<'a> IndexPage<'a> {
-    /// The page with so many slots from `array` on; `None` when they are not all within the file.
+    /// The page whose array is at `array` and has so many slots; `None` when it is not all within
+    /// the file.
     pub fn new(
         store: Cells<'a>,
         array: usize,
@@ -61,7 +63,8 @@ impl<'a> IndexPage<'a> {
         let order = Ordering::SeqCst;
         if let Some(cell) = self.store.cell_8(at) {
             if cell.compare_exchange(0, position, order, order).is_err() {
-                cell.store(position, order); // the same, or damage: readers would refuse the excerpt
+                // the slot holds the same position, or damage that makes readers refuse the excerpt
+                cell.store(position, order);
             }
         }
         if let Some(used) = self.store.cell_8(self.array + USED) {
@@ -71,7 +74,7 @@ impl<'a> IndexPage<'a> {
 }
 
 impl StoreWords<'_> {
-    /// Records the last excerpt, and those that belong into the index page.
+    /// Records the last excerpt, and the excerpts that belong into the index page.
     pub fn record(&self, last: usize, sequence: i64, indexed: &[(i64, usize)]) {
         let order = Ordering::SeqCst;
         self.write_position.fetch_max(last as i64, order);

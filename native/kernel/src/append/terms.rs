@@ -5,81 +5,83 @@ use std::os::fd::RawFd;
 /// Why nothing was appended; the numbers are those of `cqrepl.kernel.batch.Refusal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The write lock is held, by whomever.
+    /// The write lock is held by another thread or process.
     Contended = 1,
-    /// The append lock is another process's.
+    /// The append lock is held by another process.
     AppendLocked = 2,
-    /// Others have changed the directory, or have appended what cannot just be walked over.
+    /// The directory has changed, or other writers have appended what a pen cannot just walk over.
     Changed = 3,
     /// The file is shorter than what is mapped of it, or its size cannot be told.
     Cut = 4,
     /// The clock is in another cycle.
     Roll = 5,
-    /// The first excerpt's index is not the next one.
+    /// The index of the first excerpt is not the next one.
     Index = 6,
     /// An excerpt is longer than allowed.
     TooLong = 7,
-    /// The cycle has no indexes for so many.
+    /// The cycle has no indexes for so many excerpts.
     Full = 8,
     /// An index page is due.
     Page = 9,
     /// Space must be reserved first.
     Space = 10,
-    /// A payload is no bytes in one piece; Python knows what to say.
+    /// A payload has no bytes, or has them in several pieces. Python knows what to say.
     Unfit = 11,
-    /// A header came to be at our place while the lock was ours.
+    /// A header came to be at the place of the batch while this process held the lock.
     Clash = 12,
     /// Everything was appended, but the lock was taken away by force meanwhile.
     LockLost = 13,
 }
 
-/// What a pen knows of its queue and file. Positions are byte offsets in table store and file.
+/// What a pen knows of its queue and of its store file. The positions are byte offsets in the table
+/// store and in the store file.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "python", derive(pyo3::FromPyObject))]
 pub struct Terms {
-    /// In the table store: of the write lock's word,
+    /// The position in the table store of the write lock's word.
     pub lock: usize,
-    /// of its start key,
+    /// The position in the table store of the write lock's start key.
     pub start: usize,
-    /// of the append lock's word,
+    /// The position in the table store of the append lock's word.
     pub append_lock: usize,
-    /// and of the count of changes of the directory,
+    /// The position in the table store of the count of changes of the directory.
     pub changes: usize,
-    /// which was this when the rest was looked at.
+    /// What that count was when the rest was looked at.
     pub changes_seen: i64,
     /// The process id, as it goes into the lock word.
     pub process: i64,
-    /// What goes into the start key.
+    /// Since when this process runs, as it goes into the start key.
     pub process_start: i64,
-    /// Of the open store file.
+    /// The descriptor of the open store file.
     pub descriptor: RawFd,
-    /// In the store file: of the write position,
+    /// The position in the store file of the write position.
     pub write_position: usize,
-    /// of the sequence word, if there is one,
+    /// The position in the store file of the sequence word, if there is one.
     pub sequence_word: Option<usize>,
-    /// and of `lastIndex`.
+    /// The position in the store file of `lastIndex`.
     pub last_index: usize,
     /// How many bits a sequence has in the sequence word.
     pub sequence_bits: u32,
-    /// Of the excerpt with the sequence 0.
+    /// The index of the excerpt with the sequence 0.
     pub index_first: i64,
     /// The first sequence that has no index.
     pub sequence_end: i64,
-    /// Number of slots in an index page.
+    /// The number of slots in an index page.
     pub index_count: i64,
     /// How many excerpts there are to a slot.
     pub index_spacing: i64,
-    /// Position of the array of the index page that the next sequence belongs into,
+    /// The position of the array of the index page that the next sequence belongs into.
     pub page: usize,
-    /// the first sequence of that page,
+    /// The first sequence of that index page.
     pub page_first: i64,
-    /// and how many bytes the next page takes.
+    /// How many bytes the next index page takes.
     pub page_size: usize,
-    /// The longest payload.
+    /// The length of the longest payload that is allowed.
     pub payload_max: usize,
-    /// All before this position is allocated.
+    /// The position before which all space is allocated.
     pub reserved: usize,
-    /// So much more is allocated at once where that is allowed; twice as much the next time.
+    /// How many bytes more are allocated at once, where that is allowed; the next time it is twice
+    /// as many.
     pub step: usize,
     /// When the clock leaves the cycle, in milliseconds since 1970.
     pub cycle_end_ms: i64,

@@ -1,16 +1,18 @@
-//! Bytes that go out in one call, though the long ones among them stay where they are.
+//! Gather lists: bytes that go out in one call, though the long payloads among them stay where they
+//! are.
 //!
-//! What is short is put into a buffer. A cut says that a payload comes before the buffer's bytes
-//! from there on. So a payload is copied once, by the system, and not into the buffer before.
+//! Short things are put into a buffer. A cut says that a payload comes before the bytes of the
+//! buffer from its place on. So a long payload is copied once, by the system, and never into the
+//! buffer.
 
 use std::io::IoSlice;
 
 use crate::mem::fault::{push, Fault};
 use crate::mem::Source;
 
-/// A payload of so many bytes is as fast to hand out as to copy.
+/// A payload of at least so many bytes is handed out as fast as it is copied.
 pub const APART_MIN: usize = 1024;
-/// The system takes no more parts in one call.
+/// The system takes no more parts than these in one call.
 const PARTS_MAX: usize = 1024;
 
 struct Cut<'a> {
@@ -18,41 +20,42 @@ struct Cut<'a> {
     payload: Source<'a>,
 }
 
-/// The payloads that are not in a buffer, in order.
+/// The payloads that are not in a buffer, in their order.
 #[derive(Default)]
 pub struct Apart<'a> {
     cuts: Vec<Cut<'a>>,
-    /// How many bytes they are.
+    /// The sum of their lengths.
     pub bytes: usize,
 }
 
 impl<'a> Apart<'a> {
-    /// Puts a payload before the buffer's bytes from `at` on, which is not before the last one.
+    /// Puts a payload before the bytes of the buffer from `at` on. No payload may be put before one
+    /// that was put earlier.
     pub fn put(&mut self, at: usize, payload: Source<'a>) -> Result<(), Fault> {
         debug_assert!(self.cuts.last().is_none_or(|cut| cut.at <= at), "cuts are in order");
         self.bytes = self.bytes.saturating_add(payload.len());
         push(&mut self.cuts, Cut { at, payload })
     }
 
-    /// Where it stands, to go back to.
+    /// The present state, to be given to `go_back`.
     pub fn mark(&self) -> (usize, usize) {
         (self.cuts.len(), self.bytes)
     }
 
-    /// What was put after that mark is not left.
+    /// Takes all payloads out that were put in after that mark.
     pub fn go_back(&mut self, (count, bytes): (usize, usize)) {
         self.cuts.truncate(count);
         self.bytes = bytes;
     }
 
-    /// None are left.
+    /// Takes all payloads out.
     pub fn clear(&mut self) {
         self.cuts.clear();
         self.bytes = 0;
     }
 
-    /// The bytes of the buffer and all payloads but the first `skipped` bytes; as many parts as the
-    /// system takes in one call.
+    /// All bytes, in the buffer and apart from it, but for the first `skipped` ones. There are at
+    /// most as many parts as the system takes in one call.
     pub fn parts<'s>(&'s self, buffer: &'s [u8], skipped: usize) -> Vec<IoSlice<'s>> {
         let count = self.cuts.len().saturating_mul(2).saturating_add(1).min(PARTS_MAX);
         let mut parts = Vec::with_capacity(count);
@@ -66,7 +69,7 @@ impl<'a> Apart<'a> {
         parts
     }
 
-    /// The same, copied: all of it.
+    /// A copy of all bytes, in the buffer and apart from it, but for the first `skipped` ones.
     pub fn joined(&self, buffer: &[u8], skipped: usize) -> Result<Vec<u8>, Fault> {
         let (mut bytes, mut fault) = (Vec::new(), None);
         self.each(buffer, skipped, |part| {

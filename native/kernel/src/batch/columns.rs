@@ -3,9 +3,9 @@
 use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
-/// Where each payload starts when they stand side by side, and behind the last where it ends.
+/// Where each payload starts when they stand side by side, and then where the last one ends.
 ///
-/// Every payload has been compared with the data.
+/// Every payload has been compared with the data when this is done.
 pub fn ends(data: Source, offsets: Longs, lengths: Longs) -> Result<Vec<i64>, Fault> {
     if offsets.len() != lengths.len() {
         return Err(fault::PART_OUTSIDE);
@@ -24,7 +24,8 @@ pub fn ends(data: Source, offsets: Longs, lengths: Longs) -> Result<Vec<i64>, Fa
     Ok(ends)
 }
 
-/// Copies the payloads; how many bytes that were. Stops at what does not fit any more.
+/// Copies the payloads side by side; the answer is the number of bytes. A payload that does not fit
+/// is a fault.
 pub fn gather(
     data: Source,
     offsets: Longs,
@@ -33,7 +34,7 @@ pub fn gather(
 ) -> Result<usize, Fault> {
     let mut filled = 0;
     for nth in 0..lengths.len() {
-        // compared again, as the arrays may have changed
+        // the offset and the length are compared again, as the arrays may have changed
         let (offset, length) = excerpt(data, offsets, lengths, nth)?;
         out.copy(filled, data, offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
         filled += length;
@@ -55,7 +56,7 @@ fn excerpt(
         .ok_or(fault::EXCERPT_OUTSIDE)
 }
 
-/// `count` numbers from `first` on; none if that is below 1.
+/// `count` numbers from `first` on; no numbers if the count is below 1.
 pub fn numbers(first: i64, count: i64) -> Result<Vec<i64>, Fault> {
     let count = count.max(0);
     if first.checked_add((count - 1).max(0)).is_none() {

@@ -3,9 +3,9 @@
 use crate::mem::fault::{self, push, Fault};
 use crate::mem::Source;
 
-/// A header word is so long.
+/// The length of a header word.
 pub const HEADER_BYTES: usize = 4;
-/// The bits of a header word that say how long its body is.
+/// The bits of a header word that tell the length of its body.
 pub const LENGTH_MASK: u32 = 0x3FFF_FFFF;
 /// The longest body that a header can tell of.
 pub const BODY_MAX: usize = LENGTH_MASK as usize;
@@ -16,26 +16,26 @@ const END_OF_FILE: u32 = 0xC000_0000;
 /// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkStop {
-    /// A zero or not complete header.
+    /// The next header is zero, or says that its document is not complete.
     NotReady = 0,
-    /// The end-of-file mark.
+    /// The end-of-file mark stands there.
     EndOfFile = 1,
     /// The next document does not lie within the bytes that may be looked at.
     PastEnd = 2,
-    /// As many excerpts or bytes as were asked for.
+    /// As many excerpts or bytes as were asked for have been found.
     Limit = 3,
     /// The next payload is longer than allowed.
     TooLarge = 4,
 }
 
-/// Bounds of a walk, as Python has them: anything below 0 allows nothing.
+/// The bounds of a walk. A bound below 0 allows nothing.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// Number of excerpts.
+    /// The number of excerpts.
     pub count: i64,
-    /// Sum of their lengths; one is given in any case.
+    /// The sum of their lengths. One excerpt is given even if it is longer.
     pub bytes: i64,
-    /// Length of each.
+    /// The length of each excerpt.
     pub payload: i64,
 }
 
@@ -46,16 +46,16 @@ pub struct Walk<'a> {
     limits: Limits,
     total: i64,
     count: i64,
-    /// Of the next header to look at.
+    /// The position of the next header to look at.
     pub position: u64,
-    /// Where the payloads found start.
+    /// Where the payloads start that were found.
     pub offsets: Vec<i64>,
-    /// How long they are.
+    /// The lengths of these payloads.
     pub lengths: Vec<i64>,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk from the header at `position`, that looks at nothing from `end` on.
+    /// A walk from the header at `position` on, which looks at nothing from `end` on.
     pub fn new(store: Source<'a>, position: i64, end: i64, limits: Limits) -> Result<Self, Fault> {
         let position = u64::try_from(position).map_err(|_| fault::POSITION_OUTSIDE)?;
         if end > i64::try_from(store.len()).unwrap_or(i64::MAX) {
@@ -89,8 +89,8 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// Passes documents up to the next excerpt: where its payload starts, and how long it is. What
-    /// was found so is not kept.
+    /// Passes documents up to the next excerpt, and answers where its payload starts and how long
+    /// it is. Neither is put into `offsets` and `lengths`.
     #[inline]
     pub fn excerpt(&mut self) -> Result<(u64, i64), WalkStop> {
         loop {
@@ -100,16 +100,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes one document; its payload if it is an excerpt.
+    /// Passes one document, and answers with its payload if it is an excerpt.
     #[inline]
     fn document(&mut self) -> Result<Option<(u64, i64)>, WalkStop> {
-        // at most 2^63 + 2, then at most the length of the store
+        // the position is at most 2^63 + 2 at first, then at most the length of the store
         self.position = (self.position + 3) & !3;
         let body = self.position + HEADER_BYTES as u64;
         if body > self.end {
             return Err(WalkStop::PastEnd);
         }
-        // read once: another process may store another one at any time
+        // the word is read once, as another process may store another one at any time
         let Some(word) = self.store.header(self.position as usize) else {
             return Err(WalkStop::PastEnd);
         };
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
         if length > limits.payload {
             return Err(WalkStop::TooLarge);
         }
-        self.total += length; // of bytes within one buffer
+        self.total += length; // all these bytes lie within one buffer
         if self.count >= limits.count || (self.total > limits.bytes && self.count > 0) {
             return Err(WalkStop::Limit);
         }

@@ -12,15 +12,15 @@ use crate::mem::{Longs, Source, Target};
 const RE_NAME: [u8; 3] = *b"\xC2re";
 const BLOCK32: u8 = 0x82;
 const INT64_0X: u8 = 0xAF;
-/// Code of a number of 64 bits, as a nano time has it.
+/// The code of a number of 64 bits, as a nano time has it.
 pub const INT64: u8 = 0xA7;
 const BLOCK8: u8 = 0x80;
 const INDEX_ITEM_BYTES: u64 = 9;
-const NS_ITEM_BYTES: usize = 9; // of the one shape that a scan takes
+const NS_ITEM_BYTES: usize = 9; // the one shape that a scan takes
 const HEAD_BLOCK_BYTES: u64 = 4 + 3 + 1 + 4; // what stands before the block's content
-const HEAD_BYTES: usize = HEAD_BLOCK_BYTES as usize + 9 + 1; // up to the code of the length
+const HEAD_BYTES: usize = HEAD_BLOCK_BYTES as usize + 9 + 1; // all up to the code of the length
 
-/// Writes the frames of a batch, one after the other; can be interrupted.
+/// Writes the frames of a batch, one after the other. The work can be interrupted.
 pub struct Framing<'a, 'd> {
     data: Source<'d>,
     offsets: Longs<'a>,
@@ -33,16 +33,17 @@ pub struct Framing<'a, 'd> {
     apart_min: usize,
     /// The payloads that were left where they are.
     pub apart: Apart<'d>,
-    /// How many were framed.
+    /// How many excerpts were framed.
     pub count: usize,
-    /// Offset in the output behind the last one.
+    /// The offset in the output behind the last frame.
     pub filled: usize,
 }
 
-/// All that stands before a payload, the cid document too.
+/// All that stands before a payload, the cid document included.
 ///
-/// It is stored as it was made, and what differs from frame to frame over it: faster than to fill
-/// in a copy first, whose wide loads would wait for the narrow stores before them.
+/// The whole head is stored as it was made, and then what differs from frame to frame is stored
+/// over it. That is faster than to fill in a copy first, as the wide loads of the copy would wait
+/// for the narrow stores into it.
 struct Head {
     bytes: Vec<u8>,
     cid_bytes: usize,
@@ -63,7 +64,7 @@ impl Head {
         Ok(Head { bytes, cid_bytes: cid_document.len(), ns_bytes })
     }
 
-    /// Stores the head of one frame; answers where its payload starts.
+    /// Stores the head of one frame, and answers where its payload starts.
     fn put(&self, out: &mut Target, at: usize, index: i64, length: usize) -> Result<usize, Fault> {
         let form = form_of(length as i64);
         let width = 1 << form;
@@ -89,27 +90,29 @@ impl Head {
     }
 }
 
-/// Which form a length has: 0 for 1 byte, 1 for 2, 2 for 4; what is below 0 has the first one.
+/// Which form a length has: 0 for a length of 1 byte, 1 for 2 bytes, 2 for 4 bytes. A length below
+/// 0 has the first form.
 fn form_of(length: i64) -> usize {
     usize::from(length > 0xFF) + usize::from(length > 0xFFFF)
 }
 
 /// What is framed, for one handler.
 pub struct Frames<'a, 'd> {
-    /// Where the payloads are.
+    /// The bytes that the payloads are in.
     pub data: Source<'d>,
     /// Where each payload starts.
     pub offsets: Longs<'a>,
-    /// How long it is.
+    /// How long each payload is.
     pub lengths: Longs<'a>,
-    /// The meta-data document before each event.
+    /// The meta-data document that stands before each event.
     pub cid_document: &'a [u8],
-    /// The item behind each payload.
+    /// The item that stands behind each payload.
     pub ns_item: &'a [u8],
 }
 
 impl<'a, 'd> Framing<'a, 'd> {
-    /// Frames of the excerpts from `start` on, into `out` from `filled` on.
+    /// Makes ready to write the frames of the excerpts from `start` on into `out`, from `filled`
+    /// on.
     pub fn new(
         frames: Frames<'a, 'd>,
         start: i64,
@@ -123,7 +126,7 @@ impl<'a, 'd> Framing<'a, 'd> {
         if offsets.len() != lengths.len() {
             return Err(fault::PART_OUTSIDE);
         }
-        // all of the indexes but the last, behind which there is none
+        // the last of these indexes must fit into 64 bits, the one behind it need not
         let more = offsets.len().saturating_sub(next).saturating_sub(1);
         i64::try_from(more)
             .ok()
@@ -147,14 +150,14 @@ impl<'a, 'd> Framing<'a, 'd> {
         })
     }
 
-    /// Leaves payloads of that length on where they are, behind those that were left before. They
-    /// count as if they were in the output.
+    /// Leaves payloads of at least that length where they are, behind those that were left before.
+    /// Their bytes count as if they were in the output.
     pub fn leaving(self, apart_min: usize, apart: Apart<'d>) -> Self {
         Framing { apart_min, apart, ..self }
     }
 
-    /// Writes up to so many frames, or as many as take so many bytes; false when none is left or
-    /// the next does not fit.
+    /// Writes up to so many frames, or as many as take so many bytes; false when no excerpt is
+    /// left, or the next one does not fit.
     pub fn step(&mut self, frames: usize, bytes: usize) -> Result<bool, Fault> {
         let bytes_end = self.filled.saturating_add(bytes);
         for _ in 0..frames {
@@ -178,7 +181,8 @@ impl<'a, 'd> Framing<'a, 'd> {
     #[inline]
     pub fn put(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
         let width = 1 << form_of(length);
-        // a length below 0 is wrong, not small: as in the reference it is refused if it "fits"
+        // a length below 0 is wrong, not small: it is refused as a fault only if the frame "fits",
+        // as in the reference
         let fixed = self.head.cid_bytes + HEAD_BYTES + width + self.ns_item.len();
         let end = self.filled.saturating_add(self.apart.bytes).saturating_add(fixed);
         let end = i64::try_from(end).map_or(i64::MAX, |end| end.saturating_add(length));
@@ -210,20 +214,20 @@ impl<'a, 'd> Framing<'a, 'd> {
     }
 }
 
-/// Finds the frames of one handler with consecutive indexes; can be interrupted.
+/// Finds the frames of one handler with consecutive indexes. The work can be interrupted.
 pub struct Scan<'a> {
     data: Source<'a>,
     cid_document: &'a [u8],
     payload_max: i64,
-    /// Offset behind the last frame.
+    /// The offset behind the last frame.
     pub end: usize,
-    /// Index of the first one.
+    /// The index of the first frame.
     pub index_first: i64,
-    /// Nano time of the last one.
+    /// The nano time of the last frame.
     pub ns_last: i64,
     /// Where the payloads start.
     pub offsets: Vec<i64>,
-    /// How long they are.
+    /// How long each payload is.
     pub lengths: Vec<i64>,
 }
 
@@ -236,7 +240,7 @@ struct Frame {
 }
 
 impl<'a> Scan<'a> {
-    /// A scan of frames that begin at `start`.
+    /// A scan of the frames that begin at `start`.
     pub fn new(
         data: Source<'a>,
         start: i64,
@@ -255,7 +259,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Passes up to so many frames; false when the run has ended.
+    /// Passes up to so many frames; false when the next bytes are no frame with the next index.
     pub fn step(&mut self, frames: usize) -> Result<bool, Fault> {
         for _ in 0..frames {
             let Some(frame) = self.frame() else {
@@ -286,7 +290,7 @@ impl<'a> Scan<'a> {
         }
         let [w0, w1, w2, w3, n0, n1, n2, block, i0, i1, i2, i3, code_index, index @ .., code] =
             self.data.read::<HEAD_BYTES>(head)?;
-        // a longer length than one byte may still be missing, but 4 bytes stand there in any frame
+        // a length of more than one byte may be cut off, but 4 bytes stand there in any frame
         let long = u32::from_le_bytes(self.data.read(at)?);
         let inner = u64::from(u32::from_le_bytes([i0, i1, i2, i3]));
         let (width, length) = match code.checked_sub(BLOCK8)? {

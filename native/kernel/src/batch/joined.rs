@@ -1,22 +1,23 @@
-//! Payloads that a caller gave one by one, side by side.
+//! Payloads that a caller gave one by one, put side by side.
 
 use pyo3::prelude::*;
 
 use crate::mem::fault::push;
 use crate::mem::Payload;
 
-/// A batch of copies.
+/// A batch that is made of copies.
 pub struct Joined {
-    /// All bytes.
+    /// The bytes of all payloads.
     pub data: Vec<u8>,
-    /// Where in them each payload starts.
+    /// Where in these bytes each payload starts.
     pub offsets: Vec<i64>,
-    /// How long it is.
+    /// How long each payload is.
     pub lengths: Vec<i64>,
 }
 
 impl Joined {
-    /// The batch of a sequence's items; `None` if one of them has no bytes in one piece.
+    /// The batch of the items of a sequence; `None` if an item has no bytes, or has them in several
+    /// pieces.
     pub fn of(payloads: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let (mut data, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
         for payload in payloads.try_iter()? {

@@ -1,4 +1,7 @@
-//! The batch of new excerpts that is laid into a store file.
+//! The documents of a batch, as they are to stand in a store file.
+//!
+//! The first header word is never written here: a reader sees the batch only when that word is
+//! stored, which publishes all of it at once.
 
 use crate::batch::apart::Apart;
 use crate::batch::documents::{BODY_MAX, HEADER_BYTES};
@@ -7,7 +10,7 @@ use crate::mem::{Longs, Source, Target};
 
 const EMPTY_STORED: [u8; 1] = [0x8F];
 const TAIL: [u8; 8] = [0; 8];
-/// A header, at least one byte of body, up to 3 bytes of gap.
+/// The most that a document adds to its payload: a header, one byte of body, 3 bytes of gap.
 const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 
 /// What was laid, to be published and put into the index.
@@ -15,31 +18,31 @@ const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 pub struct Laid {
     /// The word that publishes the batch.
     pub first_word: u32,
-    /// Position behind the batch: of the next header.
+    /// The position behind the batch, where the next header is to stand.
     pub end: usize,
-    /// Position of the last header.
+    /// The position of the last header.
     pub last: usize,
-    /// Sequence and header position of those that belong into the index.
+    /// The sequence and header position of each excerpt that belongs into the index.
     pub marks: Vec<(i64, usize)>,
 }
 
-/// A part of a batch, compared with its data: `size` bytes when laid, the tail included.
+/// A part of a batch that was compared with its data, so that it is known how many bytes it takes.
 pub struct MeasuredBatch<'a> {
     data: Source<'a>,
     offsets: Longs<'a>,
     lengths: Longs<'a>,
     start: usize,
     stop: usize,
-    /// Bytes from the first header to behind the tail.
+    /// The bytes from the first header to the end of the zeros behind the last document.
     pub size: usize,
-    /// Sum of the lengths of the payloads.
+    /// The sum of the lengths of the payloads.
     pub bytes: usize,
-    /// Greatest of the lengths of the payloads.
+    /// The greatest of the lengths of the payloads.
     pub longest: usize,
 }
 
 impl<'a> MeasuredBatch<'a> {
-    /// The excerpts `start` to `start + count`.
+    /// The part with the excerpts `start` to `start + count`.
     pub fn new(
         data: Source<'a>,
         offsets: Longs<'a>,
@@ -59,7 +62,7 @@ impl<'a> MeasuredBatch<'a> {
             let (_, length) = batch.excerpt(nth)?;
             let laid = HEADER_BYTES + padded(length.max(EMPTY_STORED.len()));
             batch.size = batch.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
-            batch.bytes += length; // less than what was just added without an overflow
+            batch.bytes += length; // this cannot overflow, as the size did not
             batch.longest = batch.longest.max(length);
         }
         debug_assert!(batch.size.is_multiple_of(HEADER_BYTES));
@@ -68,18 +71,18 @@ impl<'a> MeasuredBatch<'a> {
         Ok(batch)
     }
 
-    /// How many excerpts there are.
+    /// The number of excerpts.
     pub fn count(&self) -> usize {
         self.stop - self.start
     }
 
-    /// Upper bound of `size`, which takes every gap for 3 bytes: what `laid_size` says.
+    /// The upper bound of `size` that takes every gap for 3 bytes, as `laid_size` does.
     pub fn size_bound(&self) -> usize {
         let laid = self.count().saturating_mul(LAID_BYTES_MAX);
         self.bytes.saturating_add(laid).saturating_add(TAIL.len())
     }
 
-    /// Where in the data an excerpt lies. Compared each time, as the arrays may change.
+    /// Where in the data an excerpt lies. It is compared each time, as the arrays may change.
     fn excerpt(&self, nth: usize) -> Result<(usize, usize), Fault> {
         let (offset, length) = self
             .offsets
@@ -98,7 +101,7 @@ impl<'a> MeasuredBatch<'a> {
         Ok((offset, length))
     }
 
-    /// Lays the batch from the header at `position` on; leaves the first header word as it is.
+    /// Lays the batch from the header at `position` on, and leaves the first header word as it is.
     pub fn lay(
         &self,
         mut store: Target,
@@ -118,7 +121,8 @@ impl<'a> MeasuredBatch<'a> {
             let slots = SlotCounter::new(sequence, spacing, self.stop - self.start)?;
             return self.write(&mut store, position, slots, usize::MAX, &mut Apart::default());
         }
-        // what is laid must not become what is read
+        // the batch is laid into an image first, so that it does not overwrite what is still to be
+        // read
         let mut image = Vec::new();
         image.try_reserve_exact(self.size)?;
         image.resize(self.size, 0);
@@ -130,8 +134,9 @@ impl<'a> MeasuredBatch<'a> {
         Ok(laid)
     }
 
-    /// Lays the batch into `image`, of its size, as it is to stand at `position`; payloads of so many
-    /// bytes apart, which is empty. All but the first header word is written.
+    /// Lays the batch into `image`, which has its size, as it is to stand at `position`. Payloads
+    /// of at least `apart_min` bytes are put into `apart`, which must be empty. All but the first
+    /// header word is written.
     pub fn lay_image(
         &self,
         image: &mut [u8],
@@ -151,7 +156,8 @@ impl<'a> MeasuredBatch<'a> {
         Ok(laid)
     }
 
-    /// What is apart is not in `store`, and all behind it stands so much earlier there.
+    /// Writes the documents. A payload that is put apart takes no room in `store`, so all behind it
+    /// stands so much earlier there.
     fn write(
         &self,
         store: &mut Target,
@@ -166,7 +172,7 @@ impl<'a> MeasuredBatch<'a> {
             slots.pass(at)?;
             let body = at + HEADER_BYTES;
             let stored = length.max(EMPTY_STORED.len());
-            let word = stored as u32; // at most 30 bits
+            let word = stored as u32; // it has at most 30 bits
             let next = body + padded(stored);
             let here = at - apart.bytes;
             let payload = here + HEADER_BYTES;
@@ -175,7 +181,7 @@ impl<'a> MeasuredBatch<'a> {
                 apart.put(payload, data)?;
                 store.put(payload, &[0; HEADER_BYTES])
             } else {
-                // the gap first, with the body's last bytes over it
+                // the gap is written first, and the last bytes of the body over it
                 let gap = store.put(next - apart.bytes - HEADER_BYTES, &[0; HEADER_BYTES]);
                 gap.and(if length == 0 {
                     store.put(payload, &EMPTY_STORED)
@@ -200,7 +206,8 @@ impl<'a> MeasuredBatch<'a> {
     }
 }
 
-/// Which of a batch belong into the index; counts, as a division each would cost more than the rest.
+/// Finds the excerpts of a batch that belong into the index. It counts, as a division for each
+/// excerpt would cost more than all the rest.
 struct SlotCounter {
     sequence: i64,
     spacing: i64,
@@ -214,7 +221,7 @@ impl SlotCounter {
             .ok()
             .and_then(|count| sequence.checked_add(count))
             .ok_or(Fault::Overflow("expected sequences of at most 64 bits"))?;
-        // how far behind the last multiple it stands, at least 0 for negative ones too
+        // the distance from the last multiple is at least 0, for negative sequences as well
         let behind = sequence.rem_euclid(spacing);
         let to_next = if behind == 0 { 0 } else { spacing - behind };
         Ok(SlotCounter { sequence, spacing, to_next, found: Vec::new() })
@@ -232,16 +239,16 @@ impl SlotCounter {
 }
 
 fn padded(length: usize) -> usize {
-    (length + 3) & !3 // of at most 30 bits
+    (length + 3) & !3 // it has at most 30 bits, so this cannot overflow
 }
 
-/// Upper bound of the bytes that a batch takes.
+/// The upper bound of the bytes that a part of a batch takes.
 pub fn laid_size(lengths: Longs, start: i64, count: i64) -> Result<i128, Fault> {
     let (total, _) = measure_lengths(lengths, start, count)?;
     Ok(total + i128::from(count) * LAID_BYTES_MAX as i128 + TAIL.len() as i128)
 }
 
-/// Sum and greatest of some lengths; the greatest is 0 where there are none.
+/// The sum and the greatest of some lengths; the greatest is 0 where there are none.
 pub fn measure_lengths(lengths: Longs, start: i64, count: i64) -> Result<(i128, i64), Fault> {
     let start = fault::offset(start, fault::PART_OUTSIDE)?;
     let count = fault::offset(count, fault::PART_OUTSIDE)?;

@@ -4,11 +4,11 @@
 //!
 //! ```text
 //! documents  documents of a store file, and the walk that finds excerpts among them
-//! layout     the run of new excerpts that is laid into a store file
-//! frames     `re` frames: writing and scanning
+//! layout     the documents of a batch, as they are to stand in a store file
+//! frames     `re` frames: how they are written, and how they are found in what was received
 //! columns    payloads side by side
 //! joined     payloads that Python gives one by one
-//! apart      payloads that are sent or written from where they stand
+//! apart      gather lists: payloads that are sent or written from where they stand
 //! ```
 
 pub mod apart;

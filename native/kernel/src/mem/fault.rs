@@ -1,13 +1,13 @@
-//! What can be wrong with the arguments.
+//! What can be wrong with the arguments of a call.
 
-/// Why a batch cannot be handled. Each is a Python exception in the end.
+/// Why a batch cannot be handled. Python sees each of these as an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A number points outside of its buffer, or makes no sense: `ValueError`.
+    /// A number points outside of its buffer, or makes no sense. Python gets a `ValueError`.
     Value(&'static str),
-    /// A number does not fit into 64 bits: `OverflowError`.
+    /// A number does not fit into 64 bits. Python gets an `OverflowError`.
     Overflow(&'static str),
-    /// No memory for the results: `MemoryError`.
+    /// There is no memory for the results. Python gets a `MemoryError`.
     Memory,
 }
 
@@ -17,21 +17,21 @@ impl From<std::collections::TryReserveError> for Fault {
     }
 }
 
-/// An excerpt's offset or length points outside of the data.
+/// The offset or length of an excerpt points outside of the data.
 pub const EXCERPT_OUTSIDE: Fault = Fault::Value("expected excerpts within the data");
 /// `start` and `count` do not name a part of the batch.
 pub const PART_OUTSIDE: Fault = Fault::Value("expected a part of the batch");
-/// Positions start at 0 and lie within the buffer.
+/// A position is negative, or does not lie within the buffer.
 pub const POSITION_OUTSIDE: Fault = Fault::Value("expected a position within the buffer");
-/// The header's length field has 30 bits.
+/// A body is longer than the 30 bits of a header's length field can tell.
 pub const TOO_LONG: Fault = Fault::Value("expected a body that a header can tell the length of");
 
-/// A number that Python gave, as an offset.
+/// The number that Python gave as an offset; the fault if it is below 0.
 pub fn offset(number: i64, fault: Fault) -> Result<usize, Fault> {
     usize::try_from(number).map_err(|_| fault)
 }
 
-/// Puts one more number at the end; memory that is not there is no panic.
+/// Puts a number behind the others. A lack of memory is a fault, and no panic.
 pub fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Fault> {
     if numbers.len() == numbers.capacity() {
         numbers.try_reserve(numbers.len().max(64))?;

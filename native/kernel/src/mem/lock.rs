@@ -1,21 +1,21 @@
-//! The queue's write lock, as a pen takes it: without waiting, and given back in any case.
+//! The write lock of a queue, as a pen takes it: without waiting, and given back in any case.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// What stands in a lock's word that nobody holds.
+/// The word of a lock that no process holds.
 pub const UNLOCKED: i64 = i64::MIN;
 
-/// The words of a lock, and whose they are to name.
+/// The words of a lock, and what this process writes into them.
 pub struct Lock<'a> {
-    /// Whose turn it is in this process.
+    /// The word of this process alone that a thread takes before it takes the lock.
     pub turn: &'a AtomicU32,
-    /// Names the process that holds the lock,
+    /// The word in the table store that names the process holding the lock.
     pub word: &'a AtomicI64,
-    /// and since when that process runs.
+    /// The word in the table store that tells since when that process runs.
     pub start: &'a AtomicI64,
-    /// This process,
+    /// What names this process in the lock word.
     pub process: i64,
-    /// and what goes into the start key.
+    /// Since when this process runs, as it goes into the start key.
     pub process_start: i64,
 }
 
@@ -30,12 +30,12 @@ impl<'a> Lock<'a> {
             self.turn.store(0, Ordering::Release);
             return None;
         }
-        // it tells who holds the lock, never whether it is held
+        // the start key tells who holds the lock, never whether it is held
         self.start.store(self.process_start, Ordering::Relaxed);
         Some(Held(self))
     }
 
-    /// False when somebody has taken the lock away.
+    /// Gives the lock back; false when another process has taken it away by force.
     fn release(&self) -> bool {
         let order = Ordering::SeqCst;
         let mut is_ours = self.word.load(order) == self.process;
@@ -48,11 +48,11 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// A lock that is held until this goes.
+/// A lock that is held until this value is dropped.
 pub struct Held<'l, 'a>(&'l Lock<'a>);
 
 impl Held<'_, '_> {
-    /// Gives it back; false when somebody has taken it away.
+    /// Gives the lock back; false when another process has taken it away by force.
     pub fn give_back(self) -> bool {
         let was_ours = self.0.release();
         std::mem::forget(self);

@@ -1,4 +1,5 @@
-//! Open files by their number, as Python has them; a part of the module with unsafe code.
+//! Calls on open files and sockets by their descriptors, as Python has them. This module has unsafe
+//! code, as a descriptor can be closed by its owner at any time.
 
 #![allow(unsafe_code)]
 
@@ -9,38 +10,39 @@ use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
 
 use rustix::fs::FallocateFlags;
 
-/// The open file of that number, which its owner keeps open; `None` for no number of a file.
+/// The open file with that descriptor, which its owner keeps open; `None` for a negative number.
 pub fn open_file(descriptor: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1; should its owner close it too early, calls fail or reach another file, and
-    // nothing in memory
+    // SAFETY: the number is not -1. Should the owner close the file too early, calls fail or reach
+    // another file; no memory is touched
     (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
-/// The size that an open file has now; `None` if that cannot be told.
+/// The size that an open file has now; `None` if the system cannot tell.
 pub fn file_size(descriptor: RawFd) -> Option<u64> {
     if descriptor < 0 {
         return None;
     }
-    // SAFETY: it is not closed here; one that its owner has closed meanwhile is only asked for a
-    // size, which changes nothing whatever it names now
+    // SAFETY: the file is not closed here. Should its owner have closed it meanwhile, the system is
+    // only asked for the size of another file, which changes nothing
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
     file.metadata().ok().map(|status| status.len())
 }
 
-/// Writes parts to an open file, one behind the other; how many bytes, `None` if that failed.
+/// Writes parts to an open file, one behind the other; the answer is how many bytes were written,
+/// or `None` if the call failed.
 ///
-/// The caller knows that the descriptor is open: another file might have its number.
+/// The caller knows that the descriptor is open: otherwise another file might have its number.
 pub fn write_at(descriptor: RawFd, parts: &[IoSlice<'_>], position: usize) -> Option<usize> {
     let offset = u64::try_from(position).ok()?;
     if descriptor < 0 {
         return None;
     }
-    // SAFETY: it is not closed here, and it is open as the caller knows
+    // SAFETY: the file is not closed here, and the caller knows that it is open
     let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
     rustix::io::pwritev(file, parts, offset).ok()
 }
 
-/// Allocates bytes of an open file, whose size and content stay; false when that cannot be done.
+/// Allocates bytes of an open file, whose size and content stay; false when the system refuses.
 pub fn allocate(descriptor: RawFd, start: usize, end: usize) -> bool {
     let (Ok(offset), Some(length)) = (u64::try_from(start), end.checked_sub(start)) else {
         return false;
@@ -48,7 +50,8 @@ pub fn allocate(descriptor: RawFd, start: usize, end: usize) -> bool {
     if descriptor < 0 || length == 0 {
         return false;
     }
-    // SAFETY: it is not closed here; another file that has its number by now keeps size and content
+    // SAFETY: the file is not closed here. Should another file have its number by now, that file
+    // keeps its size and content
     let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
     rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, length as u64).is_ok()
 }

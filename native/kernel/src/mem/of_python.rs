@@ -1,4 +1,5 @@
-//! Views of Python's buffers, held while they are looked at; a part of the module with unsafe code.
+//! Views of Python's buffers, which are held while they are looked at. This module has unsafe code,
+//! as it calls Python's own functions.
 
 #![allow(unsafe_code)]
 
@@ -23,7 +24,7 @@ impl From<Fault> for PyErr {
     }
 }
 
-/// A Python buffer of bytes. While it is held, its owner can neither move nor free it.
+/// A Python buffer of bytes. While it is held, its owner can neither move nor free the bytes.
 pub struct View(PyUntypedBuffer);
 
 fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
@@ -37,14 +38,14 @@ fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
 
 /// A payload as callers give it.
 pub enum Payload<'a, 'py> {
-    /// The usual one, which nobody can change.
+    /// A `bytes` object, which is the usual case and never changes.
     Bytes(&'a Bound<'py, PyBytes>),
-    /// The buffer of another object.
+    /// The buffer of an object of another type.
     View(View),
 }
 
 impl<'a, 'py> Payload<'a, 'py> {
-    /// The bytes of an object; `None` if it has none, or not in one piece.
+    /// The bytes of an object; `None` if it has none, or has them in several pieces.
     pub fn of(object: &'a Bound<'py, PyAny>) -> Option<Self> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Some(Payload::Bytes(bytes));
@@ -52,7 +53,7 @@ impl<'a, 'py> Payload<'a, 'py> {
         View::of(object).ok().map(Payload::View)
     }
 
-    /// Its bytes, to read.
+    /// The bytes of the payload, to be read.
     pub fn source(&self) -> Source<'_> {
         match self {
             Payload::Bytes(bytes) => Source::from(bytes.as_bytes()),
@@ -67,12 +68,12 @@ impl View {
         contiguous(object).map(View)
     }
 
-    /// Its bytes, to read.
+    /// The bytes of the buffer, to be read.
     pub fn source(&self) -> Source<'_> {
         Source { start: self.0.buf_ptr().cast(), length: self.0.len_bytes(), life: PhantomData }
     }
 
-    /// Its bytes, to write.
+    /// The bytes of the buffer, to be written.
     pub fn target(&mut self) -> PyResult<Target<'_>> {
         if self.0.readonly() {
             return Err(PyTypeError::new_err("expected a buffer that may be written"));
@@ -80,7 +81,7 @@ impl View {
         Ok(Target { start: self.0.buf_ptr().cast(), length: self.0.len_bytes(), life: PhantomData })
     }
 
-    /// Its bytes, as words that processes agree through.
+    /// The bytes of the buffer, as words that processes agree through.
     pub fn cells(&self) -> Cells<'_> {
         Cells {
             start: self.0.buf_ptr().cast(),
@@ -99,7 +100,7 @@ impl ViewOfLongs {
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = contiguous(object)?;
         let is_long = buffer.format() == c"q" && buffer.item_size() == size_of::<i64>();
-        // an empty array may lie anywhere; nothing of it is read
+        // an empty array may have any address, as nothing of it is read
         let is_aligned = buffer.len_bytes() == 0 || buffer.buf_ptr().cast::<i64>().is_aligned();
         if is_long && is_aligned {
             Ok(ViewOfLongs(buffer))
@@ -108,7 +109,7 @@ impl ViewOfLongs {
         }
     }
 
-    /// Its numbers.
+    /// The numbers of the array, to be read.
     pub fn longs(&self) -> Longs<'_> {
         Longs {
             start: self.0.buf_ptr().cast(),
@@ -118,16 +119,18 @@ impl ViewOfLongs {
     }
 }
 
-/// A new `bytes` object, filled by `fill`, which answers how many bytes it has stored.
+/// A new `bytes` object of that length. `fill` stores its bytes, and answers how many it has
+/// stored.
 ///
-/// pyo3's own way stores zeros first, which takes a fifth of the time of a batch.
+/// The way that pyo3 offers stores zeros first, which takes a fifth of the time of a batch.
 pub fn new_bytes<'py>(
     py: Python<'py>,
     length: usize,
     fill: impl FnOnce(Target<'_>) -> Result<usize, Fault>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let size = ffi::Py_ssize_t::try_from(length).map_err(|_| Fault::Memory)?;
-    // SAFETY: no initial bytes are given, so it only allocates; null, an exception, is looked for
+    // SAFETY: no initial bytes are given, so the call only allocates. It answers null with an
+    // exception set when there is no memory, and the next line looks for that
     let object = unsafe {
         let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), size);
         Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked::<PyBytes>()
@@ -138,15 +141,15 @@ pub fn new_bytes<'py>(
         length,
         life: PhantomData,
     };
-    // nobody else has seen the object, so it may still change; it goes again on an error
+    // no other code has seen the object, so it may still change; on an error it is freed
     if fill(target)? != length {
-        return Err(EXCERPT_OUTSIDE.into()); // bytes that nobody stored must not get out
+        return Err(EXCERPT_OUTSIDE.into()); // bytes that were never stored must not get out
     }
     Ok(object)
 }
 
-/// The numbers as the bytes they lie in memory as.
+/// The numbers as the bytes that they are in memory.
 pub fn number_bytes(numbers: &[i64]) -> &[u8] {
-    // SAFETY: a number is 8 bytes without holes, and bytes have no alignment
+    // SAFETY: a number is 8 bytes without holes, and bytes may have any address
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }

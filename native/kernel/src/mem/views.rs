@@ -1,22 +1,22 @@
-//! Views of memory that somebody else may change; the only module with unsafe code.
+//! Views of memory that other processes or threads may change.
 //!
-//! A store file is mapped, so other processes write what we read, at any moment. No Rust slice is
-//! ever made of such memory, as slices promise that nothing changes behind them, but for arguments
-//! of system calls. A view is an address and a length, and gives copies:
+//! A store file is mapped, so other processes may write what we read, at any moment. No Rust slice
+//! is ever made of such memory, as a slice promises that nothing changes behind it; the one
+//! exception is an argument of a system call. A view is an address and a length, and gives copies:
 //!
 //! ```text
-//! header word   one atomic load, then an acquire fence: what its writer stored before is there
-//! numbers       one volatile read each; whoever asks keeps the copy, and never asks twice
+//! header word   one atomic load and an acquire fence: what its writer stored before can be read
+//! numbers       one volatile read each; the caller keeps the copy, and never reads twice
 //! payloads      a plain copy of bytes that are only passed on, never interpreted
 //! ```
 //!
-//! A payload that changes while it is copied, which only a writer that breaks the format does,
-//! gives a mix of old and new bytes, and nothing worse: no decision hangs on it.
+//! A payload changes while it is copied only if a writer breaks the format. The copy is then a mix
+//! of old and new bytes, and nothing worse happens, as no decision hangs on it.
 //!
 //! Words that processes agree through are references to atomics, for as long as the view lives.
 //!
-//! Every access is compared with the view's length first and gives `None` outside. A file that
-//! another process cuts short can still raise SIGBUS, as for every program that maps it.
+//! Every access is compared with the length of the view first, and gives `None` outside. A file
+//! that another process cuts short can still raise SIGBUS, as in every program that maps it.
 
 #![allow(unsafe_code)]
 
@@ -29,12 +29,13 @@ use rustix::mm::{madvise, Advice};
 
 use crate::mem::fault::Fault;
 
-/// True when `count` bytes from `offset` on lie within `length`; no sum, so none that overflows.
+/// True when `count` bytes from `offset` on lie within `length`. Nothing is added, so nothing can
+/// overflow.
 fn lies_within(length: usize, offset: usize, count: usize) -> bool {
     offset <= length && count <= length - offset
 }
 
-/// Bytes to read.
+/// Bytes that can be read.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub(super) start: *const u8,
@@ -42,7 +43,8 @@ pub struct Source<'a> {
     pub(super) life: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: the memory belongs to no thread, and stays for 'a; others may change it at any time anyway
+// SAFETY: the memory belongs to no thread, and stays for 'a; other threads and processes may change
+// it at any time anyway
 unsafe impl Send for Source<'_> {}
 
 impl<'a> From<&'a [u8]> for Source<'a> {
@@ -52,66 +54,68 @@ impl<'a> From<&'a [u8]> for Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// So many of the bytes from `offset` on.
+    /// A view of `count` bytes from `offset` on.
     pub fn part(&self, offset: usize, count: usize) -> Option<Source<'a>> {
         if !lies_within(self.length, offset, count) {
             return None;
         }
-        // SAFETY: compared above
+        // SAFETY: offset and count were compared with the length above
         let start = unsafe { self.start.add(offset) };
         Some(Source { start, length: count, life: PhantomData })
     }
 
-    /// The bytes as an argument of a system call, which is all that it may be used for.
+    /// The bytes as an argument of a system call, which is the only use that is allowed.
     pub fn io_slice(&self) -> IoSlice<'a> {
-        // SAFETY: so many bytes are there, for 'a. Where others may change them, nobody but the
-        // system ever reads through it: the compiler sees an address and a length passed on
+        // SAFETY: so many bytes are there, for 'a. They may change at any time, but only the system
+        // reads through the slice: for the compiler an address and a length are passed on
         IoSlice::new(unsafe { slice::from_raw_parts(self.start, self.length) })
     }
 
-    /// Number of bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True when there are none.
+    /// True when there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The header word there; what its writer stored before it can be read afterwards.
+    /// The header word at `offset`. What its writer stored before it can be read afterwards.
     pub fn header(&self, offset: usize) -> Option<u32> {
         if !lies_within(self.length, offset, 4) {
             return None;
         }
-        // SAFETY: compared above
+        // SAFETY: offset and width were compared with the length above
         let at = unsafe { self.start.add(offset) };
         let word = if at.cast::<u32>().is_aligned() {
-            // SAFETY: 4 aligned bytes in the view. The load is relaxed, with a fence behind it, as
-            // Rust promises no stronger one to work where memory is mapped for reading only
+            // SAFETY: there are 4 aligned bytes in the view. The load is relaxed, with a fence
+            // behind it, as Rust promises that no stronger load works where memory is mapped for
+            // reading only
             unsafe { AtomicU32::from_ptr(at.cast_mut().cast()) }.load(Ordering::Relaxed)
         } else {
-            // SAFETY: 4 bytes in the view, of which none has an alignment. Mappings begin on pages,
-            // so nobody shares these; still they are read once
+            // SAFETY: there are 4 bytes in the view, which may have any address. A mapping begins
+            // on a page, so bytes without alignment are in no file that is shared; still they are
+            // read once
             u32::from_ne_bytes(unsafe { at.cast::<[u8; 4]>().read_volatile() })
         };
         fence(Ordering::Acquire);
         Some(u32::from_le(word))
     }
 
-    /// A copy of the bytes there.
+    /// A copy of `N` bytes from `offset` on.
     #[inline]
     pub fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if !lies_within(self.length, offset, N) {
             return None;
         }
         let mut bytes = [0; N];
-        // SAFETY: compared above; the copy is ours alone
+        // SAFETY: offset and count were compared with the length above; the copy is ours alone
         unsafe { ptr::copy_nonoverlapping(self.start.add(offset), bytes.as_mut_ptr(), N) };
         Some(bytes)
     }
 
-    /// True when exactly these bytes stand there.
+    /// True when exactly these bytes stand at `offset`.
     #[inline]
     pub fn holds(&self, offset: usize, bytes: &[u8]) -> bool {
         if !lies_within(self.length, offset, bytes.len()) {
@@ -128,17 +132,19 @@ impl<'a> Source<'a> {
         words.remainder().iter().enumerate().all(|(nth, &byte)| self.read(at + nth) == Some([byte]))
     }
 
-    /// The aligned 64-bit number there, which writers store as one; later reads stay behind it.
+    /// The aligned 64-bit number at `offset`, which writers store in one go. Later reads stay
+    /// behind this one.
     pub fn number(&self, offset: usize) -> Option<i64> {
         if !lies_within(self.length, offset, 8) {
             return None;
         }
-        // SAFETY: compared above
+        // SAFETY: offset and width were compared with the length above
         let at = unsafe { self.start.add(offset) }.cast::<i64>();
         if !at.is_aligned() {
             return None;
         }
-        // SAFETY: 8 aligned bytes in the view; relaxed, as the memory may be for reading only
+        // SAFETY: there are 8 aligned bytes in the view. The load is relaxed, as the memory may be
+        // mapped for reading only
         let number = unsafe { AtomicI64::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         Some(i64::from_le(number))
@@ -147,8 +153,8 @@ impl<'a> Source<'a> {
     /// Puts a copy of all bytes behind those of a vector.
     pub fn append_to(&self, bytes: &mut Vec<u8>) -> Result<(), Fault> {
         bytes.try_reserve(self.length)?;
-        // SAFETY: `length` bytes are there; as many behind the vector's own have just been reserved,
-        // which nobody else has, and they are its own only after they have been stored
+        // SAFETY: `length` bytes are there. As many have just been reserved behind the bytes of the
+        // vector, and they become part of it only after they have been stored
         unsafe {
             ptr::copy_nonoverlapping(self.start, bytes.as_mut_ptr().add(bytes.len()), self.length);
             bytes.set_len(bytes.len() + self.length);
@@ -156,14 +162,14 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// True when so many bytes are there; none are anywhere.
+    /// True when `count` bytes from `offset` on lie within the view. No bytes lie anywhere.
     #[inline]
     pub fn has(&self, offset: usize, count: usize) -> bool {
         count == 0 || lies_within(self.length, offset, count)
     }
 }
 
-/// 64-bit numbers to read: offsets and lengths of a batch.
+/// 64-bit numbers that can be read: the offsets and lengths of a batch.
 #[derive(Clone, Copy)]
 pub struct Longs<'a> {
     pub(super) start: *const i64,
@@ -171,7 +177,7 @@ pub struct Longs<'a> {
     pub(super) life: PhantomData<&'a [i64]>,
 }
 
-// SAFETY: as for Source
+// SAFETY: the reasons are those of `Source`
 unsafe impl Send for Longs<'_> {}
 
 impl<'a> From<&'a [i64]> for Longs<'a> {
@@ -181,12 +187,12 @@ impl<'a> From<&'a [i64]> for Longs<'a> {
 }
 
 impl Longs<'_> {
-    /// How many there are.
+    /// The number of numbers.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True when there are none.
+    /// True when there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -196,20 +202,22 @@ impl Longs<'_> {
         if place >= self.length {
             return None;
         }
-        // SAFETY: compared above; aligned, as slices and typed Python buffers are. Volatile, so that
-        // it is read once: a thread may change the array while we work without the GIL
+        // SAFETY: the place was compared with the length above; the address is aligned, as those of
+        // slices and of typed Python buffers are. The read is volatile, so that it happens once:
+        // another thread may change the array while we work without the GIL
         Some(unsafe { self.start.add(place).read_volatile() })
     }
 }
 
-/// Bytes to write. Nobody else looks at them before they are published.
+/// Bytes that can be written. No reader looks at them before they are published.
 pub struct Target<'a> {
     pub(super) start: *mut u8,
     pub(super) length: usize,
     pub(super) life: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: as for Source; who hands out a Target has taken care that there is one writer
+// SAFETY: the reasons are those of `Source`; the code that makes a Target has seen to it that there
+// is one writer
 unsafe impl Send for Target<'_> {}
 
 impl<'a> From<&'a mut [u8]> for Target<'a> {
@@ -219,23 +227,24 @@ impl<'a> From<&'a mut [u8]> for Target<'a> {
 }
 
 impl Target<'_> {
-    /// Number of bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True when there are none.
+    /// True when there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Stores bytes of our own.
+    /// Stores bytes of our own at `offset`.
     #[inline]
     pub fn put(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
         if !lies_within(self.length, offset, bytes.len()) {
             return None;
         }
-        // SAFETY: compared above; `copy` allows the two to overlap, though they never should
+        // SAFETY: offset and length were compared above; `copy` allows the two areas to overlap,
+        // though they never should
         unsafe { ptr::copy(bytes.as_ptr(), self.start.add(offset), bytes.len()) };
         Some(())
     }
@@ -247,15 +256,16 @@ impl Target<'_> {
             return None;
         }
         if count > 0 {
-            // SAFETY: both compared above; `copy` allows them to overlap
+            // SAFETY: both areas were compared above; `copy` allows them to overlap
             unsafe { ptr::copy(data.start.add(from), self.start.add(offset), count) };
         }
         Some(())
     }
 
-    /// Has the pages of some bytes in memory, and writable, as a store would; changes no byte.
+    /// Brings the pages of some bytes into memory, writable, as a store would; no byte changes.
     ///
-    /// `Some(Err)` where a store would kill the process: behind the end of a file, or no space.
+    /// The answer is `Some(Err)` where a store would kill the process, as the bytes are behind the
+    /// end of a file or the disk is full.
     pub fn populate(&self, start: usize, end: usize) -> Option<io::Result<()>> {
         let count = end.checked_sub(start)?;
         if !lies_within(self.length, start, count) {
@@ -264,11 +274,11 @@ impl Target<'_> {
         if count == 0 {
             return Some(Ok(()));
         }
-        // SAFETY: compared above
+        // SAFETY: start and count were compared with the length above
         let at = unsafe { self.start.add(start) };
         let before = at as usize % rustix::param::page_size();
-        // SAFETY: these are the pages that hold the bytes, and no others; none is changed. An
-        // address that nothing is mapped at is an error, not a fault
+        // SAFETY: these are exactly the pages that hold the bytes, and no byte changes. An address
+        // that nothing is mapped at gives an error, not a fault
         let done = unsafe {
             let first = at.wrapping_sub(before).cast();
             madvise(first, before + count, Advice::LinuxPopulateWrite)
@@ -276,7 +286,7 @@ impl Target<'_> {
         Some(done.map_err(io::Error::from))
     }
 
-    /// True when any byte of the other view is one of ours.
+    /// True when a byte of this view is a byte of the source, too.
     pub fn overlaps(&self, other: Source) -> bool {
         let (mine, others) = (self.start as usize, other.start as usize);
         mine < others.saturating_add(other.length) && others < mine.saturating_add(self.length)
@@ -292,26 +302,26 @@ pub struct Cells<'a> {
     pub(super) life: PhantomData<&'a AtomicI64>,
 }
 
-// SAFETY: as for Source; the words are reached as atomics only
+// SAFETY: the reasons are those of `Source`; the words are reached as atomics only
 unsafe impl Send for Cells<'_> {}
 
 impl<'a> Cells<'a> {
-    /// Number of bytes.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// True when there are none.
+    /// True when there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The same bytes, to read.
+    /// The same bytes, to be read.
     pub fn source(&self) -> Source<'a> {
         Source { start: self.start, length: self.length, life: PhantomData }
     }
 
-    /// The same bytes, to lay what nobody looks at yet; `None` if they may not be written.
+    /// The same bytes, to lay what no reader looks at yet; `None` if they may not be written.
     pub fn target(&self) -> Option<Target<'a>> {
         let target = Target { start: self.start, length: self.length, life: PhantomData };
         self.is_writable.then_some(target)
@@ -321,40 +331,42 @@ impl<'a> Cells<'a> {
         if !lies_within(self.length, offset, width) {
             return None;
         }
-        // SAFETY: compared above
+        // SAFETY: offset and width were compared with the length above
         let at = unsafe { self.start.add(offset) };
         (at as usize).is_multiple_of(width).then_some(at)
     }
 
-    /// The 32-bit word there; what its writer stored before can be read afterwards.
+    /// The 32-bit word at `offset`. What its writer stored before it can be read afterwards.
     pub fn load_4(&self, offset: usize) -> Option<u32> {
         let at = self.at(offset, 4)?;
-        // SAFETY: 4 aligned bytes in the view; relaxed, as the memory may be for reading only
+        // SAFETY: there are 4 aligned bytes in the view. The load is relaxed, as the memory may be
+        // mapped for reading only
         let word = unsafe { AtomicU32::from_ptr(at.cast()) }.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         Some(word)
     }
 
-    /// The same with 64 bits.
+    /// The 64-bit word at `offset`. What its writer stored before it can be read afterwards.
     pub fn load_8(&self, offset: usize) -> Option<i64> {
         let at = self.at(offset, 8)?;
-        // SAFETY: 8 aligned bytes in the view; relaxed, as the memory may be for reading only
+        // SAFETY: there are 8 aligned bytes in the view. The load is relaxed, as the memory may be
+        // mapped for reading only
         let word = unsafe { AtomicI64::from_ptr(at.cast()) }.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         Some(word)
     }
 
-    /// The 32-bit word there, to be changed; `None` if it may not be.
+    /// The 32-bit word at `offset`, to be changed; `None` if it may not be written.
     pub fn cell_4(&self, offset: usize) -> Option<&'a AtomicU32> {
         let at = self.at(offset, 4).filter(|_| self.is_writable)?;
-        // SAFETY: 4 aligned bytes in the view, which outlives the reference, and may be written
+        // SAFETY: 4 aligned bytes are in the view, which outlives the reference, and may be written
         Some(unsafe { AtomicU32::from_ptr(at.cast()) })
     }
 
-    /// The same with 64 bits.
+    /// The 64-bit word at `offset`, to be changed; `None` if it may not be written.
     pub fn cell_8(&self, offset: usize) -> Option<&'a AtomicI64> {
         let at = self.at(offset, 8).filter(|_| self.is_writable)?;
-        // SAFETY: 8 aligned bytes in the view, which outlives the reference, and may be written
+        // SAFETY: 8 aligned bytes are in the view, which outlives the reference, and may be written
         Some(unsafe { AtomicI64::from_ptr(at.cast()) })
     }
 }

@@ -7,10 +7,11 @@ use pyo3::prelude::*;
 
 use crate::mem::View;
 
-/// The aligned words of a buffer that processes share. Positions are byte offsets in it.
+/// The aligned words of a buffer that processes share. Positions are byte offsets in the buffer.
 ///
-/// Loads acquire; all else is sequentially consistent. A position outside, between two words, or a
-/// store where none may be is the caller's mistake, an AssertionError.
+/// Loads acquire; all else is sequentially consistent. A position that is outside or between two
+/// words is a mistake of the caller, and so is a store where none is allowed: both are an
+/// AssertionError.
 #[pyclass(name = "AtomicWords", module = "cqrepl._native")]
 pub struct PyAtomicWords {
     view: Option<View>,
@@ -54,7 +55,7 @@ impl PyAtomicWords {
         fence(Ordering::Acquire);
     }
 
-    /// Gives the buffer back; no access afterwards.
+    /// Gives the buffer back; no access is possible afterwards.
     fn release(&mut self) {
         self.view = None;
     }

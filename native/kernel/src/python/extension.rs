@@ -10,7 +10,8 @@ use crate::python::pen_class::PyPen;
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
 const INTERFACE: u32 = 6;
 
-/// The extension. Its name stands in `setup.py` too, and in each class, as that takes a literal.
+/// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
+/// nothing but a literal.
 #[pymodule]
 #[pyo3(name = "_native")]
 fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,8 +1,8 @@
 //! The functions of `cqrepl/kernel/plain.py`.
 //!
-//! Buffers are held while a function runs, so nobody can move or free them, whatever other threads
-//! do. A batch of more than a little is handled with the GIL released: giving it up and taking it
-//! again costs as much as a few excerpts, and may mean to wait for whoever took it.
+//! Buffers are held while a function runs, so no thread can move or free them meanwhile. A batch of
+//! more than a little is handled with the GIL released. To give the GIL up and to take it again
+//! costs as much as a few excerpts, and may mean to wait for the thread that has taken it.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ pub type Found<'py> = (u64, u8, Array<'py>, Array<'py>);
 pub type Scanned<'py> = (usize, i64, i64, Array<'py>, Array<'py>);
 pub type LaidNumbers = (u32, usize, usize, Vec<(i64, usize)>);
 
-/// An `array('q')` of these numbers.
+/// The `array('q')` of these numbers.
 pub fn array<'py>(py: Python<'py>, numbers: &[i64]) -> PyResult<Array<'py>> {
     static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let bytes = PyBytes::new(py, mem::number_bytes(numbers));
@@ -58,7 +58,7 @@ pub fn find_excerpts<'py>(
 }
 
 #[pyfunction]
-#[allow(clippy::too_many_arguments)] // those of the reference
+#[allow(clippy::too_many_arguments)] // the arguments are those of the reference
 pub fn frame_excerpts(
     data: &Bound<'_, PyAny>,
     offsets: &Bound<'_, PyAny>,
@@ -168,7 +168,7 @@ pub fn measure_lengths(
 
 #[pyfunction]
 #[pyo3(signature = (data, offsets, lengths, start, count, store, position, sequence, index_spacing))]
-#[allow(clippy::too_many_arguments)] // those of the reference
+#[allow(clippy::too_many_arguments)] // the arguments are those of the reference
 pub fn lay_excerpts(
     data: &Bound<'_, PyAny>,
     offsets: &Bound<'_, PyAny>,
@@ -193,7 +193,7 @@ pub fn lay_excerpts(
     Ok((laid.first_word, laid.end, laid.last, laid.marks))
 }
 
-/// Has the pages of these bytes in memory; see `cqrepl/kernel/batch.py`.
+/// Brings the pages of these bytes into memory; see `cqrepl/kernel/batch.py`.
 #[pyfunction]
 pub fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {
     let mut view = View::of(buffer)?;

@@ -45,17 +45,17 @@ impl PyLiveControl {
         self.0.interrupt();
     }
 
-    /// Takes that back, before the pump runs again.
+    /// Takes the wish back, before the pump runs again.
     fn reset(&self) {
         self.0.reset();
     }
 
-    /// Bytes for the peer, to be sent by a pump of a sink between two documents.
+    /// Gives bytes for the peer, which the pump of a sink sends between two documents.
     fn send(&self, data: &[u8]) {
         self.0.send(data);
     }
 
-    /// What was to be sent and no pump has taken.
+    /// Takes the bytes that were to be sent and that no pump has taken.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut bytes = Vec::new();
         self.0.take_outgoing(&mut bytes);
@@ -63,7 +63,7 @@ impl PyLiveControl {
     }
 }
 
-/// One queue of a source, for one slice.
+/// One queue of a source, for one slice of time.
 #[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
 pub struct PySourceLane {
     store: View,
@@ -121,38 +121,39 @@ impl PySourceLane {
         })
     }
 
-    /// Position of the next header.
+    /// The position of the next header.
     #[getter]
     fn position(&self) -> i64 {
         locked(&self.sent).place.position
     }
 
-    /// Position of the header of the last excerpt sent; 0 when none was.
+    /// The position of the header of the last excerpt sent; 0 when none was.
     #[getter]
     fn position_last(&self) -> i64 {
         locked(&self.sent).place.position_last
     }
 
-    /// So many excerpts and payload bytes more may be sent.
+    /// Lets so many excerpts and payload bytes more be sent.
     fn add_room(&self, excerpts: i64, payload_bytes: i64) {
         let place = &mut locked(&self.sent).place;
         place.room_excerpts = place.room_excerpts.saturating_add(excerpts);
         place.room_bytes = place.room_bytes.saturating_add(payload_bytes);
     }
 
-    /// The pump comes back when this index is acknowledged.
+    /// Has the pump come back when this index is acknowledged.
     fn await_index(&self, index: i64) {
         self.awaited.store(index, Ordering::Relaxed);
     }
 
-    /// Acknowledgements since the last call, an `array('q')` of three numbers each: index, nano
-    /// time, and when they came. To be taken before the lengths, which they are about.
+    /// The acknowledgements since the last call, as an `array('q')` with three numbers for each:
+    /// the index, the nano time, and when the acknowledgement came. They are to be taken before the
+    /// lengths, which they are about.
     fn take_acks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let acks = std::mem::take(&mut locked(&self.sent).acks);
         array(py, acks.as_flattened())
     }
 
-    /// Lengths of the excerpts sent since the last call, an `array('q')`.
+    /// The lengths of the excerpts sent since the last call, as an `array('q')`.
     fn take_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let lengths = std::mem::take(&mut locked(&self.sent).lengths);
         array(py, &lengths)
@@ -161,8 +162,9 @@ impl PySourceLane {
 
 type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool, bool);
 
-/// Sends what appears in the lanes; (why it came back, what was not sent, what was received and not
-/// taken, whether the peer was heard, whether it acknowledges in another shape).
+/// Sends what appears in the lanes. The answer is why the pump came back, what was not sent, what
+/// was received and not taken, whether the peer was heard, and whether it acknowledges in another
+/// shape.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn stream_live<'py>(
@@ -230,7 +232,7 @@ impl PySinkLane {
         PySinkLane { pen, cid_document, payload_max, is_acknowledged, is_logged, stored }
     }
 
-    /// How many excerpts, and bytes, were stored since the last call, and the entries of a log.
+    /// How many excerpts and bytes were stored since the last call, and their entries for a log.
     fn take_stored<'py>(&self, py: Python<'py>) -> (i64, i64, Bound<'py, PyBytes>) {
         let Stored { excerpts, bytes, entries } = std::mem::take(&mut *locked(&self.stored));
         (excerpts, bytes, PyBytes::new(py, &entries))
@@ -239,8 +241,8 @@ impl PySinkLane {
 
 type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool);
 
-/// Stores what comes for the lanes; (why it came back, what was not taken, what was not sent,
-/// whether the peer was heard).
+/// Stores what comes for the lanes. The answer is why the pump came back, what was not taken, what
+/// was not sent, and whether the peer was heard.
 #[pyfunction]
 pub fn receive_live<'py>(
     py: Python<'py>,

@@ -1,8 +1,8 @@
-//! What Python sees: arguments in, results out, and the GIL released in between.
+//! What Python sees: arguments go in, results come out, and the GIL is released in between.
 //!
 //! ```text
 //! extension     the module itself, with the names of all functions and classes
-//! functions     the functions of batches
+//! functions     the functions on batches
 //! atomic_words  words that processes share
 //! pen_class     the pen
 //! live_classes  the live pumps, and what they share with the event loop

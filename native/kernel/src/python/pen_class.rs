@@ -1,4 +1,4 @@
-//! `cqrepl._native.Pen`: what `pen` does, for Python.
+//! The class `Pen`: what `append::pen` does, for Python.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +14,8 @@ use crate::python::functions::HELD_BYTES;
 
 /// A writer of one open store file, for the usual case. Any thread may use it.
 ///
-/// The views are held as long as it lives, so the files stay mapped; its numbers never change, and
-/// what changes is in memory that others share: whoever uses it borrows nothing.
+/// The views are held as long as the pen lives, so the files stay mapped. The numbers of the pen
+/// never change. What changes is in memory that other threads share, so a method borrows nothing.
 #[pyclass(frozen, name = "Pen", module = "cqrepl._native")]
 pub struct PyPen {
     store: View,
@@ -26,14 +26,14 @@ pub struct PyPen {
 }
 
 impl PyPen {
-    /// The pen itself, which can be sent to a thread without the GIL.
+    /// The pen of the crate, which can be sent to a thread without the GIL.
     pub fn pen(&self) -> Result<pen::Pen<'_>, Fault> {
         let (store, table, turn) = (self.store.cells(), self.table.cells(), self.turn.cells());
         pen::Pen::new(store, table, turn, &self.terms, &self.place)
     }
 }
 
-/// The last index, or the reason why nothing was appended, below 0.
+/// The last index, or the negative number of the reason why nothing was appended.
 fn answer((last, refusal): (i64, Option<Refusal>)) -> i64 {
     refusal.map_or(last, |refusal| -(refusal as i64))
 }
@@ -56,29 +56,29 @@ impl PyPen {
         };
         let (store, table, turn) = (View::of(store)?, View::of(table)?, View::of(turn)?);
         let made = PyPen { store, table, turn, terms, place };
-        made.pen()?; // what is wrong with the numbers is told now
+        made.pen()?; // numbers that make no sense are refused now
         Ok(made)
     }
 
-    /// Of the next excerpt, as of the last append.
+    /// The index of the next excerpt, as of the last append.
     #[getter]
     fn next_index(&self) -> i64 {
         self.terms.index_first.wrapping_add(self.sequence())
     }
 
-    /// In the cycle.
+    /// The sequence of the next excerpt in the cycle.
     #[getter]
     fn sequence(&self) -> i64 {
         self.place.sequence.load(Ordering::Relaxed)
     }
 
-    /// Of its header.
+    /// The position of the header of the next excerpt.
     #[getter]
     fn position(&self) -> i64 {
         self.place.position.load(Ordering::Relaxed)
     }
 
-    /// All before this position is allocated.
+    /// The position before which all space is allocated.
     #[getter]
     fn reserved(&self) -> PyResult<usize> {
         Ok(self.pen()?.reserved())
