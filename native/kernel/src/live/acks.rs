@@ -1,17 +1,18 @@
-//! Acknowledgements, in the one shape that we write: a cid document, then a body of 25 bytes.
+//! Acknowledgements, in the one shape that our sinks write: a cid document, then a body of 25
+//! bytes.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::live::control::receive_some;
 
-/// Up to the index, and from there to the nano time.
+/// The bytes of the body before the index; `NANOS` stands between the index and the nano time.
 const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
 const NANOS: [u8; 4] = *b"\xC2ns\xA7";
 const BYTES: usize = HEAD.len() + 8 + NANOS.len() + 8;
 const INBOX_BYTES: usize = 16 << 10;
 
-/// Puts one behind what is to be sent.
+/// Puts an acknowledgement behind what is to be sent.
 pub fn write(out: &mut Vec<u8>, cid_document: &[u8], index: i64, ns: i64) {
     out.extend_from_slice(cid_document);
     out.extend_from_slice(&HEAD);
@@ -20,7 +21,8 @@ pub fn write(out: &mut Vec<u8>, cid_document: &[u8], index: i64, ns: i64) {
     out.extend_from_slice(&ns.to_le_bytes());
 }
 
-/// Index and nano time of the acknowledgement behind a cid document; `None` for anything else.
+/// The index and the nano time of the acknowledgement that stands behind a cid document; `None` for
+/// anything else.
 fn read(body: &[u8]) -> Option<(i64, i64)> {
     let rest = body.strip_prefix(&HEAD)?;
     let (index, rest) = rest.split_first_chunk()?;
@@ -28,15 +30,16 @@ fn read(body: &[u8]) -> Option<(i64, i64)> {
     Some((i64::from_le_bytes(*index), i64::from_le_bytes(*ns)))
 }
 
-/// Whoever takes acknowledgements in.
+/// What takes acknowledgements in: a lane of a source.
 pub trait Taker {
-    /// What stands before the acknowledgements that are for it.
+    /// The cid document that stands before the acknowledgements for this taker.
     fn cid_document(&self) -> &[u8];
-    /// Takes one.
+    /// Takes an acknowledgement in.
     fn take(&self, index: i64, ns: i64);
 }
 
-/// Which of them the document at the start of `data` selects; that of the last one is the likeliest.
+/// Which of `among` the document at the start of `data` selects. It is likely to be the one that
+/// the last document has selected, so that is tried first.
 pub fn addressed<T>(
     among: &[T],
     cid_document: impl Fn(&T) -> &[u8],
@@ -53,15 +56,15 @@ pub fn addressed<T>(
 /// What stands behind the acknowledgements that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// Nothing, or the beginning of one.
+    /// Nothing stands there, or the beginning of an acknowledgement.
     Nothing,
-    /// Something else.
+    /// A document for no taker stands there.
     Other,
-    /// What a taker is to get, in another shape.
+    /// A document for a taker stands there, in another shape than ours.
     Foreign,
 }
 
-/// Bytes from the peer of a source.
+/// The bytes that the peer of a source has sent.
 pub struct Inbox {
     bytes: Vec<u8>,
     end: usize,
@@ -70,7 +73,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// One with what was received before.
+    /// An inbox that begins with what was received before.
     pub fn new(received: &[u8]) -> Self {
         let mut bytes = received.to_vec();
         bytes.resize(received.len() + INBOX_BYTES, 0);
@@ -89,7 +92,7 @@ impl Inbox {
         Ok(count != Some(0))
     }
 
-    /// Hands out the acknowledgements that are there.
+    /// Gives the takers the acknowledgements that are there.
     pub fn hand_out<T: Taker>(&mut self, takers: &[T]) -> Behind {
         let mut at = 0;
         let mut likely = 0;
@@ -119,7 +122,7 @@ impl Inbox {
         behind
     }
 
-    /// What was received and not handed out.
+    /// What was received and not given to a taker.
     pub fn left(&self) -> Vec<u8> {
         self.bytes.get(..self.end).unwrap_or_default().to_vec()
     }

@@ -1,7 +1,8 @@
 //! What a live pump and the event loop share: the wish to stop, and bytes to be sent in between.
 //!
-//! A pump runs in a thread of its own for up to a fraction of a second. Whoever wants it back says
-//! so, and a pump that waits in the kernel is woken by an event descriptor.
+//! A pump runs in a thread of its own for up to a fraction of a second. The event loop sets a flag
+//! when it wants the pump back. A pump that waits in the operating system is woken by an event
+//! descriptor.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,13 +19,13 @@ use crate::mem::fault::Fault;
 /// Why a pump has come back; the numbers are those of `cqrepl.kernel.live.Ended`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its time is over.
+    /// The time of the pump is over.
     Slice = 0,
-    /// It was asked to.
+    /// The event loop has asked the pump to come back.
     Interrupted = 1,
-    /// Something is there that is not its business.
+    /// Something is there that is not the business of a pump.
     Unusual = 2,
-    /// The peer has closed its side.
+    /// The peer has closed its side of the connection.
     EndOfStream = 3,
 }
 
@@ -35,13 +36,14 @@ pub struct Control {
     outgoing: Mutex<Vec<u8>>,
 }
 
-/// The value behind a mutex; a thread that panicked with it cannot have left it half-changed.
+/// The value behind a mutex. A thread that panicked while it held the mutex cannot have left the
+/// value half-changed.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Control {
-    /// Not interrupted, nothing to send.
+    /// A control that does not interrupt, with nothing to send.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Control { is_interrupted: AtomicBool::new(false), event, outgoing: Mutex::default() })
@@ -53,7 +55,7 @@ impl Control {
         self.wake();
     }
 
-    /// Takes the wish back; before the pump runs again.
+    /// Takes the wish back, before the pump runs again.
     pub fn reset(&self) {
         self.is_interrupted.store(false, Ordering::Release);
     }
@@ -63,18 +65,18 @@ impl Control {
         self.is_interrupted.load(Ordering::Acquire)
     }
 
-    /// Bytes for the peer, to be sent between two documents.
+    /// Takes bytes for the peer, to be sent between two documents.
     pub fn send(&self, bytes: &[u8]) {
         locked(&self.outgoing).extend_from_slice(bytes);
         self.wake();
     }
 
-    /// Moves what is to be sent behind what a pump has not sent yet.
+    /// Moves the bytes for the peer behind those that a pump has not sent yet.
     pub fn take_outgoing(&self, unsent: &mut Vec<u8>) {
         unsent.append(&mut locked(&self.outgoing));
     }
 
-    /// Waits for the socket, the time, or whoever wakes us.
+    /// Waits for the socket or the time, or until another thread wakes the pump.
     pub fn wait(
         &self,
         socket: BorrowedFd,
@@ -91,13 +93,14 @@ impl Control {
         let [_, event] = waited;
         if !event.revents().is_empty() {
             let mut count = [0; 8];
-            let _ = rustix::io::read(self.event.as_fd(), &mut count); // empty: somebody was first
+            // a pump that was faster may have emptied the descriptor, which is no error
+            let _ = rustix::io::read(self.event.as_fd(), &mut count);
         }
         Ok(())
     }
 
     fn wake(&self) {
-        // full: it is readable then
+        // a full descriptor can be read already, which is all that is wanted
         let _ = rustix::io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
     }
 }
@@ -109,12 +112,13 @@ fn timespec(left: Duration) -> Timespec {
     }
 }
 
-/// Sends as much as the socket takes; how much that was.
+/// Sends as much as the socket takes; the answer is how many bytes.
 pub fn send_some(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     send_parts(socket, &[IoSlice::new(bytes)])
 }
 
-/// Sends as much as the socket takes of some parts, one behind the other; how much that was.
+/// Sends as much as the socket takes of some parts, one behind the other; the answer is how many
+/// bytes.
 pub fn send_parts(socket: BorrowedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -127,7 +131,7 @@ pub fn send_parts(socket: BorrowedFd, parts: &[IoSlice<'_>]) -> io::Result<usize
     }
 }
 
-/// Receives what is there; `None` when nothing is, 0 at the end of the stream.
+/// Receives what is there: `None` when nothing is there, 0 bytes at the end of the stream.
 pub fn receive_some(socket: BorrowedFd, room: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::net::recv(socket, &mut *room, RecvFlags::DONTWAIT) {

@@ -1,10 +1,10 @@
 //! The live pumps of a source and of a sink, each in a thread of its own.
 //!
 //! ```text
-//! source_pump  excerpts of mapped files to frames to a socket
-//! source_lane  one queue of a source in it
-//! sink_pump    frames of a socket to excerpts, with the queues of a sink
-//! acks         acknowledgements, written and taken in
+//! source_pump  sends excerpts of mapped files as frames to a socket
+//! source_lane  one queue in the pump of a source
+//! sink_pump    stores frames from a socket as excerpts, in one queue or several
+//! acks         acknowledgements, as a sink writes them and a source takes them in
 //! control      how the event loop calls a pump back, and hands it bytes
 //! pauser       how a source waits for the next excerpt
 //! ```

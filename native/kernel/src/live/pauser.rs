@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::set_current_timer_slack;
 
-/// How much of a core may be spent on being quick.
+/// How much of a core a source may spend on being quick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pausing {
-    /// Never sleeps.
+    /// The source never sleeps.
     Busy,
-    /// Short sleeps while excerpts come, long ones when they do not.
+    /// The source sleeps briefly while excerpts come, and long when they do not.
     Balanced,
-    /// Long sleeps.
+    /// The source always sleeps long.
     Sleepy,
 }
 
 impl Pausing {
-    /// The one of that number, as `cqrepl.kernel.live` counts them.
+    /// The way to pause of that number, as `cqrepl.kernel.live` counts them.
     pub fn of(number: u8) -> Option<Self> {
         [Pausing::Busy, Pausing::Balanced, Pausing::Sleepy].get(usize::from(number)).copied()
     }
@@ -26,21 +26,23 @@ impl Pausing {
 const SPINS: u32 = 300;
 const SPINS_BUSY: u32 = 20;
 const SLEEP_MIN: Duration = Duration::from_micros(10);
-/// A vCPU that wakes costs about 20 us: three hundred times a second is less than 1 % of a core.
+/// A virtual CPU that wakes costs about 20 us: three hundred times a second is less than 1 % of a
+/// core.
 const SLEEP_MAX: Duration = Duration::from_millis(3);
 const SLEEP_SLEEPY: Duration = Duration::from_millis(8);
-/// So long short sleeps go on: about two dozen of them cost less than one excerpt that comes late.
+/// For so long the sleeps stay short: about two dozen of them cost less than one excerpt that comes
+/// late.
 const AWAKE: Duration = Duration::from_millis(20);
 const TIMER_SLACK_NS: u64 = 1_000;
 
-/// Has the system wake this thread on time: else a sleep of 10 us takes 60.
+/// Has the system wake this thread on time: otherwise a sleep of 10 us takes 60.
 ///
-/// The thread keeps that, which harms no later use of it.
+/// The thread stays so afterwards, which harms no later use of it.
 pub fn sleep_to_the_microsecond() {
     let _ = set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
 }
 
-/// Counts the looks that found nothing.
+/// Counts the looks that have found nothing, and waits between them.
 pub struct Pauser {
     pausing: Pausing,
     looks: u32,
@@ -49,14 +51,14 @@ pub struct Pauser {
 }
 
 impl Pauser {
-    /// As if something had been found just now, or nothing for long.
+    /// A pauser as if something had been found just now, or with `is_idle` nothing for long.
     pub fn new(pausing: Pausing, is_idle: bool) -> Self {
         let (looks, sleep) =
             if is_idle { (SPINS.max(SPINS_BUSY), SLEEP_MAX) } else { (0, SLEEP_MIN) };
         Pauser { pausing, looks, sleep, found_at: Instant::now() }
     }
 
-    /// Something was found.
+    /// Begins again with the shortest pause, as something was found.
     pub fn reset(&mut self) {
         self.looks = 0;
         self.sleep = SLEEP_MIN;
@@ -68,7 +70,7 @@ impl Pauser {
         self.looks < SPINS_BUSY || (self.sleep < SLEEP_MAX && was_found)
     }
 
-    /// Waits before the next look; the time now, where it was looked at.
+    /// Waits before the next look; the answer is the time now, if the pause has asked for it.
     pub fn pause(&mut self) -> Option<Instant> {
         self.looks = self.looks.saturating_add(1);
         let spins = if self.pausing == Pausing::Busy { SPINS_BUSY } else { SPINS };

@@ -1,13 +1,15 @@
-//! The live pump of a sink: frames from a socket to excerpts at their indexes, and acknowledgements.
+//! The live pump of a sink: frames from a socket become excerpts at their indexes, and are
+//! acknowledged.
 //!
-//! It does the usual case and judges nothing: whole `re` frames of the queues it was given, each at
-//! the next index, into a file with room. Anything else, from a heartbeat to the end of a cycle, is
-//! left in the buffer, and the pump comes back: whoever reads on meets the same bytes.
+//! The pump does the usual case and judges nothing: whole `re` frames of the queues that it was
+//! given, each at the next index, into a file with room. It leaves all else in its buffer, from a
+//! heartbeat to the end of a cycle, and comes back: Python then reads on from the same bytes.
 //!
-//! An acknowledgement is made after the headers are published: at once where none was for a while,
-//! else after that while, for all that came meanwhile; it is longer where more is there already.
-//! Each costs its receiver about as much as hundreds of excerpts do. While the peer takes none, only
-//! the last one is kept.
+//! An acknowledgement is made after the headers are published. If none went out for a while, it
+//! goes out at once; otherwise it goes out when that while is over, for all that has come
+//! meanwhile. The while is longer when more bytes are there already, as each acknowledgement costs
+//! the source about as much as hundreds of excerpts do. While the peer takes no bytes, only the
+//! last acknowledgement is kept.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
@@ -25,48 +27,49 @@ use crate::live::source_lane::monotonic_ns;
 use crate::mem::Source;
 
 const UNSENT_MAX: usize = 64 << 10;
-/// Shortest time from acknowledgements to the next ones, when all that came is stored,
+/// The shortest time between acknowledgements, when all that has come is stored.
 const QUIET: Duration = Duration::from_micros(500);
-/// and while more is there; of so many queues.
+/// The shortest time between acknowledgements while more bytes are there, for up to
+/// `QUEUES_IN_BULK` queues.
 const QUIET_IN_BULK: Duration = Duration::from_millis(5);
 const QUEUES_IN_BULK: u32 = 10;
 
-/// What a lane has stored since somebody asked.
+/// What a lane has stored since the event loop asked last.
 #[derive(Default)]
 pub struct Stored {
-    /// Number of excerpts,
+    /// The number of excerpts.
     pub excerpts: i64,
-    /// and of payload bytes.
+    /// The number of payload bytes.
     pub bytes: i64,
-    /// Each batch as `cqrepl.replicator.logentry` has it, where that is wanted.
+    /// The entry of each batch, as `cqrepl.replicator.logentry` has it, if the lane is logged.
     pub entries: Vec<u8>,
 }
 
-/// One queue of a connection.
+/// One queue in the pump of a sink.
 pub struct SinkLane<'a> {
-    /// Selects the handler.
+    /// The cid document that selects the handler.
     pub cid_document: &'a [u8],
-    /// Writes the store file.
+    /// The pen that writes the store file.
     pub pen: Pen<'a>,
-    /// Longest excerpt that is taken.
+    /// The length of the longest excerpt that is taken.
     pub payload_max: i64,
     /// True when the source wants to know what is stored.
     pub is_acknowledged: bool,
-    /// True when somebody wants to know when each batch was stored.
+    /// True when the time at which each batch was stored is to be logged.
     pub is_logged: bool,
-    /// What others ask for.
+    /// What was stored, for the event loop, which asks while the pump runs.
     pub stored: &'a Mutex<Stored>,
-    /// Index and nano time to acknowledge.
+    /// The index and the nano time that are to be acknowledged.
     pub due: Option<(i64, i64)>,
 }
 
-/// What is left when a pump comes back.
+/// What is left when the pump of a sink comes back.
 pub struct SinkRest {
-    /// Why it did.
+    /// Why the pump came back.
     pub ended: Ended,
-    /// Received, not taken.
+    /// What was received and not taken.
     pub received: Vec<u8>,
-    /// To be sent before anything else.
+    /// What is to be sent before anything else.
     pub unsent: Vec<u8>,
     /// True when the peer was heard.
     pub has_heard: bool,
@@ -75,14 +78,14 @@ pub struct SinkRest {
 enum Next {
     /// The frames up to here were stored.
     Taken(usize),
-    /// More bytes are needed.
+    /// The frame is cut off: more bytes are needed.
     Cut,
-    /// None of ours.
+    /// Something else stands there, or the pen refuses.
     Unusual,
 }
 
 impl SinkLane<'_> {
-    /// Stores the frames at the start of `data`, which begins with our cid document.
+    /// Stores the frames at the start of `data`, which begins with the lane's cid document.
     fn store(&mut self, data: &[u8]) -> Result<Next, PumpError> {
         let mut scan = Scan::new(data.into(), 0, self.cid_document, self.payload_max)?;
         while scan.step(usize::MAX)? {}
@@ -115,7 +118,7 @@ impl SinkLane<'_> {
                 noted.entries.extend_from_slice(&number.to_le_bytes());
             }
         }
-        // the lock was taken away by force: the appender is told when it looks next
+        // the lock was taken away by force: the appender finds that out when it looks next
         Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
     }
 
@@ -135,9 +138,9 @@ fn document_end(data: &[u8], start: usize) -> Option<usize> {
     (end <= data.len()).then_some(end)
 }
 
-/// Stores what comes until time is over or something else comes up.
+/// Stores what comes, until the time is over or something else comes up.
 ///
-/// `received` is what was there before. More than the buffer holds is left as it is.
+/// `received` is what was received before. If the buffer cannot hold it, it is left as it is.
 pub fn receive(
     socket: BorrowedFd,
     control: &Control,
@@ -203,7 +206,7 @@ struct SinkPump<'l, 'a, 'b> {
 }
 
 impl SinkPump<'_, '_, '_> {
-    /// Starts with bytes that were received before; false when there is no room for them.
+    /// Starts with bytes that were received before; false when the buffer has no room for them.
     fn put(&mut self, received: &[u8]) -> bool {
         let Some(room) = self.buffer.get_mut(..received.len()) else {
             return false;
@@ -213,13 +216,13 @@ impl SinkPump<'_, '_, '_> {
         true
     }
 
-    /// Stores all whole frames there are; false when something else stands there.
+    /// Stores all whole frames that are there; false when something else stands there.
     fn store(&mut self) -> Result<bool, PumpError> {
         while self.at < self.end {
             let data = self.buffer.get(self.at..self.end).unwrap_or_default();
             let Some(nth) = acks::addressed(self.lanes, |lane| lane.cid_document, self.turn, data)
             else {
-                // a document that is longer than the buffer is none of ours either
+                // a document that is longer than the buffer is not for a pump either
                 let is_cut = document_end(data, 0).is_none() && data.len() < self.buffer.len();
                 return Ok(is_cut);
             };
@@ -236,7 +239,7 @@ impl SinkPump<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Where the next bytes go, behind the rest, which moves to the front.
+    /// Where the next bytes go: behind the rest, which moves to the front.
     fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.at <= self.end, "no more was taken than had come");
         self.buffer.copy_within(self.at..self.end, 0);
@@ -251,7 +254,7 @@ impl SinkPump<'_, '_, '_> {
         }
     }
 
-    /// When something is to be done though nothing comes.
+    /// When the pump is to act though nothing comes.
     fn next_look(&self, until: Instant) -> Instant {
         match self.said_at {
             Some(said_at) if self.lanes.iter().any(|lane| lane.due.is_some()) => {
@@ -261,7 +264,7 @@ impl SinkPump<'_, '_, '_> {
         }
     }
 
-    /// Sends what there is to say, as far as the peer takes it.
+    /// Sends what is to be sent, as far as the peer takes it.
     fn flush(
         &mut self,
         socket: BorrowedFd,

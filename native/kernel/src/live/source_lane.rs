@@ -1,7 +1,8 @@
-//! One queue of a source's live pump: excerpts of a mapped file to frames, acknowledgements back.
+//! One queue in the pump of a source: excerpts of a mapped file become frames, and acknowledgements
+//! come back.
 //!
-//! What is about to be sent is noted before it is, so that no acknowledgement can come first. What
-//! others ask for while the pump runs is behind a mutex.
+//! What is about to be sent is noted before it is sent, so that no acknowledgement can come before
+//! the note. The event loop asks for the notes while the pump runs, so they are behind a mutex.
 
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,28 +18,28 @@ use crate::live::control::locked;
 use crate::mem::fault::{push, Fault};
 use crate::mem::{Source, Target};
 
-/// So many are looked for at a time, as it is not known how many frames fit.
+/// So many excerpts are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;
 const SLOT_BYTES: usize = 8;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
-/// More than a frame adds to a payload.
+/// The most that a frame adds to its payload is less than this.
 const FRAME_BYTES: usize = 4096;
 
-/// The index slots that the excerpts of a lane fall into, as far as they are known to lie there.
+/// The slots of the index page that the excerpts of a lane fall into.
 #[derive(Clone, Copy)]
 pub struct Slots {
-    /// Position of the first slot.
+    /// The position of the first slot.
     pub position: usize,
-    /// The sequence that it is for.
+    /// The sequence that the first slot is for.
     pub sequence: i64,
-    /// How many there are.
+    /// The number of slots.
     pub count: i64,
-    /// Sequences from one slot to the next.
+    /// The number of sequences from one slot to the next.
     pub spacing: i64,
 }
 
 impl Slots {
-    /// How many excerpts from this sequence on are in no slot, up to one that is.
+    /// How many excerpts from this sequence on have no slot, up to the first one that has a slot.
     fn excerpts_to(&self, sequence: i64) -> i64 {
         (self.spacing - sequence % self.spacing) % self.spacing
     }
@@ -47,17 +48,17 @@ impl Slots {
 /// Where a lane is, and what it may still send.
 #[derive(Clone, Copy)]
 pub struct LanePlace {
-    /// Of the next header.
+    /// The position of the next header.
     pub position: i64,
-    /// Of the next excerpt.
+    /// The index of the next excerpt.
     pub index: i64,
-    /// Its sequence.
+    /// The sequence of the next excerpt.
     pub sequence: i64,
-    /// Position of the header of the last excerpt sent; 0 when none was.
+    /// The position of the header of the last excerpt sent; 0 when none was.
     pub position_last: i64,
-    /// Excerpts that the window has room for.
+    /// How many excerpts the window has room for.
     pub room_excerpts: i64,
-    /// Payload bytes that it has room for.
+    /// How many payload bytes the window has room for.
     pub room_bytes: i64,
 }
 
@@ -65,33 +66,33 @@ pub struct LanePlace {
 pub struct Sent {
     /// Where the lane is.
     pub place: LanePlace,
-    /// Lengths of the excerpts since somebody asked.
+    /// The lengths of the excerpts sent since the event loop asked last.
     pub lengths: Vec<i64>,
-    /// Acknowledgements since then: index, nano time, and the time now. The last one will do, but
-    /// where they are logged.
+    /// The acknowledgements since then: index, nano time, and the time at which each came. Only the
+    /// last one is kept, unless the lane is logged.
     pub acks: Vec<[i64; 3]>,
 }
 
-/// One queue of a connection.
+/// One queue in the pump of a source.
 pub struct SourceLane<'a> {
     /// The mapped store file.
     pub store: Source<'a>,
-    /// Selects the handler.
+    /// The cid document that selects the handler.
     pub cid_document: &'a [u8],
-    /// Longest excerpt that may be sent.
+    /// The length of the longest excerpt that may be sent.
     pub payload_max: i64,
-    /// Where writers record the position of the last excerpt.
+    /// The position of the word in which writers record the position of the last excerpt.
     pub write_position: usize,
-    /// The index page of the place.
+    /// The slots of the index page that the lane is in, if they are known.
     pub slots: Option<Slots>,
-    /// What others ask for while the pump runs.
+    /// What was sent, for the event loop, which asks while the pump runs.
     pub sent: &'a Mutex<Sent>,
     /// True when all acknowledgements are to be kept.
     pub is_logged: bool,
-    /// Somebody waits for the acknowledgement of this index: it is told as soon as there is nothing
-    /// to send, or after a while.
+    /// The index that the event loop waits for. When it is acknowledged, the pump comes back as
+    /// soon as there is nothing to send, or after a while.
     pub awaited: &'a AtomicI64,
-    /// With less room than this, acknowledgements are told at once.
+    /// With less room than this, the pump comes back with acknowledgements at once.
     pub room_low: (i64, i64),
 }
 
@@ -111,18 +112,18 @@ impl Taker for SourceLane<'_> {
 
 /// What a look at a lane has found.
 pub enum Look {
-    /// Nothing new.
+    /// There is nothing new, or no room for it.
     Nothing,
-    /// Frames up to there.
+    /// Frames were written, up to this offset.
     Framed(usize),
     /// One excerpt needs a buffer of so many bytes.
     Longer(usize),
-    /// Something for whoever called the pump.
+    /// The tailer has to look at what stands there.
     Unusual,
 }
 
 impl<'a> SourceLane<'a> {
-    /// True when the room that acknowledgements give is needed.
+    /// True when the room that the acknowledgements give is needed.
     pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);
         let (excerpts, bytes) = self.room_low;
@@ -130,13 +131,14 @@ impl<'a> SourceLane<'a> {
         is_low && !sent.acks.is_empty()
     }
 
-    /// True when what somebody waits for was acknowledged.
+    /// True when the index that the event loop waits for was acknowledged.
     pub fn is_awaited(&self) -> bool {
         let awaited = self.awaited.load(Ordering::Relaxed);
         locked(self.sent).acks.last().is_some_and(|ack| ack[0] >= awaited)
     }
 
-    /// Frames what is new into `out` behind `filled`, long payloads apart; where it ends then.
+    /// Writes frames of what is new into `out`, behind `filled`, and puts long payloads into
+    /// `apart`.
     pub fn frame(
         &self,
         out: Target<'_>,
@@ -196,8 +198,9 @@ impl<'a> SourceLane<'a> {
         Ok(Look::Framed(filled_end))
     }
 
-    /// Frames one excerpt after the other, as many as fit: the place behind them, and their lengths.
-    /// `None` when an index slot says that one stands elsewhere: none of them may be sent.
+    /// Writes the frame of one excerpt after the other, as many as fit. The answer is the place
+    /// behind them, and their lengths. It is `None` when an index slot says that one of them stands
+    /// elsewhere: then none of them may be sent.
     fn frame_run(
         &self,
         walk: &mut Walk,
@@ -246,7 +249,7 @@ impl<'a> SourceLane<'a> {
         };
         let slot = sequence.saturating_sub(slots.sequence) / slots.spacing;
         if !(0..slots.count).contains(&slot) {
-            return true; // of another page
+            return true; // the slot is in another page
         }
         let slot = usize::try_from(slot).unwrap_or(usize::MAX);
         let at = slots.position.saturating_add(slot.saturating_mul(SLOT_BYTES));
@@ -258,7 +261,8 @@ impl<'a> SourceLane<'a> {
         let mut sent = locked(self.sent);
         debug_assert!(sent.place.position < place.position);
         debug_assert_eq!(sent.place.index.saturating_add(lengths.len() as i64), place.index);
-        // there may be more room by now
+        // the event loop may have added room meanwhile, so the room is counted down where it is
+        // kept
         let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
         let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
         sent.place = LanePlace { room_excerpts, room_bytes, ..place };
@@ -272,7 +276,7 @@ pub fn monotonic_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// The time now as the item behind a payload, in the one width that receivers take fastest.
+/// The time now as the item behind a payload, in the width that receivers take fastest.
 fn now_item() -> [u8; 9] {
     let mut item = [INT64; 9];
     if let Some(number) = item.last_chunk_mut() {

@@ -1,12 +1,13 @@
-//! The live pump of a source: excerpts of mapped files to frames to a socket, as they appear.
+//! The live pump of a source: excerpts of mapped files become frames and go to a socket, as they
+//! appear.
 //!
-//! It does the usual case and judges nothing. Whatever is not a new excerpt behind the last one, as
-//! the end of a file, a file that has grown, a mark that contradicts what was walked to, is left
-//! where it is, and the pump comes back: the tailer then looks at it from the same place.
+//! The pump does the usual case and judges nothing. It stops before all that is not a new excerpt
+//! behind the last one: the end of a file, a file that has grown, a mark that contradicts the walk.
+//! Then it comes back, and the tailer looks from the same place.
 //!
-//! The acknowledgements that come meanwhile are noted, where the pump is to receive: whoever called
-//! it counts them, and checks them. It comes back before the room that they give is missed, and for
-//! whatever else the peer says.
+//! If the pump receives on the socket as well, it notes the acknowledgements that come meanwhile;
+//! the event loop counts and checks them. The pump comes back before the room that they give is
+//! missed, and for all else that the peer says.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,22 +22,23 @@ use crate::live::pauser::Pauser;
 use crate::live::source_lane::{Look, SourceLane};
 use crate::mem::fault::Fault;
 
-/// Looks without a pause that asks for the time, after which it is asked for all the same.
+/// After so many looks without a pause that asks for the time, the pump asks for the time itself.
 const LOOKS_UNTIMED: u32 = 4096;
-/// For so long a pump that has enough to send does not come back for what is awaited.
+/// For so long, a pump that has enough to send does not come back for the index that the event loop
+/// waits for.
 const AWAITED_PAUSE: Duration = Duration::from_millis(10);
-/// Time between two looks at the socket, while excerpts come,
+/// The time between two looks at the socket, while excerpts come.
 const INBOX_PAUSE: Duration = Duration::from_micros(20);
-/// and when none have come for some time.
+/// The time between two looks at the socket, when no excerpts have come for some time.
 const INBOX_PAUSE_IDLE: Duration = Duration::from_millis(25);
 
-/// What is left when a pump comes back.
+/// What is left when the pump of a source comes back.
 pub struct SourceRest {
-    /// Why it did.
+    /// Why the pump came back.
     pub ended: Ended,
-    /// What of a batch has not been sent: it goes first, whoever sends next.
+    /// What of the frames has not been sent. It goes out before all that is sent later.
     pub unsent: Vec<u8>,
-    /// Received, not taken.
+    /// What was received and not taken.
     pub received: Vec<u8>,
     /// True when the peer was heard.
     pub has_heard: bool,
@@ -44,9 +46,10 @@ pub struct SourceRest {
     pub is_foreign: bool,
 }
 
-/// Sends what appears in the lanes until time is over or something else comes up.
+/// Sends what appears in the lanes, until the time is over or something else comes up.
 ///
-/// `received`: was received before and not taken; `None` when another receives on the socket.
+/// `received` is what was received before and not taken. It is `None` when the event loop receives
+/// on the socket itself.
 pub fn stream(
     socket: BorrowedFd,
     control: &Control,
@@ -79,15 +82,16 @@ struct SourcePump<'l, 'a> {
     lanes: &'l [SourceLane<'a>],
     pauser: Pauser,
     inbox: Option<Inbox>,
-    /// When the socket was looked at for what the peer says.
+    /// When the pump last looked at the socket for what the peer says.
     heard_at: Option<Instant>,
     is_foreign: bool,
-    /// From then on it comes back for what is awaited, though there is enough to send.
+    /// From this time on the pump comes back for the index that the event loop waits for, though
+    /// there is enough to send.
     tells_at: Instant,
 }
 
 impl SourcePump<'_, '_> {
-    /// Why it ended, and what was not sent.
+    /// Runs the pump; the answer is why it ended, and what was not sent.
     fn run(&mut self, out: &mut Vec<u8>, until: Instant) -> Result<(Ended, Vec<u8>), PumpError> {
         let mut apart = Apart::default();
         let mut untimed = 0;
@@ -126,7 +130,8 @@ impl SourcePump<'_, '_> {
         }
     }
 
-    /// Takes what the peer says, now and then; why to come back, if there is a reason.
+    /// Takes what the peer says, now and then; the answer is a reason to come back, if there is
+    /// one.
     fn hear(&mut self, now: Instant) -> io::Result<Option<Ended>> {
         let pause = if self.pauser.is_awake(now) { INBOX_PAUSE } else { INBOX_PAUSE_IDLE };
         if self.heard_at.is_some_and(|heard_at| now < heard_at + pause) {
@@ -152,8 +157,8 @@ impl SourcePump<'_, '_> {
         Ok(self.lanes.iter().any(SourceLane::needs_room).then_some(Ended::Slice))
     }
 
-    /// Sends all of it, and hears what the peer says while it takes nothing; else why not, and what
-    /// is left.
+    /// Sends all of it, and takes what the peer says while the socket takes nothing. If it was not
+    /// all sent, the answer is why not, and what is left.
     fn send_all(
         &mut self,
         bytes: &[u8],
@@ -163,7 +168,8 @@ impl SourcePump<'_, '_> {
         let mut sent = 0;
         loop {
             let Ok(count) = send_parts(self.socket, &apart.parts(bytes, sent)) else {
-                // what has come before is not lost; whoever sends the rest meets the error
+                // what has come before is not lost: the next call that sends the rest meets the
+                // error
                 return Ok((Some(Ended::Interrupted), apart.joined(bytes, sent)?));
             };
             sent += count;
@@ -196,14 +202,14 @@ fn frame_all<'a>(
     let mut filled = 0;
     for lane in from.iter().chain(before) {
         if filled + apart.bytes > out.len() / 4 * 3 {
-            break; // too little is left to be worth a look; the next time another lane is first
+            break; // too little room is left for a look; the next time another lane is first
         }
         loop {
             match lane.frame(out.as_mut_slice().into(), filled, apart)? {
                 Look::Nothing => break,
                 Look::Framed(end) => filled = end,
                 Look::Longer(size) => {
-                    // no longer than the longest payload; the next look finds the room
+                    // this is no longer than the longest payload; the next look finds the room
                     out.try_reserve(size - out.len())?;
                     out.resize(size, 0);
                 }
