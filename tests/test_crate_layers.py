@@ -2,7 +2,8 @@
 
 The crate's folders stand in one order, and a module uses only modules of its own folder and of
 those below. No module uses itself by a way around. Unsafe code stands in `mem` alone; sockets,
-files and clocks are touched in `live`, `append` and `mem` alone. No two types have one name.
+files and clocks are touched in `live`, `append` and `mem` alone. No two types have one name. A
+comment names the part that it speaks of.
 
 The compiler holds none of this. What is read are the paths that a file names: those of its `use`
 trees, and those within its code. Each rule is tried on sources that break it, as well.
@@ -40,6 +41,8 @@ _TYPE: Final = re.compile(
     r"|^(?:pub(?:\([^)]*\))?\s+)?type\s+(\w+)",  # those further in belong to an impl
     re.MULTILINE,
 )
+
+_RIDDLE: Final = re.compile(r"//.*?\b(somebody|someone|nobody|whoever|whomever)\b", re.IGNORECASE)
 
 Sources = Mapping[str, str]  # path within src -> text
 
@@ -181,6 +184,12 @@ def types_twice(sources: Sources) -> Iterator[str]:
     )
 
 
+def riddles(sources: Sources) -> Iterator[str]:
+    for file, text in sources.items():
+        for riddle in _RIDDLE.finditer(text):
+            yield f"{file}: a comment says {riddle[1]}, and not which part"
+
+
 def faults_of(sources: Sources, crates: set[str]) -> list[str]:
     """What breaks the rules, a line each.
 
@@ -194,6 +203,7 @@ def faults_of(sources: Sources, crates: set[str]) -> list[str]:
         *unsafe_outside(sources),
         *touching_outside(sources, crates),
         *types_twice(sources),
+        *riddles(sources),
     ]
 
 
@@ -253,6 +263,7 @@ def test_the_layers_are_those_of_the_crate() -> None:
         ({"batch/columns.rs": "pub(crate) struct Walk<'a>(&'a u8);"}, "Walk: 2 types have this"),
         ({"batch/columns.rs": "fn f() {\n    enum Refusal {}\n}"}, "Refusal: 2 types have this"),
         ({"live/control.rs": "type Laid = u8;"}, "Laid: 2 types have this name"),
+        ({"mem/lock.rs": "/// Whoever holds it."}, "a comment says Whoever, and not which part"),
     ],
 )
 def test_what_breaks_a_rule_is_found(planted: dict[str, str], fault: str) -> None:

@@ -1,4 +1,5 @@
-//! A walk over documents looks at nothing outside, and does not depend on where it is interrupted.
+//! A walk over documents looks at nothing outside of the store, and does not depend on where it is
+//! interrupted.
 
 #![no_main]
 

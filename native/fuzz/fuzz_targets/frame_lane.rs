@@ -1,5 +1,5 @@
-//! What a source's pump frames is what a walk finds, in order and no more than there is room for; it
-//! stops before whatever is wrong.
+//! What the pump of a source frames is what a walk finds, in order and no more than there is room
+//! for. It stops before all that is wrong.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
     let (Store(store), [position, index, sequence, recorded], slots, limits, room) = input;
     let limit = |nth: usize| limits[nth].map_or(FREE, i64::from);
     if position.0 < 0 || sequence.0 < 0 {
-        return; // Python is told so
+        return; // `SourceLane` in Python refuses such a place
     }
     let slots = slots.map(|[at, first, count, spacing]| Slots {
         position: at.0 as usize,
@@ -64,7 +64,7 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
     let mut scan = Scan::new(stream.as_slice().into(), 0, CID, FREE).expect("a position");
     while scan.step(64).expect("there is memory") {}
     assert_eq!(scan.end, stream.len());
-    let now = sent.into_inner().expect("nobody panicked");
+    let now = sent.into_inner().expect("no thread has panicked");
     assert_eq!(now.lengths, scan.lengths);
     let count = scan.lengths.len();
     if count == 0 {

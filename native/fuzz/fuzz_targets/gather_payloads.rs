@@ -1,4 +1,4 @@
-//! Payloads side by side are the payloads, or there is an error.
+//! What is gathered are the payloads, or there is an error.
 
 #![no_main]
 

@@ -36,7 +36,7 @@ fuzz_target!(|input: (Batch, Room, [Number; 5], u8)| {
     assert_eq!(again, laid);
     let in_image = &image[..measured.size - apart.bytes];
     let (first, behind) = (position as usize, position as usize + measured.size);
-    assert_eq!(store[..first + 4], before[..first + 4]); // not published
+    assert_eq!(store[..first + 4], before[..first + 4]); // it is not published
     assert_eq!(store[behind..], before[behind..]);
     assert_eq!(apart.joined(in_image, 4).expect("memory"), store[first + 4..behind]);
     store[first..first + 4].copy_from_slice(&laid.first_word.to_le_bytes());

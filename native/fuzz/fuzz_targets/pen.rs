@@ -1,5 +1,5 @@
-//! A pen appends all or nothing, to the files that it was made for and to nothing else, whatever
-//! others have left in them and whatever numbers it was given.
+//! A pen appends all or nothing, to the files that it was made for and to nothing else. It may meet
+//! any bytes in the files, and be given any numbers.
 
 #![no_main]
 
@@ -43,7 +43,7 @@ fn spoil(terms: &mut Terms, input: &mut Unstructured) -> arbitrary::Result<PenPl
     Ok(PenPlace { sequence: place[0].into(), position: place[1].into(), ..PenPlace::default() })
 }
 
-/// One that is where excerpts can be.
+/// A place at which excerpts can be.
 fn place_in(files: &Files, input: &mut Unstructured) -> arbitrary::Result<PenPlace> {
     let sequence = input.int_in_range(0..=40_i64)?;
     let position = if input.ratio(1, 2)? {
@@ -54,7 +54,7 @@ fn place_in(files: &Files, input: &mut Unstructured) -> arbitrary::Result<PenPla
     Ok(PenPlace { sequence: sequence.into(), position: position.into(), ..PenPlace::default() })
 }
 
-/// Appends a batch, and compares what is there then with what was there before.
+/// Appends a batch, and compares the files with what was in them before.
 fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
     let (Store(documents), batch) = (Store::arbitrary(input)?, Batch::arbitrary(input)?);
     let mut files = Files::new(&documents, input.int_in_range(0..=1024)?);
@@ -83,7 +83,7 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
         Err(fault) => Err(fault),
     };
     if is_spoilt {
-        return Ok(()); // its words may be anywhere in the files: to stay within them is all
+        return Ok(()); // the words of the pen may be anywhere in the files
     }
     assert!(files.are_free());
     let Ok((last, None)) = outcome else {
@@ -94,7 +94,7 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
     assert_eq!(last, terms.index_first + place.sequence.load(Ordering::Relaxed) - 1);
     assert!(index.is_none_or(|index| index + count - 1 == last));
     let end = place.position.load(Ordering::Relaxed) as usize;
-    let first = end - measured.size + 8; // without the zeros behind it
+    let first = end - measured.size + 8; // the zeros behind the batch are part of its size
     assert_eq!(files.store[FIRST..first], before[FIRST..first]);
     assert_eq!(files.store[end + 8..], before[end + 8..]);
     let found = files.excerpts(first as i64);
@@ -106,5 +106,5 @@ fn append(input: &mut Unstructured) -> arbitrary::Result<()> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let _ = append(&mut Unstructured::new(input)); // too few bytes for an input
+    let _ = append(&mut Unstructured::new(input)); // an error: the input is too short
 });

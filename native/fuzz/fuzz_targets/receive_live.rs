@@ -1,5 +1,5 @@
-//! Whatever comes in however cut, a sink's pump has stored exactly the frames that it says it took,
-//! leaves the rest as it came, and acknowledges no more.
+//! The pump of a sink has stored exactly the frames that it says it took, leaves the rest as it
+//! came, and acknowledges no more. That holds for any stream, wherever it is cut.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ const CIDS: [&[u8]; 2] =
 const LANES: usize = CIDS.len();
 const DOCUMENTS: usize = 4096;
 
-/// Puts frames of a lane behind a stream; their indexes follow those before, if nothing is wrong.
+/// Puts frames of a lane behind a stream, and answers with the index behind the last of them.
 fn put_frames(stream: &mut Vec<u8>, lane: usize, index: i64, batch: &Batch) -> i64 {
     let frames = Frames {
         data: Source::from(&*batch.data),
@@ -45,7 +45,7 @@ fn put_frames(stream: &mut Vec<u8>, lane: usize, index: i64, batch: &Batch) -> i
     index.wrapping_add(count as i64)
 }
 
-/// What a peer might send: mostly what it should.
+/// A stream that a peer might send, mostly as it should be.
 fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
     let (mut stream, mut next) = (Vec::new(), [INDEX_FIRST; LANES]);
     for _ in 0..input.int_in_range(0..=8_u8)? {
@@ -70,7 +70,7 @@ fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
     Ok(stream)
 }
 
-/// Payloads and last nano time of each lane in the frames that were taken.
+/// The payloads and the last nano time of each lane, in the frames that were taken.
 fn taken_of(taken: &[u8]) -> [(Vec<&[u8]>, i64); LANES] {
     let (mut found, mut at) = ([const { (Vec::new(), 0) }; LANES], 0);
     while at < taken.len() {
@@ -101,7 +101,8 @@ struct Outcome {
     noted: [Stored; LANES],
 }
 
-/// Has a pump take a stream in: a part of it was received before, the rest is in the socket.
+/// Has a pump take a stream in. A part of the stream was received before, the rest is in the
+/// socket.
 fn pump(
     files: &mut [Files; LANES],
     stream: &[u8],
@@ -140,13 +141,13 @@ fn pump(
     let stored_before = &stream[..received];
     let Ok(rest) = receive(ours.as_fd(), &control, &mut lanes, stored_before, &mut buffer, slice)
     else {
-        return Ok(None); // payloads of less than no bytes
+        return Ok(None); // the fault is a payload of less than no bytes
     };
     let (mut unread, mut sent) = (Vec::new(), Vec::new());
     ours.read_to_end(&mut unread).expect("it has an end");
     drop(ours);
     peer.read_to_end(&mut sent).expect("it has an end");
-    let noted = noted.map(|stored| stored.into_inner().expect("nobody has panicked"));
+    let noted = noted.map(|stored| stored.into_inner().expect("no thread has panicked"));
     Ok(Some(Outcome { rest, unread, sent, noted }))
 }
 
@@ -182,5 +183,5 @@ fn receive_stream(input: &mut Unstructured) -> Result<()> {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let _ = receive_stream(&mut Unstructured::new(input)); // too few bytes for an input
+    let _ = receive_stream(&mut Unstructured::new(input)); // an error: the input is too short
 });

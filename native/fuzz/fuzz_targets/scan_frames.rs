@@ -1,4 +1,4 @@
-//! A scan of bytes from the network looks at nothing outside, and stops where it must.
+//! A scan of bytes from the network looks at nothing outside of them, and stops where it must.
 
 #![no_main]
 
@@ -10,10 +10,10 @@ use libfuzzer_sys::fuzz_target;
 const NS_ITEM: [u8; 9] = [0xA7, 1, 2, 3, 4, 5, 6, 7, 8];
 const CID: &[u8] = b"\x07\x00\x00\x40\xc3cid\x05\x00\x00";
 
-/// What is changed in good frames: positions and bytes, and how many bytes are cut off.
+/// The damage to good frames: bytes at positions, and how many bytes are cut off.
 type Damage = (Vec<(u16, u8)>, u8);
 
-/// Frames as a source writes them, damaged.
+/// Frames as a source writes them, with some damage.
 fn frames(batch: &Batch, room: &mut [u8], index: i64, damage: Damage) -> Box<[u8]> {
     let frames = Frames {
         data: Source::from(&*batch.data),

@@ -1,4 +1,4 @@
-//! A table store and a store file as a pen knows them, small, and filled with what means harm.
+//! A small table store and a small store file as a pen knows them, filled with what means harm.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,16 +20,17 @@ const SLOTS: usize = 16;
 pub const FIRST: usize = PAGE + 16 + 8 * SLOTS;
 /// The index of the first excerpt.
 pub const INDEX_FIRST: i64 = 5 << 32;
-/// No limits for a walk.
+/// The limits of a walk that has none.
 pub const FREE: Limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
 
-/// The bytes of the files, each an allocation of its own: allocators give them where longs can be.
+/// The bytes of the files. Each is an allocation of its own, which allocators put where longs can
+/// be.
 pub struct Files {
-    /// Two locks and a count of changes.
+    /// The table store: two locks and a count of changes.
     pub table: Box<[u8]>,
-    /// Three words, an index page, documents.
+    /// The store file: three words, an index page, documents.
     pub store: Box<[u8]>,
-    /// The word of this process.
+    /// The turn: a word of this process.
     pub turn: Box<[u8]>,
 }
 
@@ -44,7 +45,7 @@ impl Files {
         Files { table: table.into(), store: store.into(), turn: vec![0; 4].into() }
     }
 
-    /// What fits to them: 16 slots, one for every second excerpt.
+    /// Terms that fit the files, with 16 slots, one for every second excerpt.
     pub fn terms(&self) -> Terms {
         Terms {
             lock: 0,
@@ -73,14 +74,14 @@ impl Files {
         }
     }
 
-    /// A pen at that place.
+    /// A pen on the files, at that place.
     pub fn pen<'a>(&'a mut self, terms: &'a Terms, place: &'a PenPlace) -> Result<Pen<'a>, Fault> {
         let Files { table, store, turn } = self;
         let (store, table) = (Cells::from(&mut **store), Cells::from(&mut **table));
         Pen::new(store, table, Cells::from(&mut **turn), terms, place)
     }
 
-    /// True when nobody holds the write lock.
+    /// True when no process holds the write lock, and no thread has its turn.
     pub fn are_free(&self) -> bool {
         self.table[..8] == UNLOCKED.to_le_bytes() && self.turn.iter().all(|&byte| byte == 0)
     }
@@ -105,7 +106,7 @@ pub fn stored(payload: &[u8]) -> &[u8] {
     }
 }
 
-/// A file that is longer than ours, as a pen asks only for the size.
+/// A file that is longer than the store file, as a pen asks a file only for its size.
 fn long_file() -> RawFd {
     static FILE: OnceLock<File> = OnceLock::new();
     let open = || File::open(std::env::current_exe().expect("a path")).expect("it runs");

@@ -1,4 +1,4 @@
-//! Inputs for the targets: numbers and buffers that mean harm, made of what the fuzzer gives.
+//! The inputs of the targets: numbers and buffers that mean harm, made of what the fuzzer gives.
 //!
 //! Each buffer is an allocation of its own and of its exact size, so that the address sanitizer
 //! sees the first byte that is touched outside.
@@ -25,14 +25,14 @@ impl<'a> Arbitrary<'a> for Number {
     }
 }
 
-/// A batch: bytes, and two arrays that may or may not name parts of them.
+/// A batch: bytes, and two arrays that may or may not name parts of these bytes.
 #[derive(Debug)]
 pub struct Batch {
-    /// Where the payloads are.
+    /// The bytes that the payloads are in.
     pub data: Box<[u8]>,
-    /// Where each one starts.
+    /// Where each payload starts.
     pub offsets: Box<[i64]>,
-    /// How long it is.
+    /// How long each payload is.
     pub lengths: Box<[i64]>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Arbitrary<'a> for Batch {
         if input.ratio(1, 4)? {
             return Ok(Batch { data, offsets: numbers(input)?, lengths: numbers(input)? });
         }
-        // one that is as it should be
+        // this is a batch as it should be
         let places = input.int_in_range(0..=40)?;
         let (mut offsets, mut lengths) = (Vec::new(), Vec::new());
         for _ in 0..places {
@@ -69,11 +69,11 @@ impl Batch {
     }
 }
 
-/// Bytes of a size that the fuzzer chooses, all the same.
+/// Bytes that are all the same, as many as the fuzzer chooses.
 #[derive(Debug)]
 pub struct Room(pub Box<[u8]>);
 
-/// What stands in a `Room` that nobody has written to.
+/// What stands in a `Room` that was never written to.
 pub const NOISE: u8 = 0xEE;
 
 impl<'a> Arbitrary<'a> for Room {

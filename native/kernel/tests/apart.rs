@@ -1,4 +1,4 @@
-//! What is sent or written in parts is what would be in one piece, wherever a call stopped.
+//! What is sent or written in parts is the same as in one piece, wherever a call stopped.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 

@@ -1,6 +1,7 @@
-//! Bytes and numbers that mean harm: nothing may panic, and nothing outside may be touched.
+//! Bytes and numbers that mean harm: nothing may panic, and nothing outside of a buffer may be
+//! touched.
 //!
-//! `tests/property/test_kernels_agree.py` compares the results with those of the reference; here
+//! `tests/property/test_kernels_agree.py` compares the results with those of the reference. Here
 //! the crate is built with overflow checks and without Python, so that tools can look into it:
 //! `cargo test --no-default-features`, `cargo +nightly miri test --no-default-features`.
 
@@ -34,7 +35,7 @@ impl Numbers {
         self.next() % end
     }
 
-    /// Small ones, and those around which sums overflow.
+    /// A small number, or one around which sums overflow.
     fn number(&mut self) -> i64 {
         match self.below(8) {
             0 => i64::MAX - self.below(9) as i64,
@@ -48,7 +49,7 @@ impl Numbers {
         (0..self.below(6)).map(|_| self.number()).collect()
     }
 
-    /// Headers of all kinds between bytes.
+    /// Bytes with headers of all kinds in between.
     fn bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for _ in 0..self.below(16) {
@@ -75,7 +76,7 @@ fn guarded<T>(room: usize, write: impl FnOnce(Target) -> T) -> T {
 }
 
 #[test]
-#[cfg_attr(miri, ignore)] // which has no such system call
+#[cfg_attr(miri, ignore)] // miri has no such system call
 fn populating_changes_nothing_and_stays_inside() {
     let mut numbers = Numbers(31);
     for _ in 0..ROUNDS / 10 {
@@ -167,7 +168,7 @@ fn frames_are_written_within_the_buffer() {
     }
 }
 
-/// A frame as the network brings it, with the words that could lead astray.
+/// A frame as the network brings it, with an index that may lead astray.
 fn frame(numbers: &mut Numbers) -> Vec<u8> {
     let payload = vec![7; numbers.below(5) as usize];
     let (offsets, lengths) = ([0], [payload.len() as i64]);
@@ -222,7 +223,7 @@ fn what_is_laid_is_found() {
     let mut store = vec![NOISE; 8 + measured.size + 8];
     let laid = measured.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
     assert_eq!((laid.end, laid.last, &*laid.marks), (8 + measured.size - 8, 36, &[(8, 24)][..]));
-    assert_eq!(&store[8..12], [NOISE; 4]); // not published
+    assert_eq!(&store[8..12], [NOISE; 4]); // it is not published
     store[8..12].copy_from_slice(&laid.first_word.to_le_bytes());
     let end = store.len() as i64;
     let mut walk = Walk::new(Source::from(&*store), 8, end, FREE).expect("within");

@@ -1,5 +1,6 @@
-//! A pen on files and numbers that mean harm: nothing outside is touched, and what is refused
-//! changes nothing. What it does otherwise is compared with the reference by `tests/property`.
+//! A pen on files and numbers that mean harm: nothing outside of the files is touched, and a
+//! refusal changes nothing. What a pen does otherwise is compared with the reference by
+//! `tests/property`.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing)] // a test that panics has failed
 
@@ -16,13 +17,15 @@ const GUARD: usize = 64;
 const NOISE: u8 = 0xEE;
 const ROUNDS: usize = 30_000;
 const PROCESS: i64 = 4242;
-const LOCK: usize = 0; // positions in the table store
+// These are positions in the table store.
+const LOCK: usize = 0;
 const APPEND_LOCK: usize = 16;
 const CHANGES: usize = 24;
-const PAGE: usize = 24; // and in the store file
+// These are positions in the store file.
+const PAGE: usize = 24;
 const FIRST: usize = 80;
 
-/// Bytes from an address that longs can have, with guards around.
+/// Bytes from an address that longs can have, with guards on both sides.
 struct Bytes {
     all: Vec<u8>,
     start: usize,
@@ -61,7 +64,7 @@ struct Queue {
     table: Bytes,
     store: Bytes,
     turn: Bytes,
-    file: File, // longer than the store
+    file: File, // it is longer than the store
 }
 
 type Outcome = Result<(usize, Option<Refusal>), cqrepl_kernel::mem::fault::Fault>;
@@ -226,7 +229,7 @@ fn what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn others_are_passed_whatever_the_spacing() {
+fn excerpts_of_other_writers_are_passed_with_any_spacing() {
     for index_spacing in [1, 2, 3, i64::MAX] {
         let mut queue = Queue::new();
         let ours = place(0, FIRST);

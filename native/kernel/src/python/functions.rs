@@ -167,7 +167,9 @@ pub fn measure_lengths(
 }
 
 #[pyfunction]
-#[pyo3(signature = (data, offsets, lengths, start, count, store, position, sequence, index_spacing))]
+#[pyo3(signature = (
+    data, offsets, lengths, start, count, store, position, sequence, index_spacing
+))]
 #[allow(clippy::too_many_arguments)] // the arguments are those of the reference
 pub fn lay_excerpts(
     data: &Bound<'_, PyAny>,
