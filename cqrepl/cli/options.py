@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
-from cqrepl.console.units import parse_size, parse_time_ms
+from cqrepl.console.units import parse_size, parse_time_ms, since_1970_ns
 
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -68,10 +69,6 @@ def parse_spot(text: str) -> Spot:
 
 
 def _time_ns(text: str) -> int:
-    from datetime import datetime
-
-    from cqrepl.console.moments import since_1970_ns
-
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

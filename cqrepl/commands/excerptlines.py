@@ -9,7 +9,7 @@ from typing import Final
 
 from cqrepl.console import payload
 from cqrepl.console.exitcodes import BadArguments
-from cqrepl.console.moments import since_1970_ns
+from cqrepl.console.units import since_1970_ns
 from cqrepl.queue import Excerpt, format_index
 from cqrepl.queue.format.index import cycle_of, sequence_of
 

@@ -9,14 +9,18 @@ A queue says nothing about its payloads. What they look like is told by the byte
 Fields of binary wire are next to never valid UTF-8, and other bytes next to never such fields.
 """
 
+import base64
 import json
+import math
 from collections.abc import Callable
+from datetime import date, datetime, time
 from typing import Final, NamedTuple
 
 from wire.errors import WireError
 from wire.header import EMPTY_STORED, HEADER_BYTES
 
 _LEAST_CODE: Final = 0x80  # bytes below are small numbers when they are wire, and text when not
+_PLAIN_MARKS: Final = frozenset("_-./:+@")  # may stand in a YAML scalar without quotes
 
 
 class Content(NamedTuple):
@@ -61,8 +65,6 @@ def line_of(payload: memoryview) -> str:
     kind, value = content_of(payload)
     if kind != "wire":
         return escaped(str(value))
-    from cqrepl.console.wirevalues import flow_text
-
     return flow_text(value, is_outermost=True)
 
 
@@ -88,8 +90,6 @@ def json_value(content: Content) -> object:
     """What a payload says, made of what JSON has."""
     if content.kind != "wire":
         return content.value
-    from cqrepl.console.wirevalues import plain_json
-
     return plain_json(content.value)
 
 
@@ -115,3 +115,69 @@ def escaped(text: str) -> str:
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode()
         for one in text
     )
+
+
+def flow_text(value: object, *, is_outermost: bool = False) -> str:
+    """A value that was read from wire, as YAML on one line.
+
+    >>> flow_text({"order": {"id": 42, "px": 101.5}}, is_outermost=True)
+    'order {id: 42, px: 101.5}'
+    """
+    match value:
+        case dict():
+            pairs = [(_scalar(str(name)), flow_text(each)) for name, each in value.items()]
+            if is_outermost and len(pairs) == 1:
+                return " ".join(pairs[0]).rstrip()
+            inner_text = ", ".join(f"{name}: {each}" for name, each in pairs)
+            return inner_text if is_outermost else f"{{{inner_text}}}"
+        case list() | tuple():
+            return f"[{', '.join(flow_text(each) for each in value)}]"
+        case bytes():
+            return f"!!binary {base64.b64encode(value).decode()}"
+        case str():
+            return _scalar(value)
+        case None:
+            return '!!null ""'
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return _scalar(str(plain_json(value)))
+        case _:
+            from wire.objects.values import Typed
+
+            if isinstance(value, Typed):
+                return f"!{value.name} {flow_text(value.value)}"
+            return _scalar(str(plain_json(value)))
+
+
+def plain_json(value: object) -> object:
+    """A value that was read from wire, made of what JSON has."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value) if math.isfinite(value) else str(float(value))
+        case dict():
+            return {str(name): plain_json(each) for name, each in value.items()}
+        case list() | tuple():
+            return [plain_json(each) for each in value]
+        case bytes():
+            return {"!!binary": base64.b64encode(value).decode()}
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            from wire.objects.values import Typed
+
+            if isinstance(value, Typed):
+                return {f"!{value.name}": plain_json(value.value)}
+            return str(value)  # a UUID, and what has no better form
+
+
+def _scalar(text: str) -> str:
+    """Text as a YAML scalar: bare where nothing can be mistaken."""
+    bare = text.replace(" ", "x")
+    if text == text.strip() and bare and all(c.isalnum() or c in _PLAIN_MARKS for c in bare):
+        return text if not text.endswith(":") and ": " not in text else json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Times and sizes as people write them: `500us`, `250ms`, `20s`, `16MiB`, `1000000`."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
@@ -42,6 +43,14 @@ def parse_short_time_ns(text: str) -> int:
     if match is None:
         raise ValueError(f"a time such as 500us, 2ms or 1s expected, {text!r} came")
     return round(float(match[1]) * _SHORT_TIME_NS[match[2]])
+
+
+def since_1970_ns(moment: datetime) -> int:
+    """Nanoseconds of a moment since 1970; one without an offset is taken as UTC."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
 def parse_size(text: str) -> int:

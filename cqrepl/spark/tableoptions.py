@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
-from cqrepl.console.moments import since_1970_ns
-from cqrepl.console.units import parse_size
+from cqrepl.console.units import parse_size, since_1970_ns
 from cqrepl.queue import NEXT_OF_EMPTY, QueueLayout, index_of
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.format.rollcycle import CYCLE_MAX, by_name
