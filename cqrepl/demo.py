@@ -7,7 +7,6 @@ have ended, the two queues are read and compared index by index.
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -23,16 +22,16 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.meter import show_line
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError
 from cqrepl.queue.format.index import format_index
+from cqrepl.samplequeue import make_queue
 
 NAME: Final = "demo"
-_ROLL_CYCLE: Final = "FAST_DAILY"
-_BATCH_BYTES: Final = 1 << 20
 _RELAY_BYTES: Final = 256 * 1024
 _FRAME_BYTES: Final = 50  # about what a frame adds to a payload: only decides when to cut
 
@@ -83,7 +82,7 @@ class Relay:
 
     def _has_reached_cut(self, size: int) -> bool:
         self.passed += size
-        _show(f"{min(99, 100 * self.passed // self._total)} % replicated")
+        show_line(f"{min(99, 100 * self.passed // self._total)} % replicated")
         if self.was_cut or self.passed < self._cut_after:
             return False
         self.was_cut = True
@@ -107,21 +106,6 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
     _print_result(result, as_json=as_json)
     return result.difference is None
-
-
-def make_queue(path: Path, count: int, size: int) -> None:
-    """A queue of `count` excerpts of `size` bytes, each different from the others."""
-    with Queue.open(path, create=_ROLL_CYCLE) as queue:
-        appender = queue.appender(payload_max=max(size, 1))  # a sink has its own limit
-        seed = os.urandom(max(size, 8))
-        per_batch = max(1, _BATCH_BYTES // max(size, 1))
-        now_ms = time.time_ns() // 1_000_000
-        for start in range(0, count, per_batch):
-            numbers = range(start, min(count, start + per_batch))
-            payloads = [(number.to_bytes(8, "little") + seed)[:size] for number in numbers]
-            appender.append(payloads, now_ms)
-            _show(f"{100 * start // count} % of the queue written")
-    _show("")
 
 
 def difference(one: Path, other: Path) -> str | None:
@@ -182,9 +166,9 @@ def _replicate(folder: Path, count: int, size: int) -> Result:
     make_queue(original, count, size)
     _say(f"{count:,} excerpts of {size} bytes written")
     seconds = trio.run(_run_processes, original, copy, count, size)
-    _show("comparing")
+    show_line("comparing")
     found = difference(original, copy)
-    _show("")
+    show_line("")
     return Result(count, count * size, seconds, found)
 
 
@@ -258,7 +242,7 @@ async def _require_success(what: str, process: trio.Process) -> None:
         said = (said + data)[-4096:]
     code = await process.wait()
     if code != 0:
-        _show("")
+        show_line("")
         sys.stderr.write(said.decode(errors="replace"))
         raise QueueError(f"the {what} ended with exit code {code}")
 
@@ -287,16 +271,5 @@ def _print_result(result: Result, *, as_json: bool) -> None:
 
 
 def _say(line: str) -> None:
-    _show("")
+    show_line("")
     print(f"cqrepl demo: {line}", file=sys.stderr, flush=True)
-
-
-_shown = [""]
-
-
-def _show(text: str) -> None:
-    """Replaces the line of progress, on a terminal only."""
-    if text != _shown[0] and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
-        _shown[0] = text

@@ -14,10 +14,10 @@ from typing import Final, Self
 
 from cqrepl.bench.processes import WAIT_SECONDS, Running, running, source_options
 from cqrepl.bench.sample import Point, Sample
-from cqrepl.demo import make_queue
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.logentry import ENTRY
+from cqrepl.samplequeue import make_queue
 
 MODULE: Final = "cqrepl"
 NAME: Final = "bench"

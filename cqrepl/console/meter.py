@@ -9,6 +9,15 @@ from cqrepl.console.units import format_bytes
 
 _PAUSE_S: Final = 0.5
 _CLEAR_LINE: Final = "\r\x1b[K"
+_shown = [""]  # what `show_line` has left on the terminal
+
+
+def show_line(text: str) -> None:
+    """Replaces the line of progress, on a terminal only."""
+    if text != _shown[0] and sys.stderr.isatty():
+        sys.stderr.write(_CLEAR_LINE + text)
+        sys.stderr.flush()
+        _shown[0] = text
 
 
 class Meter:

@@ -25,8 +25,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import xxhash64
 
-from cqrepl.demo import make_queue
 from cqrepl.queue import Queue
+from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.jobs.audit import audit
 from cqrepl.spark.session import SessionSettings, session

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from cqrepl.demo import make_queue
+from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.datasource import ChronicleSource
 from cqrepl.spark.recordbatches import spark_schema

@@ -10,6 +10,7 @@ import pytest
 
 from cqrepl import demo
 from cqrepl.queue import ExcerptBatch, Queue, format_index
+from cqrepl.samplequeue import make_queue
 from tests.commands import commands
 from tests.processes import children_of, is_there
 from tests.unit.cli.conftest import Invoke
@@ -94,7 +95,6 @@ def test_what_a_process_said_when_it_failed(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "PAYLOAD_MAX", 100)
-    make_queue = demo.make_queue
     monkeypatch.setattr(demo, "make_queue", lambda path, count, size: make_queue(path, count, 101))
     result = invoke("demo", "--count", "9", "--size", "10")
     assert result.exit_code == 2
