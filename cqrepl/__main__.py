@@ -3,9 +3,8 @@
 import sys
 
 from cqrepl.cli.main import cli
+from cqrepl.console.exitcodes import USAGE
 from cqrepl.kernel.errors import KernelUnavailable
-
-USAGE_EXIT = 2
 
 
 def main() -> None:
@@ -14,7 +13,7 @@ def main() -> None:
         cli(prog_name="cqrepl")
     except KernelUnavailable as error:
         print(f"cqrepl: {error}", file=sys.stderr)
-        sys.exit(USAGE_EXIT)
+        sys.exit(USAGE)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def append(path: Path, **options: "Unpack[AppendOptions]") -> None:
     lock. Prints how many excerpts were appended,
     and the last index.
     """
+    from cqrepl.commands import outcome
     from cqrepl.commands.append import append_input
-    from cqrepl.console import exitcodes
 
-    sys.exit(exitcodes.guarded("cqrepl append", lambda: append_input(path, options)))
+    sys.exit(outcome.guarded("cqrepl append", lambda: append_input(path, options)))

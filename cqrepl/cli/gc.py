@@ -29,12 +29,12 @@ def gc(path: Path, is_applied: bool, keep: int, keep_time: int | None, as_json: 
     A store file stays while a named tailer, a registered reader or the replication has not passed
     it, while it may still be written, and while an older one stays; the reason is shown.
     """
+    from cqrepl.commands import outcome
     from cqrepl.commands.gc import print_collected
-    from cqrepl.console import exitcodes
 
     def work() -> int:
         return print_collected(
             path, is_applied=is_applied, keep=keep, keep_ms=keep_time, as_json=as_json
         )
 
-    sys.exit(exitcodes.guarded("cqrepl gc", work))
+    sys.exit(outcome.guarded("cqrepl gc", work))

@@ -17,6 +17,7 @@ def info(path: Path, deep: bool, as_json: bool) -> None:
 
     Takes no lock and changes nothing. Exits 4 if something is damaged.
     """
+    from cqrepl.commands import outcome
     from cqrepl.commands.info import info_json, info_text
     from cqrepl.console import exitcodes, output
     from cqrepl.queue.inspection.overview import inspect_queue
@@ -27,4 +28,4 @@ def info(path: Path, deep: bool, as_json: bool) -> None:
         output.flush()
         return exitcodes.DAMAGED if found.is_damaged else exitcodes.OK
 
-    sys.exit(exitcodes.guarded("cqrepl info", work))
+    sys.exit(outcome.guarded("cqrepl info", work))

@@ -28,10 +28,10 @@ def init(path: Path, roll_cycle: str, epoch: int | None, source_id: int, as_json
     A queue that is there already is left as it is if it has the same roll cycle and epoch, and is
     refused otherwise. No store file is made before the first append.
     """
-    from cqrepl.console import exitcodes
+    from cqrepl.commands import outcome
 
     sys.exit(
-        exitcodes.guarded("cqrepl init", lambda: _init(path, roll_cycle, epoch, source_id, as_json))
+        outcome.guarded("cqrepl init", lambda: _init(path, roll_cycle, epoch, source_id, as_json))
     )
 
 

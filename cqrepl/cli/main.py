@@ -14,8 +14,7 @@ from cqrepl._version import VERSION
 from cqrepl.cli.options import SIZE, TIME, Command
 from cqrepl.cli.queuecommands import QUEUE_COMMANDS
 from cqrepl.cli.spark import spark
-
-INTERRUPTED_EXIT = 130
+from cqrepl.console.exitcodes import INTERRUPTED
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -33,7 +32,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED_EXIT)
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(
@@ -251,14 +250,14 @@ def demo(count: int, size: int, keep: Path | None, as_json: bool) -> None:
     compares the two queues index by index. Exits 1 unless they are identical.
     """
     from cqrepl import demo as demonstration
-    from cqrepl.commands import replication
+    from cqrepl.commands import outcome
     from cqrepl.console import exitcodes
 
     def work() -> int:
         same = demonstration.run(count, size, keep, as_json=as_json)
         return exitcodes.OK if same else exitcodes.STOPPED
 
-    sys.exit(replication.guarded("cqrepl demo", work))
+    sys.exit(outcome.guarded("cqrepl demo", work))
 
 
 for command in (*QUEUE_COMMANDS, spark):

@@ -27,11 +27,11 @@ def repair(path: Path, is_applied: bool, backup: Path | None, as_json: bool) -> 
     """
     if backup is not None and not is_applied:
         raise click.UsageError("--backup goes with --apply")
+    from cqrepl.commands import outcome
     from cqrepl.commands.repair import print_repair
-    from cqrepl.console import exitcodes
 
     sys.exit(
-        exitcodes.guarded(
+        outcome.guarded(
             "cqrepl repair",
             lambda: print_repair(path, is_applied=is_applied, backup=backup, as_json=as_json),
         )

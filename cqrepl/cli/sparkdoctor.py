@@ -19,9 +19,9 @@ def doctor(as_json: bool, **options: Any) -> None:
     """
     import sys
 
-    from cqrepl.console import exitcodes
+    from cqrepl.commands import outcome
 
-    sys.exit(exitcodes.guarded("cqrepl spark doctor", lambda: _examine(options, as_json)))
+    sys.exit(outcome.guarded("cqrepl spark doctor", lambda: _examine(options, as_json)))
 
 
 def _examine(options: dict[str, Any], as_json: bool) -> int:

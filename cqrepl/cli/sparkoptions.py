@@ -74,9 +74,9 @@ def run_job(
         options: what `spark_options` gave.
         queues: have to be there; looked at before Spark takes its time to start.
     """
-    from cqrepl.console import exitcodes
+    from cqrepl.commands import outcome
 
-    sys.exit(exitcodes.guarded(name, lambda: _in_session(name, options, work, queues)))
+    sys.exit(outcome.guarded(name, lambda: _in_session(name, options, work, queues)))
 
 
 def _check_queues(paths: Sequence[Path]) -> None:

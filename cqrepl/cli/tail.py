@@ -75,10 +75,10 @@ def tail(path: Path, **options: "Unpack[TailOptions]") -> None:
     Reads without a lock and changes nothing, except for --named and --repair.
     """
     _check(options)
+    from cqrepl.commands import outcome
     from cqrepl.commands.tail import print_excerpts
-    from cqrepl.console import exitcodes
 
-    sys.exit(exitcodes.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
+    sys.exit(outcome.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
 
 
 def _check(options: "TailOptions") -> None:

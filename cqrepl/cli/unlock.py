@@ -29,12 +29,12 @@ def unlock(path: Path, is_applied: bool, force: bool, yes: bool, as_json: bool) 
         raise click.UsageError("--force goes with --apply")
     if force and not yes and not sys.stdin.isatty():
         raise click.UsageError("--force needs --yes where nobody can be asked")
+    from cqrepl.commands import outcome
     from cqrepl.commands.unlock import print_unlocked
-    from cqrepl.console import exitcodes
 
     def work() -> int:
         return print_unlocked(
             path, is_applied=is_applied, force=force, asks=not yes, as_json=as_json
         )
 
-    sys.exit(exitcodes.guarded("cqrepl unlock", work))
+    sys.exit(outcome.guarded("cqrepl unlock", work))

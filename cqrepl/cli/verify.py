@@ -41,8 +41,8 @@ def verify(
         if spot is not None and (spot.counted is not None or spot.time_ns is not None):
             raise click.UsageError("an index such as 0x451600000004 was expected")
         bounds.append(None if spot is None else spot.at)
+    from cqrepl.commands import outcome
     from cqrepl.commands.verify import Comparison
-    from cqrepl.console import exitcodes
 
     comparison = Comparison(
         paths=paths,
@@ -53,4 +53,4 @@ def verify(
         only_first=first,
         as_json=as_json,
     )
-    sys.exit(exitcodes.guarded("cqrepl verify", comparison.run))
+    sys.exit(outcome.guarded("cqrepl verify", comparison.run))

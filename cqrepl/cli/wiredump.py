@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from cqrepl.console.exitcodes import INTERRUPTED
 from cqrepl.console.output import OutputError, end_of_output
-from cqrepl.dump.printer import EXIT_INTERRUPTED, Printer
+from cqrepl.dump.printer import Printer
 
 if TYPE_CHECKING:
     from cqrepl.dump.selection import Wanted
@@ -115,7 +116,7 @@ def main(**options: Unpack[_Options]) -> None:
     except OutputError as error:
         printer.code = end_of_output("wire-dump", error)
     except KeyboardInterrupt:
-        printer.code = EXIT_INTERRUPTED
+        printer.code = INTERRUPTED
     sys.exit(printer.code)
 
 

@@ -13,6 +13,7 @@ from cqrepl.bench.latency import SIZE_MIN, latency_round
 from cqrepl.bench.local import append_round, tail_round
 from cqrepl.bench.report import BenchRun, Case, run_rounds, scratch, write_run
 from cqrepl.bench.sample import Sample
+from cqrepl.commands import outcome
 from cqrepl.console import exitcodes
 from cqrepl.console.exitcodes import BadArguments
 
@@ -168,6 +169,6 @@ def run_plans(
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return exitcodes.guarded("cqrepl bench", work)
+        return outcome.guarded("cqrepl bench", work)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,6 @@
 """Runs a source or a sink as a command: until it is done, has stopped, or a signal comes.
 
-The first SIGTERM or Ctrl-C ends in order, the second one at once. Errors become one line on stderr
-and an exit code; only a fault of our own shows a traceback.
+The first SIGTERM or Ctrl-C ends in order, the second one at once.
 """
 
 import logging
@@ -14,20 +13,17 @@ from typing import TypeVar
 
 import trio
 
+from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
-from cqrepl.console import exitcodes
 from cqrepl.console.exitcodes import (
     DAMAGED,
     INTERRUPTED,
     OK,
     REFUSED,
     STOPPED,
-    UNREACHABLE,
     BadArguments,
 )
-from cqrepl.net.errors import NetError, Refused
 from cqrepl.protocol import StopReason
-from cqrepl.queue import QueueError
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
@@ -58,34 +54,7 @@ def run_command(
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format=f"{name}: %(message)s", force=True
     )
-    return guarded(name, lambda: trio.run(_run, name, serve, finished, listen))
-
-
-def guarded(name: str, work: Callable[[], int]) -> int:
-    """As `exits.guarded`, for work with a network and tasks."""
-    try:
-        return exitcodes.guarded(name, work)
-    except NetError as error:
-        return report(name, error)
-    except BaseExceptionGroup as group:
-        if group.subgroup(KeyboardInterrupt) is not None:
-            return INTERRUPTED
-        known = _known(group)
-        if known is None:
-            raise
-        return report(name, known)
-
-
-def report(name: str, error: Exception) -> int:
-    """Prints an error of the user's or of the world's as one line; its exit code."""
-    code = exitcodes.report(name, error)
-    match error:
-        case Refused():
-            return REFUSED
-        case NetError():
-            return UNREACHABLE
-        case _:
-            return code
+    return outcome.guarded(name, lambda: trio.run(_run, name, serve, finished, listen))
 
 
 def code_of_stops(stops: list[Stop]) -> int:
@@ -174,14 +143,3 @@ async def _watch_signals(
             return
         ended.append(_Ended(INTERRUPTED if number == signal.SIGINT else OK))
         first_signal.set()
-
-
-def _known(group: BaseExceptionGroup[BaseException]) -> Exception | None:
-    """The one error in a group that is the user's or the world's; None if there is any other."""
-    found: Exception | None = None
-    for each in group.exceptions:
-        one = _known(each) if isinstance(each, BaseExceptionGroup) else each
-        if not isinstance(one, NetError | QueueError | OSError | BadArguments):
-            return None
-        found = one
-    return found

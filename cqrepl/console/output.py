@@ -6,12 +6,9 @@ payloads never reach a terminal.
 
 import os
 import sys
-from typing import Final
 
+from cqrepl.console import exitcodes
 from wire.text.terminal import terminal_safe
-
-EXIT_OK: Final = 0
-EXIT_UNWRITABLE: Final = 2
 
 
 class OutputError(Exception):
@@ -71,6 +68,6 @@ def end_of_output(name: str, error: OutputError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     cause = error.__cause__
     if cause is None or isinstance(cause, BrokenPipeError):
-        return EXIT_OK
+        return exitcodes.OK
     print(f"{name}: standard output: {os.strerror(getattr(cause, 'errno', 0))}", file=sys.stderr)
-    return EXIT_UNWRITABLE
+    return exitcodes.USAGE

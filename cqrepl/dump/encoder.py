@@ -10,10 +10,11 @@ from pathlib import Path
 
 import click
 
+from cqrepl.console.exitcodes import DAMAGED, USAGE
 from cqrepl.console.output import OutputError, flush, write_bytes
 from cqrepl.dump.documentreader import DocumentReader
 from cqrepl.dump.files import store_header
-from cqrepl.dump.printer import EXIT_DAMAGED, EXIT_UNREADABLE, STDIN, Printer
+from cqrepl.dump.printer import STDIN, Printer
 from wire.errors import WireError
 from wire.text.parse_documents import encode_text
 
@@ -28,12 +29,12 @@ def encode_input(printer: Printer, path: str = STDIN) -> None:
         data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        printer.complain(path, f"a text was expected: {reason}", EXIT_UNREADABLE)
+        printer.complain(path, f"a text was expected: {reason}", USAGE)
         return
     try:
         encoded = encoded_documents(data)
     except WireError as error:
-        printer.complain(path, str(error), EXIT_DAMAGED)
+        printer.complain(path, str(error), DAMAGED)
         return
     write_bytes(encoded)
     flush()

@@ -9,14 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from cqrepl.console.exitcodes import DAMAGED, USAGE
 from cqrepl.dump.entries import Entry, Remark
 from cqrepl.dump.inputs import Input
-from cqrepl.dump.printer import (
-    EXIT_DAMAGED,
-    EXIT_UNREADABLE,
-    STDIN,
-    Printer,
-)
+from cqrepl.dump.printer import STDIN, Printer
 from cqrepl.dump.selection import NotSelectable, Selection, Wanted
 from wire.errors import WireError
 
@@ -52,9 +48,9 @@ class FileDump:
             with _open(path) as file:
                 self._dump_file(path, Input(file, _regular(path, file)))
         except WireError as error:
-            self._printer.complain(path, str(error), EXIT_DAMAGED)
+            self._printer.complain(path, str(error), DAMAGED)
         except (NotSelectable, OSError) as error:
-            self._printer.complain(path, _unreadable(error), EXIT_UNREADABLE)
+            self._printer.complain(path, _unreadable(error), USAGE)
 
     def _dump_file(self, path: str, opened: Input) -> None:
         if opened.is_capture or self._must_be_capture:
@@ -120,6 +116,6 @@ def follow_queue(printer: Printer, wanted: Wanted, path: str) -> None:
             if selection.is_done:
                 return
     except WireError as error:
-        printer.complain(path, str(error), EXIT_DAMAGED)
+        printer.complain(path, str(error), DAMAGED)
     except (NotSelectable, OSError) as error:
-        printer.complain(path, _unreadable(error), EXIT_UNREADABLE)
+        printer.complain(path, _unreadable(error), USAGE)

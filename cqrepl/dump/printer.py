@@ -10,15 +10,10 @@ from typing import Final
 
 import click
 
-from cqrepl.console import output
+from cqrepl.console import exitcodes, output
 from cqrepl.dump.entries import Entry, Remark
 from wire.text.terminal import terminal_safe
 
-EXIT_OK: Final = 0
-EXIT_UNREADABLE: Final = 2
-EXIT_UNREACHABLE: Final = 3
-EXIT_DAMAGED: Final = 4
-EXIT_INTERRUPTED: Final = 130
 STDIN: Final = "-"
 
 
@@ -28,7 +23,7 @@ class Printer:
     def __init__(self, *, as_json: bool, with_hex: bool) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-        self.code = EXIT_OK
+        self.code = exitcodes.OK
         self.file: str | None = None  # named in each line of JSON
         self._as_json = as_json
         self._with_hex = with_hex
@@ -63,7 +58,7 @@ class Printer:
 
     def remark(self, path: str, remark: Remark) -> None:
         """A remark about an input."""
-        self.complain(path, remark.text, EXIT_DAMAGED if remark.is_damage else EXIT_OK)
+        self.complain(path, remark.text, exitcodes.DAMAGED if remark.is_damage else exitcodes.OK)
 
     def flush(self) -> None:
         """Gives out what is buffered."""

@@ -15,15 +15,11 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.exitcodes import INTERRUPTED, UNREACHABLE, USAGE
 from cqrepl.console.output import OutputError
 from cqrepl.dump.captures import CapturedConnection
 from cqrepl.dump.entries import Entry, Remark
-from cqrepl.dump.printer import (
-    EXIT_INTERRUPTED,
-    EXIT_UNREACHABLE,
-    EXIT_UNREADABLE,
-    Printer,
-)
+from cqrepl.dump.printer import Printer
 from cqrepl.dump.recording import PIECE_MAX, RecordedConnection, Recording
 from cqrepl.dump.selection import Selection
 from cqrepl.net.address import Address
@@ -128,10 +124,10 @@ def run_proxy(
         with nullcontext() if record is None else open(record, "wb", buffering=0) as file:
             trio.run(_run, printer, selection, listen, target, Recording(file))
     except Unreachable as error:
-        printer.complain(name, str(error), EXIT_UNREACHABLE)
+        printer.complain(name, str(error), UNREACHABLE)
     except OSError as error:
         reason = f"a file to record to was expected: {error.strerror}"
-        printer.complain(record or name, reason, EXIT_UNREADABLE)
+        printer.complain(record or name, reason, USAGE)
 
 
 async def _run(
@@ -157,7 +153,7 @@ async def _run(
 
     async def end_on_signal(signals: AsyncIterator[int]) -> None:
         async for _ in signals:
-            printer.code = EXIT_INTERRUPTED
+            printer.code = INTERRUPTED
             scope.cancel()
 
     listener = await open_listener(listen)

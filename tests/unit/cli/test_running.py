@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.commands import replication
+from cqrepl.commands import outcome, replication
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.protocol import StopReason
@@ -133,14 +133,14 @@ def test_codes(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) 
         raise errors[0] if len(errors) == 1 else ExceptionGroup("x", errors)
 
     nested = ExceptionGroup("x", [error])
-    assert replication.guarded("cqrepl", lambda: fail(error)) == code
-    assert replication.guarded("cqrepl", lambda: fail(nested)) == code
-    assert replication.guarded("cqrepl", lambda: fail(nested, error)) == code
+    assert outcome.guarded("cqrepl", lambda: fail(error)) == code
+    assert outcome.guarded("cqrepl", lambda: fail(nested)) == code
+    assert outcome.guarded("cqrepl", lambda: fail(nested, error)) == code
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert set(lines) == {f"cqrepl: {error}"}
     with pytest.raises(ExceptionGroup):
-        replication.guarded("cqrepl", lambda: fail(nested, AssertionError("a bug")))
+        outcome.guarded("cqrepl", lambda: fail(nested, AssertionError("a bug")))
 
 
 def test_interrupted() -> None:
@@ -150,8 +150,8 @@ def test_interrupted() -> None:
     def in_a_task() -> int:
         raise BaseExceptionGroup("x", [KeyboardInterrupt(), BaseExceptionGroup("y", [OSError()])])
 
-    assert replication.guarded("cqrepl", interrupted) == 130
-    assert replication.guarded("cqrepl", in_a_task) == 130
+    assert outcome.guarded("cqrepl", interrupted) == 130
+    assert outcome.guarded("cqrepl", in_a_task) == 130
 
 
 def test_interrupted_before_signals_are_taken(

@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cqrepl.cli.wiredump import main
+from cqrepl.console.exitcodes import DAMAGED, USAGE
 from cqrepl.dump import Document, read_documents
 from cqrepl.dump.documentreader import BEGINNING_BYTES, BODY_MAX
-from cqrepl.dump.printer import EXIT_DAMAGED, EXIT_UNREADABLE
 from wire.header import META_DATA
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -164,14 +164,14 @@ def test_each_of_several_files_is_named(tmp_path: Path) -> None:
 def test_missing_file_does_not_stop_the_others(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     result = dump(missing, "-", stdin=ONE)
-    assert result.exit_code == EXIT_UNREADABLE
+    assert result.exit_code == USAGE
     assert complaint(result, missing) == "a file was expected, none is there"
     assert ONE_TEXT in result.stdout
 
 
 def test_directory_is_refused(tmp_path: Path) -> None:
     result = dump(tmp_path)
-    assert result.exit_code == EXIT_UNREADABLE
+    assert result.exit_code == USAGE
     assert complaint(result, tmp_path) == "a file was expected, a directory came"
 
 
@@ -179,7 +179,7 @@ def test_unreadable_file_is_refused(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     result = dump(loop)
-    assert result.exit_code == EXIT_UNREADABLE
+    assert result.exit_code == USAGE
     assert os.strerror(errno.ELOOP) in complaint(result, loop)
 
 
@@ -190,13 +190,13 @@ def test_name_with_control_characters_stays_on_one_line(tmp_path: Path) -> None:
 
 def test_call_without_files_is_refused() -> None:
     result = dump()
-    assert result.exit_code == EXIT_UNREADABLE
+    assert result.exit_code == USAGE
     assert "Usage: " in result.stderr
 
 
 def test_garbage_is_not_recognised() -> None:
     result = dump("-", stdin=b"GET / HTTP/1.1\r\n\r\n")
-    assert (result.exit_code, result.stdout) == (EXIT_DAMAGED, "")
+    assert (result.exit_code, result.stdout) == (DAMAGED, "")
     assert complaint(result, "standard input") == (
         "a queue file, table store or stream of documents was expected: "
         "542393671 bytes behind header 0x20544547 were expected, 14 came at position 0"
@@ -206,7 +206,7 @@ def test_garbage_is_not_recognised() -> None:
 @pytest.mark.parametrize("missing", range(1, len(ONE)))
 def test_truncated_stream_is_shown_up_to_the_damage(missing: int) -> None:
     result = dump("-", stdin=ONE + ONE[:-missing])
-    assert (result.exit_code, result.stdout) == (EXIT_DAMAGED, ONE_TEXT)
+    assert (result.exit_code, result.stdout) == (DAMAGED, ONE_TEXT)
     assert complaint(result, "standard input").endswith("came at position 8")
 
 
@@ -214,7 +214,7 @@ def test_truncated_store_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     store = unpacked("fast_daily_basic", tmp_path) / "20240305F.cq4"
     os.truncate(store, 65814)
     result = dump(store)
-    assert result.exit_code == EXIT_DAMAGED
+    assert result.exit_code == DAMAGED
     assert "# position: 33008, header: 0x4000801c" in result.stdout
     assert complaint(result, store) == (
         "5 bytes behind header 0x00000005 were expected, 2 came at position 65808"
@@ -231,7 +231,7 @@ def test_store_that_ends_with_a_document_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", [0, 0x80000000, 0x80000004, 0xC0000000])
 def test_headers_that_no_stream_has_are_damage(word: int) -> None:
     result = dump("-", stdin=ONE + struct.pack("<I", word) + bytes(8))
-    assert (result.exit_code, result.stdout) == (EXIT_DAMAGED, ONE_TEXT)
+    assert (result.exit_code, result.stdout) == (DAMAGED, ONE_TEXT)
     assert complaint(result, "standard input") == (
         f"a complete document was expected, header 0x{word:08x} came at position 8"
     )
@@ -275,7 +275,7 @@ def test_old_store_without_data_format_has_no_gaps() -> None:
 )
 def test_what_only_resembles_a_store_is_a_stream(store: bytes) -> None:
     result = dump("-", stdin=store)
-    assert result.exit_code == EXIT_DAMAGED
+    assert result.exit_code == DAMAGED
     assert "header 0x00000000 came" in complaint(result, "standard input")
 
 
@@ -304,7 +304,7 @@ def run(*arguments: str, stdin: bytes = ONE, **options: Any) -> subprocess.Compl
 
 def test_real_process_prints_and_exits() -> None:
     done = run("-", stdin=ONE + b"\x01", stdout=subprocess.PIPE)
-    assert done.returncode == EXIT_DAMAGED
+    assert done.returncode == DAMAGED
     assert done.stdout.decode() == ONE_TEXT
     assert done.stderr.decode() == (
         "wire-dump: standard input: a header of 4 bytes was expected, 1 came at position 8\n"
@@ -335,11 +335,11 @@ def test_closed_pipe_ends_quietly() -> None:
 def test_full_disk_is_told() -> None:
     with open("/dev/full", "wb") as full:
         done = run("-", stdout=full)
-    assert done.returncode == EXIT_UNREADABLE
+    assert done.returncode == USAGE
     assert done.stderr.decode() == (f"wire-dump: standard output: {os.strerror(errno.ENOSPC)}\n")
 
 
-@pytest.mark.parametrize(("redirection", "code"), [("<&-", EXIT_UNREADABLE), (">&-", 0)])
+@pytest.mark.parametrize(("redirection", "code"), [("<&-", USAGE), (">&-", 0)])
 def test_closed_standard_streams_are_no_crash(redirection: str, code: int) -> None:
     done = subprocess.run(
         ["sh", "-c", f'"$@" - {redirection}', "sh", *COMMAND],

@@ -1,0 +1,76 @@
+"""How a command ends: its exit code, and errors as one line.
+
+What the user or the world did wrong becomes a line on standard error; only a fault of our own shows
+a traceback.
+"""
+
+import errno
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from cqrepl.console.exitcodes import (
+    DAMAGED,
+    DISK_FULL,
+    INTERRUPTED,
+    REFUSED,
+    UNREACHABLE,
+    USAGE,
+    BadArguments,
+)
+from cqrepl.console.output import OutputError, end_of_output
+from cqrepl.net.errors import NetError, Refused
+from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError, QueueLocked
+
+_EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
+
+
+def guarded(name: str, work: Callable[[], int]) -> int:
+    """The exit code of `work`, which may run tasks; an expected error is printed."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OutputError as error:
+        return end_of_output(name, error)
+    except _EXPECTED as error:
+        return report(name, error)
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            return INTERRUPTED
+        expected = _expected(group)
+        if expected is None:
+            raise
+        return report(name, expected)
+
+
+def report(name: str, error: Exception) -> int:
+    """Prints an error of the user's or of the world's as one line; its exit code."""
+    print(f"{name}: {error}", file=sys.stderr)
+    return code_of(error)
+
+
+def code_of(error: Exception) -> int:
+    """The exit code for an error."""
+    match error:
+        case QueueDamaged():
+            return DAMAGED
+        case LayoutMismatch() | QueueLocked() | Refused():
+            return REFUSED
+        case NetError():
+            return UNREACHABLE
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return DISK_FULL
+        case _:
+            return USAGE
+
+
+def _expected(group: BaseExceptionGroup[BaseException]) -> Exception | None:
+    """The one error in a group that is the user's or the world's; None if there is any other."""
+    found: Exception | None = None
+    for each in group.exceptions:
+        one = _expected(each) if isinstance(each, BaseExceptionGroup) else each
+        if not isinstance(one, _EXPECTED):
+            return None
+        found = one
+    return found
