@@ -167,11 +167,12 @@ def latency(
 
     if interval_ns == 0:
         raise click.UsageError("an interval above 0 expected, 0 came")
-    if seconds is not None:
-        count = max(1, int(seconds * 1e9 / interval_ns)) * batch
 
     def make() -> "list[Plan]":
-        return [benching.latency_plan(sizes, count, interval_ns, batch=batch, pauser=pauser)]
+        within = seconds and benching.count_within(seconds, interval_ns, batch)
+        return [
+            benching.latency_plan(sizes, within or count, interval_ns, batch=batch, pauser=pauser)
+        ]
 
     _run(make, rounds, as_json, plot_folder)
 

@@ -18,14 +18,6 @@ def info(path: Path, deep: bool, as_json: bool) -> None:
     Takes no lock and changes nothing. Exits 4 if something is damaged.
     """
     from cqrepl.commands import outcome
-    from cqrepl.commands.info import info_json, info_text
-    from cqrepl.console import exitcodes, output
-    from cqrepl.queue.inspection.overview import inspect_queue
+    from cqrepl.commands.info import print_info
 
-    def work() -> int:
-        found = inspect_queue(path, deep=deep)
-        output.write_text(info_json(found) if as_json else info_text(found))
-        output.flush()
-        return exitcodes.DAMAGED if found.is_damaged else exitcodes.OK
-
-    sys.exit(outcome.guarded("cqrepl info", work))
+    sys.exit(outcome.guarded("cqrepl info", lambda: print_info(path, deep=deep, as_json=as_json)))

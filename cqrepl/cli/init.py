@@ -29,32 +29,11 @@ def init(path: Path, roll_cycle: str, epoch: int | None, source_id: int, as_json
     refused otherwise. No store file is made before the first append.
     """
     from cqrepl.commands import outcome
+    from cqrepl.commands.init import init_queue
 
-    sys.exit(
-        outcome.guarded("cqrepl init", lambda: _init(path, roll_cycle, epoch, source_id, as_json))
-    )
+    def work() -> int:
+        return init_queue(
+            path, roll_cycle=roll_cycle, epoch=epoch, source_id=source_id, as_json=as_json
+        )
 
-
-def _init(path: Path, roll_cycle: str, epoch: int | None, source_id: int, as_json: bool) -> int:
-    import json
-    from dataclasses import replace
-
-    from cqrepl.console import exitcodes, output
-    from cqrepl.queue import Queue, QueueLayout
-    from cqrepl.queue.format.rollcycle import by_name
-
-    try:
-        layout = QueueLayout.of(by_name(roll_cycle), epoch)
-    except ValueError as error:
-        raise exitcodes.BadArguments(str(error)) from error
-    with Queue.open(path, create=replace(layout, source_id=source_id)) as queue:
-        last = queue.last_index()
-        name = queue.layout.roll_cycle.name
-        if as_json:
-            line = {"v": 1, "path": str(path), "roll_cycle": name, "epoch": queue.layout.epoch}
-            output.write_text(json.dumps(line | {"is_empty": last is None}) + "\n")
-        else:
-            said = "an empty queue" if last is None else "a queue that holds excerpts"
-            output.write_text(f"{path}: {said}, {name}\n")
-        output.flush()
-    return exitcodes.OK
+    sys.exit(outcome.guarded("cqrepl init", work))

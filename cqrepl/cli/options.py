@@ -2,18 +2,16 @@
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import click
 
-from cqrepl.console.units import parse_size, parse_time_ms, since_1970_ns
+from cqrepl.commands.spot import Spot, parse_spot
+from cqrepl.console.units import parse_size, parse_time_ms
 
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
-# that of `queue.index`, which would load all of `queue` for a mere --help
-_INDEX_MAX: Final = (1 << 63) - 1
 
 
 class Converted(click.ParamType[Value], Generic[Value]):
@@ -30,50 +28,6 @@ class Converted(click.ParamType[Value], Generic[Value]):
             return self._convert(str(value))  # defaults are written as users would write them
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class Spot(NamedTuple):
-    """A place in a queue as people name it: an index, or a number of excerpts from an end.
-
-    `counted` is None for an index in `at`; else the place is so many excerpts before the last
-    (0: the last itself). `first` is index 0. `time_ns` is set for a time, since 1970 in UTC.
-    """
-
-    at: int = 0
-    counted: int | None = None
-    time_ns: int | None = None
-
-
-def parse_spot(text: str) -> Spot:
-    """The place that a text names: 0x451600000004, a decimal index, first, last, -10, or a time.
-
-    Raises:
-        ValueError: with what was expected, in one sentence.
-    """
-    if text == "first":
-        return Spot()
-    if text == "last":
-        return Spot(counted=0)
-    if match := re.fullmatch(r"-([1-9][0-9]{0,17})", text):
-        return Spot(counted=int(match[1]) - 1)
-    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}", text):
-        index = int(text, 0) if text[:2] in ("0x", "0X") else int(text)
-        if index <= _INDEX_MAX:
-            return Spot(at=index)
-    if match := re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", text):
-        return Spot(time_ns=_time_ns(text))
-    raise ValueError(
-        "an index such as 0x451600000004, first, last, -10 or a time such as 2026-11-21T10:00Z"
-        f" expected, {text!r} came"
-    )
-
-
-def _time_ns(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"a time such as 2026-11-21T10:00Z expected, {text!r} came") from error
-    return since_1970_ns(moment)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -100,3 +54,12 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")(
         command
     )
+
+
+def only_index(spot: Spot | None) -> int | None:
+    """The index of a place, for commands that take no place of another kind."""
+    if spot is None:
+        return None
+    if spot.counted is not None or spot.time_ns is not None:
+        raise click.UsageError("an index such as 0x451600000004 was expected")
+    return spot.at

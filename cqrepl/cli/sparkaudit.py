@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, SPOT, Spot, json_option
+from cqrepl.cli.options import QUEUE_DIR, SPOT, json_option
 from cqrepl.cli.sparkoptions import FILE, run_job, spark_options
+from cqrepl.commands.spot import Spot
 
 if TYPE_CHECKING:
     from cqrepl.spark.jobs.audit import Audit, CycleAudit

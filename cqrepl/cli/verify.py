@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, SPOT, Spot, json_option
+from cqrepl.cli.options import QUEUE_DIR, SPOT, json_option, only_index
+from cqrepl.commands.spot import Spot
 
 
 @click.command()
@@ -36,18 +37,14 @@ def verify(
         raise click.UsageError("at least two queues are needed")
     if common and index_to is not None:
         raise click.UsageError("--common and --to do not go together")
-    bounds = []
-    for spot in (index_from, index_to):
-        if spot is not None and (spot.counted is not None or spot.time_ns is not None):
-            raise click.UsageError("an index such as 0x451600000004 was expected")
-        bounds.append(None if spot is None else spot.at)
+    index_first, index_last = only_index(index_from), only_index(index_to)
     from cqrepl.commands import outcome
     from cqrepl.commands.verify import Comparison
 
     comparison = Comparison(
         paths=paths,
-        index_first=bounds[0] or 0,
-        index_last=bounds[1],
+        index_first=index_first or 0,
+        index_last=index_last,
         common=common,
         digests=digests,
         only_first=first,

@@ -77,6 +77,11 @@ def replicate_plan(sizes: Sequence[int], count: int, *, touched: bool, pauser: s
     )
 
 
+def count_within(seconds: float, interval_ns: int, batch: int) -> int:
+    """How many excerpts a batch at each interval makes within a time; at least one batch."""
+    return max(1, int(seconds * 1e9 / interval_ns)) * batch
+
+
 def latency_plan(
     sizes: Sequence[int], count: int, interval_ns: int, *, batch: int, pauser: str | None
 ) -> Plan:

@@ -2,13 +2,23 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import format_index
-from cqrepl.queue.inspection.overview import LockState, QueueInfo, TailerState
+from cqrepl.queue.inspection.overview import LockState, QueueInfo, TailerState, inspect_queue
 from cqrepl.queue.inspection.storescan import StoreReport
 
 _FILES_SHOWN_MAX = 20
+
+
+def print_info(path: Path, *, deep: bool, as_json: bool) -> int:
+    """Inspects a queue and prints what was found; the exit code."""
+    found = inspect_queue(path, deep=deep)
+    output.write_text(info_json(found) if as_json else info_text(found))
+    output.flush()
+    return exitcodes.DAMAGED if found.is_damaged else exitcodes.OK
 
 
 def info_text(info: QueueInfo) -> str:

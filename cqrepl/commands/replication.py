@@ -6,10 +6,11 @@ The first SIGTERM or Ctrl-C ends in order, the second one at once.
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import TypedDict, TypeVar
 
 import trio
 
@@ -23,7 +24,7 @@ from cqrepl.console.exitcodes import (
     STOPPED,
     BadArguments,
 )
-from cqrepl.protocol import StopReason
+from cqrepl.protocol import StopReason, WireShape
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
@@ -31,11 +32,53 @@ from cqrepl.replicator.stops import Stop
 Replicator = TypeVar("Replicator", Source, Sink)
 
 
+class ReplicationOptions(TypedDict):
+    """What the user chose, of the options that a source and a sink have in common."""
+
+    listen: str | None
+    connect: str | None
+    host_id: int
+    remote_ids: tuple[int, ...]
+    heartbeat_interval: int
+    heartbeat_timeout: int
+    max_excerpt: int
+    wire_shape: str
+
+
+class HostArguments(TypedDict):
+    """What both `serve_` functions take."""
+
+    queues: Mapping[str, Path]
+    listen: str | None
+    connect: str | None
+    host_id: int
+    remote_ids: tuple[int, ...]
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+    payload_max: int
+    wire_shape: WireShape
+
+
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """How a run ended: its exit code, once nothing failed."""
 
     code: int
+
+
+def host_arguments(queues: Mapping[str, Path], options: ReplicationOptions) -> HostArguments:
+    """The arguments of both `serve_` functions, from the options that both commands have."""
+    return {
+        "queues": queues,
+        "listen": options["listen"],
+        "connect": options["connect"],
+        "host_id": options["host_id"],
+        "remote_ids": options["remote_ids"],
+        "heartbeat_interval_ms": options["heartbeat_interval"],
+        "heartbeat_timeout_ms": options["heartbeat_timeout"],
+        "payload_max": options["max_excerpt"],
+        "wire_shape": WireShape(options["wire_shape"]),
+    }
 
 
 def run_command(

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypedDict
 
-from cqrepl.cli.options import Spot
 from cqrepl.commands.excerptlines import Lines, time_of
+from cqrepl.commands.spot import Spot
 from cqrepl.console import exitcodes, output
 from cqrepl.queue import Excerpt, NamedPosition, Queue, Tailer
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY

@@ -1,0 +1,30 @@
+"""`cqrepl demo`: makes a queue, replicates it through a cut, compares the copy."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cqrepl.cli.options import SIZE
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True)
+@click.option("--size", type=SIZE, default="256", show_default=True, help="Bytes of an excerpt.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep both queues in DIR, which must be empty or not there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def demo(count: int, size: int, keep: Path | None, as_json: bool) -> None:
+    """Make a queue, replicate it through a cut, compare the copy.
+
+    Starts a real source and a real sink on loopback, cuts their connection once on the way, and
+    compares the two queues index by index. Exits 1 unless they are identical.
+    """
+    from cqrepl.commands import outcome
+    from cqrepl.commands.demo import run_demo
+
+    sys.exit(outcome.guarded("cqrepl demo", lambda: run_demo(count, size, keep, as_json=as_json)))

@@ -1,0 +1,88 @@
+"""The options that `cqrepl source` and `cqrepl sink` have in common."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from cqrepl.cli.options import SIZE, TIME, Command
+
+
+def replication_options(default_id: int, default_remote: int) -> Callable[[Command], Command]:
+    """Adds the options that a source and a sink have in common."""
+    options = [
+        click.argument("queues", metavar="[NAME=]QUEUE_DIR...", nargs=-1, required=True),
+        click.option(
+            "--listen", metavar="HOST:PORT", help="Listen; port 0 lets the system choose."
+        ),
+        click.option("--connect", metavar="HOST:PORT", help="Dial, again and again."),
+        click.option(
+            "--host-id",
+            type=int,
+            default=default_id,
+            show_default=True,
+            help="This host's id, 1 to 127; every host has its own.",
+        ),
+        click.option(
+            "--remote-id",
+            "remote_ids",
+            type=int,
+            multiple=True,
+            help="A host id to accept; may be given again. Without it a listening side takes any "
+            f"but its own, and a dialling one expects {default_remote}.",
+        ),
+        click.option(
+            "--heartbeat-interval",
+            type=TIME,
+            default="20s",
+            show_default=True,
+            help="Time between heartbeats, at least 500ms. The dialler's numbers rule both sides.",
+        ),
+        click.option(
+            "--heartbeat-timeout",
+            type=TIME,
+            default="40s",
+            show_default=True,
+            help="Silence that ends a connection; at least 1s and more than the interval.",
+        ),
+        click.option(
+            "--max-excerpt",
+            type=SIZE,
+            default="16MiB",
+            show_default=True,
+            help="Longest excerpt; a queue that holds a longer one stops there.",
+        ),
+        click.option(
+            "--wire-shape",
+            type=click.Choice(["network", "seed"]),
+            default="network",
+            show_default=True,
+            help="Layout of the set-up messages that are written; both are read.",
+        ),
+    ]
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def named_queues(texts: Sequence[str]) -> dict[str, Path]:
+    """Name and directory of each queue, from the arguments [NAME=]QUEUE_DIR."""
+    from cqrepl.replicator.queuenames import named
+
+    pairs: list[tuple[str, Path]] = []
+    try:
+        for text in texts:
+            name, equals, directory = text.partition("=")
+            if equals and not directory:
+                raise ValueError(f"NAME=QUEUE_DIR expected, {text!r} came")
+            path = Path(directory if equals else text)
+            pairs.append((name if equals else path.absolute().name, path))
+        if len({name for name, _ in pairs}) != len(pairs):
+            raise ValueError("two queues have the same name: give one another, NAME=QUEUE_DIR")
+        return named(dict(pairs))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

@@ -1,0 +1,48 @@
+"""`cqrepl source`: streams queues to sinks."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import click
+
+from cqrepl.cli.replication import named_queues, replication_options
+
+if TYPE_CHECKING:
+    from cqrepl.commands.source import SourceOptions
+
+
+@click.command()
+@replication_options(default_id=1, default_remote=2)
+@click.option("--no-ack", is_flag=True, help="Do not ask sinks for acknowledgements.")
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="End once one sink has acknowledged everything that was there at the start.",
+)
+@click.option(
+    "--ack-log",
+    type=click.Path(path_type=Path),
+    help="Log each acknowledgement into a queue in this directory (with several queues: one each, "
+    "below it).",
+)
+@click.option(
+    "--pauser",
+    type=click.Choice(["busy", "balanced", "sleepy"]),
+    default="balanced",
+    show_default=True,
+    help="How to wait for the next excerpt: busy never sleeps and keeps a core for each sink, "
+    "sleepy sleeps milliseconds.",
+)
+def source(queues: tuple[str, ...], **options: "Unpack[SourceOptions]") -> None:
+    """Stream queues to sinks.
+
+    An acknowledged excerpt is in the sink's mapped file: it survives kill -9 on either host, and a
+    power cut on one of them.
+    """
+    if options["no_ack"] and options["until_caught_up"]:
+        raise click.UsageError("--until-caught-up needs acknowledgements: it excludes --no-ack")
+    names = named_queues(queues)
+    from cqrepl.commands.source import run_source
+
+    sys.exit(run_source(names, options))

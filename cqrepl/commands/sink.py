@@ -1,0 +1,33 @@
+"""Takes queues in as a sink until the command is over."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cqrepl.commands import replication
+from cqrepl.replicator.sink import Sink, serve_sink
+
+
+class SinkOptions(replication.ReplicationOptions):
+    """What the user chose."""
+
+    roll_cycle: str
+    once: bool
+    touch_ahead: int | None
+    append_log: Path | None
+
+
+def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
+    """Takes the queues in, each under its name; the exit code."""
+    once = options["once"]
+    return replication.run_command(
+        "cqrepl sink",
+        lambda: serve_sink(
+            **replication.host_arguments(queues, options),
+            roll_cycle=options["roll_cycle"],
+            gives_up=once,
+            touch_ahead_bytes=options["touch_ahead"],
+            append_log=options["append_log"],
+        ),
+        Sink.wait_ended if once else None,
+        options["listen"],
+    )

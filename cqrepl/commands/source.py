@@ -1,0 +1,33 @@
+"""Serves queues as a source until the command is over."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cqrepl.commands import replication
+from cqrepl.replicator.source import Source, serve_source
+
+
+class SourceOptions(replication.ReplicationOptions):
+    """What the user chose."""
+
+    no_ack: bool
+    until_caught_up: bool
+    ack_log: Path | None
+    pauser: str
+
+
+def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
+    """Streams the queues, each under its name; the exit code."""
+    until_caught_up = options["until_caught_up"]
+    return replication.run_command(
+        "cqrepl source",
+        lambda: serve_source(
+            **replication.host_arguments(queues, options),
+            acknowledge=not options["no_ack"],
+            ack_log=options["ack_log"],
+            gives_up=until_caught_up,
+            pauser=options["pauser"],
+        ),
+        Source.wait_caught_up if until_caught_up else None,
+        options["listen"],
+    )
