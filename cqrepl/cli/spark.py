@@ -2,12 +2,13 @@
 
 import click
 
-from cqrepl.cli.sparkarchive import archive, restore
+from cqrepl.cli.sparkarchive import archive
 from cqrepl.cli.sparkaudit import audit
 from cqrepl.cli.sparkdoctor import doctor
 from cqrepl.cli.sparklag import lag
 from cqrepl.cli.sparkpreload import preload
 from cqrepl.cli.sparkrebuild import rebuild
+from cqrepl.cli.sparkrestore import restore
 
 
 @click.group()

@@ -1,19 +1,16 @@
-"""`cqrepl spark lag`: how long acknowledgements took, over time. And what it prints."""
+"""`cqrepl spark lag`: how long acknowledgements took, over time."""
 
-import json
-from dataclasses import asdict
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from cqrepl.cli.options import QUEUE_DIR, TIME, json_option
-from cqrepl.cli.sparkoptions import FILE, run_job, spark_options
+from cqrepl.cli.sparkoptions import FILE, spark_options
 
 if TYPE_CHECKING:
-    from cqrepl.spark.jobs.lag import LagWindow
-
-_COLUMNS = ("p50", "p90", "p99", "p99.9", "longest")
+    from cqrepl.commands.sparkjob import SessionOptions
 
 
 @click.command()
@@ -34,7 +31,7 @@ def lag(
     out: Path | None,
     plot: Path | None,
     as_json: bool,
-    **options: Any,
+    **options: "Unpack[SessionOptions]",
 ) -> None:
     """Show how long acknowledgements took, over time.
 
@@ -45,15 +42,11 @@ def lag(
     if window_ms == 0:
         raise click.UsageError("--window: more than 0ms expected")
 
-    def work(spark: Any) -> int:
-        from cqrepl.spark.jobs.lag import lag as run
-
-        windows = run(spark, logs, window_ms=window_ms)
-        return _print(windows, out, plot, as_json)
-
     if plot is not None:
         _check_plot(plot)
-    run_job("cqrepl spark lag", options, work)
+    from cqrepl.commands.sparklag import run_lag
+
+    sys.exit(run_lag(logs, options, window_ms=window_ms, out=out, plot=plot, as_json=as_json))
 
 
 def _check_plot(plot: Path) -> None:
@@ -66,50 +59,3 @@ def _check_plot(plot: Path) -> None:
         raise click.UsageError(
             "--plot: matplotlib is not installed: pip install 'cqrepl[spark,plot]'"
         )
-
-
-def _print(windows: "list[LagWindow]", out: Path | None, plot: Path | None, as_json: bool) -> int:
-    from cqrepl.console import exitcodes, output
-
-    if as_json:
-        for window in windows:
-            output.write_text(json.dumps({"v": 1, **asdict(window)}, separators=(",", ":")) + "\n")
-    elif windows:
-        output.write_text(_table(windows))
-    else:
-        output.write_text("no acknowledgements\n")
-    output.flush()
-    if out is not None:
-        _write_parquet(windows, out)
-    if plot is not None:
-        from cqrepl.spark.jobs.lagplot import draw
-
-        draw(windows, plot)
-    return exitcodes.OK
-
-
-def _table(windows: "list[LagWindow]") -> str:
-    width = max(len(window.log) for window in windows)
-    head = f"{'log':<{width}}  run   from, s       acks      excerpts"
-    lines = [head + "".join(f"{name:>13}" for name in _COLUMNS)]
-    for each in windows:
-        trips = (each.p50_ns, each.p90_ns, each.p99_ns, each.p999_ns, each.longest_ns)
-        start, count = f"{each.start_s:>8,.6g}", f"{each.acknowledgements:>9,}"
-        lines.append(
-            f"{each.log:<{width}}  {each.run:>3}  {start}  {count}  {each.excerpts:>12,}"
-            + "".join(f"{ns / 1e6:>11,.3f}ms" for ns in trips)
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _write_parquet(windows: "list[LagWindow]", path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from cqrepl.spark.jobs.lag import LagWindow
-
-    types = {"log": pa.string(), "run": pa.int32(), "start_s": pa.float64()}
-    names = LagWindow.__dataclass_fields__
-    schema = pa.schema([(name, types.get(name, pa.int64())) for name in names])
-    rows = [asdict(window) for window in windows]
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)

@@ -1,21 +1,11 @@
-"""What the commands of `cqrepl spark` have in common: where they run, and how they end.
+"""The options that the commands of `cqrepl spark` have in common: where they run."""
 
-Nothing of Spark is imported before a command runs; where it is missing, one line says so.
-"""
-
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from cqrepl.cli.options import Command, Converted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from cqrepl.spark.session import SessionSettings
 
 LOCAL: Final = "local[*]"
 DIRECTORY: Final = click.Path(path_type=Path)
@@ -60,101 +50,3 @@ def spark_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def run_job(
-    name: str,
-    options: dict[str, Any],
-    work: "Callable[[SparkSession], int]",
-    queues: Sequence[Path] = (),
-) -> None:
-    """Runs a job in a session of its own and ends the process with its exit code.
-
-    Args:
-        options: what `spark_options` gave.
-        queues: have to be there; looked at before Spark takes its time to start.
-    """
-    from cqrepl.commands import outcome
-
-    sys.exit(outcome.guarded(name, lambda: _in_session(name, options, work, queues)))
-
-
-def _check_queues(paths: Sequence[Path]) -> None:
-    """Does nothing where queues are, in whatever state: that is for the job to tell.
-
-    Raises:
-        NotAQueue: something else is there, or nothing.
-    """
-    from cqrepl.queue import NotAQueue, Queue, QueueError
-
-    for path in paths:
-        try:
-            Queue.open(path).close()
-        except NotAQueue:
-            raise
-        except QueueError:
-            continue
-
-
-def _in_session(
-    name: str,
-    options: dict[str, Any],
-    work: "Callable[[SparkSession], int]",
-    queues: Sequence[Path],
-) -> int:
-    settings = session_settings(options)
-    _check_queues(queues)
-    from cqrepl.spark.failures import JobFailed
-    from cqrepl.spark.session import session
-
-    try:
-        with session(settings, name) as spark:
-            _take_interrupts()
-            return work(spark)
-    except JobFailed as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return error.code
-
-
-def _take_interrupts() -> None:
-    """Makes Ctrl-C an ordinary interrupt, as in all commands.
-
-    Spark's own handler talks to Java amid whatever is said to it, and its client logs both.
-    """
-    import logging
-    import signal
-    import threading
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    root = logging.getLogger()
-    if not root.handlers:
-        root.addHandler(logging.NullHandler())
-
-
-def session_settings(options: dict[str, Any]) -> "SessionSettings":
-    """The settings of a session, from what `spark_options` gave.
-
-    Raises:
-        BadArguments: they cannot be, or pyspark is not installed.
-    """
-    from cqrepl.console.exitcodes import BadArguments
-
-    conf = {}
-    for text in options["conf"]:
-        key, equals, value = text.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise BadArguments(f"--conf: spark.KEY=VALUE expected, {text!r} came")
-        conf[key] = value
-    try:
-        import pyarrow
-        import pyspark
-    except ImportError as error:
-        raise BadArguments(f"{error.name} is not installed: pip install 'cqrepl[spark]'") from error
-    assert pyarrow.__version__
-    assert pyspark.__version__
-    from cqrepl.spark.session import SessionSettings
-
-    return SessionSettings(
-        master=options["master"], conf=conf, ship=options["ship"], verbose=options["verbose"]
-    )

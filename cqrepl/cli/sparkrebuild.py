@@ -1,17 +1,16 @@
-"""`cqrepl spark rebuild`: a lost queue from the best parts of its copies. And what it prints."""
+"""`cqrepl spark rebuild`: a lost queue from the best parts of its copies."""
 
-import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from cqrepl.cli.options import QUEUE_DIR, json_option
-from cqrepl.cli.sparkaudit import difference_row, line_of
-from cqrepl.cli.sparkoptions import DIRECTORY, run_job, spark_options
+from cqrepl.cli.sparkoptions import DIRECTORY, spark_options
 
 if TYPE_CHECKING:
-    from cqrepl.spark.jobs.rebuild import Rebuilt
+    from cqrepl.commands.sparkjob import SessionOptions
 
 
 @click.command()
@@ -25,7 +24,11 @@ if TYPE_CHECKING:
 @spark_options
 @json_option
 def rebuild(
-    copies: tuple[Path, ...], target: Path, prefer: Path | None, as_json: bool, **options: Any
+    copies: tuple[Path, ...],
+    target: Path,
+    prefer: Path | None,
+    as_json: bool,
+    **options: "Unpack[SessionOptions]",
 ) -> None:
     """Make a lost queue anew from whatever any of its copies holds.
 
@@ -34,41 +37,6 @@ def rebuild(
     is right. The copies are not changed.
     """
 
-    def work(spark: Any) -> int:
-        from cqrepl.spark.jobs.rebuild import rebuild as run
+    from cqrepl.commands.sparkrebuild import run_rebuild
 
-        return _print(run(spark, copies, target, prefer=prefer), target, as_json)
-
-    run_job("cqrepl spark rebuild", options, work)
-
-
-def _print(rebuilt: "Rebuilt", target: Path, as_json: bool) -> int:
-    from cqrepl.console import exitcodes, output
-    from cqrepl.console.units import plural
-
-    paths = rebuilt.audit.paths
-    rows = [difference_row(each) for each in rebuilt.clashes]
-    for row in rows:
-        output.write_text(_json(row) if as_json else line_of(row, paths))
-    for copy, cycle in rebuilt.audit.unknown:
-        row = {"kind": "unknown", "copy": str(paths[copy]), "cycle": cycle}
-        text = f"unknown  where cycle {cycle} ended in {paths[copy]}: more may have been there\n"
-        output.write_text(_json(row) if as_json else text)
-    for each in rebuilt.taken:
-        first, last = f"{each.index_first:#x}", f"{each.index_last:#x}"
-        count = each.index_last - each.index_first + 1
-        row = {"kind": "taken", "copy": str(paths[each.copy]), "index_first": first}
-        row |= {"index_last": last, "count": count}
-        text = f"taken    {first}..{last}  {plural(count, 'excerpt')} of {paths[each.copy]}\n"
-        output.write_text(_json(row) if as_json else text)
-    if not as_json:
-        said = f"{target}: {plural(rebuilt.count, 'excerpt')}"
-        if rebuilt.clashes:
-            said = "nothing was made: --prefer COPY_DIR says which copy is right"
-        output.write_text(f"{said}\n")
-    output.flush()
-    return exitcodes.STOPPED if rebuilt.clashes else exitcodes.OK
-
-
-def _json(row: dict[str, Any]) -> str:
-    return json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n"
+    sys.exit(run_rebuild(copies, target, options, prefer=prefer, as_json=as_json))

@@ -44,7 +44,7 @@ def test_doctor_tells_what_executors_lack(running: Cluster) -> None:
 SEVERAL = """
 import json, sys
 from cqrepl.cli.main import cli
-from cqrepl.cli.sparkoptions import session_settings
+from cqrepl.commands.sparkjob import session_settings
 from cqrepl.spark.session import session
 settings, commands = json.loads(sys.argv[1])
 with session(session_settings(settings), "several"):

@@ -1,0 +1,117 @@
+"""Runs a job of `cqrepl spark` in a session of its own, and ends as all commands do.
+
+Nothing of Spark is imported before a job runs; where it is missing, one line says so.
+"""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from cqrepl.commands import outcome
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.queue import NotAQueue, Queue, QueueError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cqrepl.spark.session import SessionSettings
+
+
+class SessionOptions(TypedDict):
+    """What the user chose: where a job runs."""
+
+    master: str
+    conf: tuple[str, ...]
+    ship: bool
+    verbose: bool
+
+
+def run_job(
+    name: str,
+    options: SessionOptions,
+    work: "Callable[[SparkSession], int]",
+    queues: Sequence[Path] = (),
+) -> int:
+    """Runs a job in a session of its own; the exit code.
+
+    Args:
+        queues: have to be there; looked at before Spark takes its time to start.
+    """
+    return outcome.guarded(name, lambda: _in_session(name, options, work, queues))
+
+
+def _check_queues(paths: Sequence[Path]) -> None:
+    """Does nothing where queues are, in whatever state: that is for the job to tell.
+
+    Raises:
+        NotAQueue: something else is there, or nothing.
+    """
+    for path in paths:
+        try:
+            Queue.open(path).close()
+        except NotAQueue:
+            raise
+        except QueueError:
+            continue
+
+
+def _in_session(
+    name: str,
+    options: SessionOptions,
+    work: "Callable[[SparkSession], int]",
+    queues: Sequence[Path],
+) -> int:
+    settings = session_settings(options)
+    _check_queues(queues)
+    from cqrepl.spark.failures import JobFailed
+    from cqrepl.spark.session import session
+
+    try:
+        with session(settings, name) as spark:
+            _take_interrupts()
+            return work(spark)
+    except JobFailed as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.code
+
+
+def _take_interrupts() -> None:
+    """Makes Ctrl-C an ordinary interrupt, as in all commands.
+
+    Spark's own handler talks to Java amid whatever is said to it, and its client logs both.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+
+
+def session_settings(options: SessionOptions) -> "SessionSettings":
+    """The settings of a session, from what the user chose.
+
+    Raises:
+        BadArguments: they cannot be, or pyspark is not installed.
+    """
+    conf = {}
+    for text in options["conf"]:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise BadArguments(f"--conf: spark.KEY=VALUE expected, {text!r} came")
+        conf[key] = value
+    try:
+        import pyarrow
+        import pyspark
+    except ImportError as error:
+        raise BadArguments(f"{error.name} is not installed: pip install 'cqrepl[spark]'") from error
+    assert pyarrow.__version__
+    assert pyspark.__version__
+    from cqrepl.spark.session import SessionSettings
+
+    return SessionSettings(
+        master=options["master"], conf=conf, ship=options["ship"], verbose=options["verbose"]
+    )

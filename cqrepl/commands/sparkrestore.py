@@ -1,0 +1,23 @@
+"""Makes a queue of an archive, and prints what the archive holds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cqrepl.commands.sparkarchive import print_manifest
+from cqrepl.commands.sparkjob import SessionOptions, run_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_restore(archive: Path, target: Path, options: SessionOptions, *, as_json: bool) -> int:
+    """Makes the cycles that the queue does not have yet; the exit code."""
+
+    def work(spark: "SparkSession") -> int:
+        from cqrepl.spark.jobs.restore import restore
+
+        restored = restore(spark, archive, target)
+        new = f"{len(restored.made):,} of them made now"
+        return print_manifest(restored.manifest, new, as_json=as_json)
+
+    return run_job("cqrepl spark restore", options, work)
