@@ -7,16 +7,12 @@ the damage was printed; 130 interrupted. With several inputs, the highest of the
 
 import re
 import sys
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.console.exitcodes import INTERRUPTED
-from cqrepl.console.output import OutputError, end_of_output
-from cqrepl.dump.printer import Printer
-
 if TYPE_CHECKING:
-    from cqrepl.dump.selection import Wanted
+    from cqrepl.dump.dispatch import DumpOptions
 
 _EPILOG = """\b
 Fields of --json, a line for each document; those that do not apply are missing:
@@ -32,25 +28,6 @@ Indexes and headers are hexadecimal strings. A later v may add fields.
 Exit codes: 0; 2 wrong call or unreadable input; 3 cannot listen; 4 damaged
 input, shown up to the damage; 130 interrupted.
 """
-
-
-class _Options(TypedDict):
-    files: tuple[str, ...]
-    pcap: bool
-    proxy: str | None
-    record: str | None
-    follow: bool
-    as_json: bool
-    with_hex: bool
-    plain: bool
-    at: int | None
-    index_first: int | None
-    index_last: int | None
-    pattern: re.Pattern[str] | None
-    count_max: int | None
-    no_index_pages: bool
-    dissector: bool
-    encode: bool
 
 
 def _index(_: click.Context, option: click.Parameter, value: str | None) -> int | None:
@@ -102,25 +79,19 @@ _POSITION = click.IntRange(min=0)
 @click.option("--no-index-pages", is_flag=True, help="Leave out index2index and index.")
 @click.option("--dissector", is_flag=True, help="Print a dissector for Wireshark, in Lua.")
 @click.option("--encode", is_flag=True, help="Text of documents in, their bytes out.")
-def main(**options: Unpack[_Options]) -> None:
+def main(**options: "Unpack[DumpOptions]") -> None:
     """Print the documents of queue files, table stores, captured streams and live connections.
 
     Each FILE is a .cq4 or .cq4t file, a stream of framed documents, or a pcap or pcapng capture,
     told apart by its content; - is standard input.
     """
-    _check(options)
-    printer = Printer(as_json=options["as_json"], with_hex=options["with_hex"])
-    try:
-        _run(printer, options)
-        printer.flush()
-    except OutputError as error:
-        printer.code = end_of_output("wire-dump", error)
-    except KeyboardInterrupt:
-        printer.code = INTERRUPTED
-    sys.exit(printer.code)
+    from cqrepl.dump import dispatch
+
+    _check(options, dispatch.shows_everything(options))
+    sys.exit(dispatch.run(options))
 
 
-def _check(options: _Options) -> None:
+def _check(options: "DumpOptions", shows_everything: bool) -> None:
     """Refuses options that do not go together."""
     proxy, files = options["proxy"] is not None, options["files"]
     chosen = [
@@ -146,76 +117,7 @@ def _check(options: _Options) -> None:
         raise click.UsageError("--follow goes with one FILE")
     if options["at"] is not None and (options["pcap"] or options["follow"] or proxy):
         raise click.UsageError("--at goes with files and streams only")
-    if options["plain"] and not _shows_everything(options):
+    if options["plain"] and not shows_everything:
         raise click.UsageError("--plain goes with no other option")
-    if options["encode"] and (len(files) > 1 or not _shows_everything(options)):
+    if options["encode"] and (len(files) > 1 or not shows_everything):
         raise click.UsageError("--encode goes with one FILE and no other option")
-
-
-def _shows_everything(options: _Options) -> bool:
-    return _wanted(options).is_all and not options["as_json"] and not options["with_hex"]
-
-
-def _wanted(options: _Options) -> "Wanted":
-    from cqrepl.dump.selection import Wanted
-
-    return Wanted(
-        at=options["at"],
-        index_first=options["index_first"],
-        index_last=options["index_last"],
-        pattern=options["pattern"],
-        count_max=options["count_max"],
-        index_pages=not options["no_index_pages"],
-    )
-
-
-def _run(printer: Printer, options: _Options) -> None:
-    if options["dissector"]:
-        from cqrepl.dump.dissector import dissector_text
-
-        printer.write(dissector_text())
-    elif options["encode"]:
-        from cqrepl.dump.encoder import encode_input
-
-        encode_input(printer, *options["files"])
-    elif options["proxy"] is not None:
-        _proxy(printer, _wanted(options), options["proxy"], options["record"])
-    elif options["follow"]:
-        from cqrepl.dump.modes import follow_queue
-
-        follow_queue(printer, _wanted(options), options["files"][0])
-    else:
-        _dump(printer, options)
-
-
-def _dump(printer: Printer, options: _Options) -> None:
-    from cqrepl.dump.modes import FileDump
-    from cqrepl.dump.selection import Selection
-
-    files, selection = options["files"], Selection(_wanted(options))
-    dump = FileDump(
-        printer,
-        selection,
-        plain=options["plain"],
-        must_be_capture=options["pcap"],
-        quickly=_shows_everything(options),
-    )
-    for number, path in enumerate(files):
-        if len(files) > 1:
-            printer.begin_input(path, is_first=number == 0)
-        dump.dump(path)
-        if selection.is_full:
-            return
-
-
-def _proxy(printer: Printer, wanted: "Wanted", proxy: str, record: str | None) -> None:
-    from cqrepl.dump.proxy import run_proxy
-    from cqrepl.dump.selection import Selection
-    from cqrepl.net.address import Address
-
-    listen, _, target = proxy.partition("=")
-    try:
-        addresses = Address.parse(listen), Address.parse(target)
-    except ValueError as error:
-        raise click.UsageError(f"--proxy: {error}") from error
-    run_proxy(printer, Selection(wanted), *addresses, record)
