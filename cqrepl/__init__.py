@@ -3,54 +3,162 @@
 `import cqrepl` loads no sub-package: the public names are looked up when they are first used.
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from cqrepl.net.errors import NetError, Refused, Unreachable
+    from cqrepl.protocol import PAYLOAD_MAX, StopReason, WireShape
     from cqrepl.queue import (
+        NEXT_OF_EMPTY,
+        ROLL_CYCLES,
         Appender,
+        AtomicsMissing,
         BackwardTailer,
+        Columns,
+        Diverged,
         Durability,
+        DurabilityLost,
         Excerpt,
+        ExcerptBatch,
+        ExcerptTooLarge,
+        IndexGap,
+        LayoutMismatch,
+        NamedPosition,
         NamedTailer,
+        NotAQueue,
+        Pauser,
         Queue,
+        QueueDamaged,
         QueueError,
         QueueLayout,
+        QueueLocked,
+        RollCycle,
         Tailer,
+        cycle_of,
+        format_index,
+        index_of,
+        is_next,
+        parse_index,
+        sequence_of,
     )
-    from cqrepl.replicator.follow import follow
+    from cqrepl.queue.read.stall import Stall
+    from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
+    from cqrepl.replicator.stops import Stop
+    from wire.errors import KernelUnavailable
 
 __all__ = [
+    "NEXT_OF_EMPTY",
+    "PAYLOAD_MAX",
+    "ROLL_CYCLES",
     "Appender",
+    "AtomicsMissing",
     "BackwardTailer",
+    "Columns",
+    "Diverged",
     "Durability",
+    "DurabilityLost",
     "Excerpt",
+    "ExcerptBatch",
+    "ExcerptTooLarge",
+    "Following",
+    "IndexGap",
+    "KernelUnavailable",
+    "LayoutMismatch",
+    "NamedPosition",
     "NamedTailer",
+    "NetError",
+    "NotAQueue",
+    "Pauser",
     "Queue",
+    "QueueDamaged",
     "QueueError",
     "QueueLayout",
+    "QueueLocked",
+    "Refused",
+    "RollCycle",
     "Sink",
     "Source",
+    "Stall",
+    "Stop",
+    "StopReason",
     "Tailer",
+    "Unreachable",
+    "WireShape",
     "__version__",
+    "cycle_of",
     "follow",
+    "format_index",
+    "index_of",
+    "is_next",
+    "parse_index",
+    "sequence_of",
     "serve_sink",
     "serve_source",
 ]
-_OF_NET = ("Sink", "Source", "follow", "serve_sink", "serve_source")
+# where each public name is loaded from; also stated above, for tools that do not run this
+_HOMES: Final = {
+    "NEXT_OF_EMPTY": "cqrepl.queue",
+    "PAYLOAD_MAX": "cqrepl.protocol",
+    "ROLL_CYCLES": "cqrepl.queue",
+    "Appender": "cqrepl.queue",
+    "AtomicsMissing": "cqrepl.queue",
+    "BackwardTailer": "cqrepl.queue",
+    "Columns": "cqrepl.queue",
+    "Diverged": "cqrepl.queue",
+    "Durability": "cqrepl.queue",
+    "DurabilityLost": "cqrepl.queue",
+    "Excerpt": "cqrepl.queue",
+    "ExcerptBatch": "cqrepl.queue",
+    "ExcerptTooLarge": "cqrepl.queue",
+    "Following": "cqrepl.replicator.follow",
+    "IndexGap": "cqrepl.queue",
+    "KernelUnavailable": "wire.errors",
+    "LayoutMismatch": "cqrepl.queue",
+    "NamedPosition": "cqrepl.queue",
+    "NamedTailer": "cqrepl.queue",
+    "NetError": "cqrepl.net.errors",
+    "NotAQueue": "cqrepl.queue",
+    "Pauser": "cqrepl.queue",
+    "Queue": "cqrepl.queue",
+    "QueueDamaged": "cqrepl.queue",
+    "QueueError": "cqrepl.queue",
+    "QueueLayout": "cqrepl.queue",
+    "QueueLocked": "cqrepl.queue",
+    "Refused": "cqrepl.net.errors",
+    "RollCycle": "cqrepl.queue",
+    "Sink": "cqrepl.replicator.sink",
+    "Source": "cqrepl.replicator.source",
+    "Stall": "cqrepl.queue.read.stall",
+    "Stop": "cqrepl.replicator.stops",
+    "StopReason": "cqrepl.protocol",
+    "Tailer": "cqrepl.queue",
+    "Unreachable": "cqrepl.net.errors",
+    "WireShape": "cqrepl.protocol",
+    "cycle_of": "cqrepl.queue",
+    "follow": "cqrepl.replicator.follow",
+    "format_index": "cqrepl.queue",
+    "index_of": "cqrepl.queue",
+    "is_next": "cqrepl.queue",
+    "parse_index": "cqrepl.queue",
+    "sequence_of": "cqrepl.queue",
+    "serve_sink": "cqrepl.replicator.sink",
+    "serve_source": "cqrepl.replicator.source",
+}
+
+if not TYPE_CHECKING:  # or a type checker would take any misspelt name for an object
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'cqrepl' has no attribute {name!r}")
+        found = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = found  # it is not looked up again
+        return found
 
 
-def __getattr__(name: str) -> object:
-    # a plain import statement in each branch keeps the table closed and visible to every tool
-    if name in _OF_NET:
-        from cqrepl import net
-
-        return getattr(net, name)
-    if name in __all__:
-        from cqrepl import queue
-
-        return getattr(queue, name)
-    raise AttributeError(f"module 'cqrepl' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
