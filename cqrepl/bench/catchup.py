@@ -16,7 +16,7 @@ from cqrepl.bench.processes import WAIT_SECONDS, Running, running, source_option
 from cqrepl.bench.sample import Point, Sample
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.queue import Queue, QueueError
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.samplequeue import make_queue
 
 MODULE: Final = "cqrepl"
@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class BenchLogEntry:
-    """One entry of a log of acknowledgements or of appends, as `ackentry` describes it."""
+    """One entry of a log of acknowledgements or of appends, as `cqrepl.replicator.logs` has it."""
 
     index_last: int
     sent_ns: int

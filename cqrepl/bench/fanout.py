@@ -16,7 +16,7 @@ from cqrepl.bench.catchup import MODULE, NAME, Work, log_entries, prepared
 from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, running, source_options
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import NotAQueue, Queue, QueueError
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.logs import ROLL_CYCLE as LOG_ROLL_CYCLE
 
 SINKS_MAX: Final = 100  # host ids end at 127

@@ -1,10 +1,16 @@
-"""The source's queue while a sink copies back: locked for everybody else, and written.
+"""The source's queue while a sink copies back: locked for every other writer, and written.
 
 A local writer may have used indexes between the offer and the lock. What comes back for those is
 compared, in order and without leaving any of ours out; the first difference ends the back copy as
 diverged.
+
+Meanwhile the append lock and the write lock keep the queue's own writers out. Java never gives back
+an append lock by itself: after a kill those writers would stay out for ever. So a third lock of
+ours is held with these two; where it names the same dead process as the append lock does, both are
+to be given back. A sink's own append lock, which is to stay, has no such mark.
 """
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -13,12 +19,15 @@ import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue import Diverged, Queue
+from cqrepl.queue.files.chroniclemarks import ChronicleMarks
+from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read.comparer import check_equal
-from cqrepl.replicator.backcopylock import back_copy_lock
 
 LOCK_SECONDS: Final = 5.0
+_KEY: Final = "cqrepl.backCopy.lock"
 
 
 class BackCopyTarget:
@@ -72,3 +81,28 @@ class BackCopyTarget:
     def close(self) -> None:
         """Gives the locks back."""
         self._open.close()
+
+
+def back_copy_lock(queue: Queue) -> WordLock:
+    """The lock that marks append lock and write lock as held for a back copy."""
+    return queue.word_lock(_KEY)
+
+
+def release_dead_back_copy(path: Path | str) -> bool:
+    """Gives back the locks of a process that was killed while a sink copied back into a queue.
+
+    A lock that is not of a back copy, or whose holder may be alive, is left alone.
+
+    Raises:
+        QueueError, OSError: as `Queue.open_for_append`.
+    """
+    marked = ChronicleMarks(Path(path) / FILE_NAME).load(_KEY, UNLOCKED)
+    if marked == UNLOCKED or (marked != os.getpid() and is_alive(marked)):
+        return False
+    with Queue.open_for_append(path) as queue:
+        mark, lock = back_copy_lock(queue), queue.append_lock
+        was_held = mark.holder() is not None and mark.holder() == lock.holder()
+        if was_held:
+            lock.release_dead()
+        mark.release_dead()
+        return was_held and lock.holder() is None

@@ -1,10 +1,25 @@
-"""A log of what became of a queue's excerpts, itself a queue.
+"""Logs of what became of a queue's excerpts, each itself a queue, and the layout of their entries.
 
-Its entries are those of `cqrepl.replicator.logentry`: one for each acknowledgement at a source, one
-for each batch appended at a sink.
+A source's log has one entry for each acknowledgement, 40 bytes:
+
+    0   last index acknowledged             int64, little-endian, as all five
+    8   nano time at which it was sent      monotonic clock of the source
+    16  nano time of the acknowledgement    the same clock: their difference is the round trip
+    24  excerpts that it acknowledged
+    32  payload bytes that it acknowledged
+
+A sink's log has one for each batch appended, with what was appended in place of what was
+acknowledged, and at 16 the time on its own clock just after readers could see it. One batch holds
+what was there together: it may have been sent in several, and then the time at 8 is that of the
+last.
+
+A replicator writes them; programs that read a log as a queue need their layout too, so nothing here
+needs a network. The monotonic clock starts anew with the machine: times never fall within one run
+of it.
 """
 
 import logging
+import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,14 +28,25 @@ from typing import Final
 from cqrepl.queue import Queue, QueueError, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 
+ENTRY: Final = struct.Struct("<5q")
 ROLL_CYCLE: Final = "FAST_DAILY"
+_NOTED: Final = 2  # place of the time of the acknowledgement
 _logger = logging.getLogger(__name__)
+
+
+def ack_time(payload: memoryview) -> int | None:
+    """Nano time of an acknowledgement, for `seek_time`; None when it is no entry of the log."""
+    if len(payload) != ENTRY.size:
+        return None
+    noted_ns: int = ENTRY.unpack(payload)[_NOTED]
+    return noted_ns
 
 
 class EntryLog:
     """Appends entries; the log is created when it is not there. Replication does not end over it.
 
     Args:
+        path: directory of the log; None where no log is wanted, and then nothing is noted.
         name: of the queue that it tells of.
         what: is logged, as a complaint names it.
 
@@ -28,19 +54,22 @@ class EntryLog:
         QueueError: there is something else in its place.
     """
 
-    def __init__(self, path: Path, name: str, what: str) -> None:
-        has_queue = path.is_dir() and any(path.iterdir())
-        create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))
+    def __init__(self, path: Path | None, name: str, what: str) -> None:
+        self.is_wanted = path is not None
         self._name = name
         self._what = what
-        self._queue: Queue | None = Queue.open_for_append(path, create=create)
-        self._appender = self._queue.appender()
+        self._queue: Queue | None = None
+        if path is not None:
+            has_queue = path.is_dir() and any(path.iterdir())
+            create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))
+            self._queue = Queue.open_for_append(path, create=create)
+            self._appender = self._queue.appender()
 
-    def note(self, entries: Iterable[bytes]) -> None:
-        """Logs entries; nothing once that has failed."""
-        each = list(entries)
-        if self._queue is None or not each:
+    def note(self, entries: bytes) -> None:
+        """Logs entries, which stand side by side; nothing once that has failed."""
+        if self._queue is None or not entries:
             return
+        each = [entries[at : at + ENTRY.size] for at in range(0, len(entries), ENTRY.size)]
         try:
             self._appender.append(each, time.time_ns() // 1_000_000)
         except (QueueError, OSError) as error:

@@ -18,9 +18,8 @@ from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
-from cqrepl.replicator.changesignal import Signal, until
 from cqrepl.replicator.logs import log_paths
-from cqrepl.replicator.queuenames import named
+from cqrepl.replicator.queues import Signal, named, until
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.stops import Stop

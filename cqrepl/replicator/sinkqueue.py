@@ -9,9 +9,8 @@ from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
-from cqrepl.replicator.logentry import ENTRY
 from cqrepl.replicator.logs import EntryLog
-from cqrepl.replicator.queueshape import shape_of
+from cqrepl.replicator.queues import shape_of
 from cqrepl.replicator.stops import Stop
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
@@ -40,9 +39,7 @@ class SinkQueue:
         self._touch_ahead_bytes = touch_ahead_bytes
         self._queue: Queue | None = None
         self._appender: Appender | None = None
-        self._append_log = (
-            None if append_log is None else EntryLog(append_log, name, "appended excerpts")
-        )
+        self.append_log = EntryLog(append_log, name, "appended excerpts")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._open(None)
 
@@ -62,17 +59,6 @@ class SinkQueue:
         """So much was taken in."""
         self._received_excerpts += excerpts
         self._received_bytes += payload_bytes
-
-    @property
-    def is_logged(self) -> bool:
-        """True when somebody wants to know when excerpts were appended."""
-        return self._append_log is not None
-
-    def log(self, entries: bytes) -> None:
-        """Notes when batches were appended, where that is wanted: entries side by side."""
-        if self._append_log is not None:
-            size = ENTRY.size
-            self._append_log.note(entries[at : at + size] for at in range(0, len(entries), size))
 
     @property
     def queue(self) -> Queue:
@@ -110,8 +96,7 @@ class SinkQueue:
         if self._queue is not None:
             self._queue.close()
             self._queue = self._appender = None
-        if self._append_log is not None:
-            self._append_log.close()
+        self.append_log.close()
 
     def _catch_up(self) -> None:
         if self.owner is not None:

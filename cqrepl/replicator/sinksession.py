@@ -20,8 +20,8 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.replicator.changesignal import Signal
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.stops import Stop
 
@@ -95,8 +95,9 @@ class SinkSession:
             pen = None if queue.stop is not None else queue.appender.pen
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
+                is_logged = queue.append_log.is_wanted
                 lane = live.SinkLane(
-                    pen, handler.cid_document, payload_max, is_acknowledged, queue.is_logged
+                    pen, handler.cid_document, payload_max, is_acknowledged, is_logged
                 )
                 self._lanes.append((handler, queue, lane))
         return [lane for _, _, lane in self._lanes]
@@ -104,7 +105,7 @@ class SinkSession:
     def catch_up(self) -> None:
         for handler, queue, lane in self._lanes:
             excerpts, payload_bytes, entries = lane.take_stored()
-            queue.log(entries)
+            queue.append_log.note(entries)
             if excerpts:
                 handler.took(queue.appender.next_index)
                 queue.note_received(excerpts, payload_bytes)
@@ -202,10 +203,10 @@ class SinkSession:
             return
         self.has_progressed = True
         queue.note_received(len(batch), batch.payload_bytes)
-        if queue.is_logged:
+        if queue.append_log.is_wanted:
             now_ns = time.monotonic_ns()
             entry = (batch.index_last, event.ns, now_ns, len(batch), batch.payload_bytes)
-            queue.log(ENTRY.pack(*entry))
+            queue.append_log.note(ENTRY.pack(*entry))
         self._connection.stored(event.cid, batch.index_last, event.ns)
 
     def _reserve(self, queue: SinkQueue, batch: ExcerptBatch) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from cqrepl.net.endpoint import Endpoint, Settings
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
-from cqrepl.replicator.changesignal import until
 from cqrepl.replicator.logs import log_paths
-from cqrepl.replicator.queuenames import named
+from cqrepl.replicator.queues import named, until
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop

@@ -1,20 +1,17 @@
 """One queue of a source, and what the connections of a source have in common."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.protocol import events as ev
 from cqrepl.queue import Queue, QueueError
-from cqrepl.replicator.backcopylock import release_dead_back_copy
-from cqrepl.replicator.changesignal import Signal
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.logs import EntryLog
-from cqrepl.replicator.queueshape import shape_of
+from cqrepl.replicator.queues import Signal, shape_of
 from cqrepl.replicator.stops import Stop
 
 _logger = logging.getLogger(__name__)
@@ -33,7 +30,7 @@ class SourceQueue:
         self._acknowledged = -1
         self._sent_excerpts = self._sent_bytes = 0
         self._awaited: list[int] = []
-        self._ack_log = None if ack_log is None else EntryLog(ack_log, name, "acknowledgements")
+        self.ack_log = EntryLog(ack_log, name, "acknowledgements")
 
     @property
     def shape(self) -> QueueShape:
@@ -93,27 +90,13 @@ class SourceQueue:
         finally:
             self._awaited.remove(index)
 
-    @property
-    def is_logged(self) -> bool:
-        """True when every acknowledgement is noted."""
-        return self._ack_log is not None
-
-    def log(self, noted: Iterable[tuple[ev.Acknowledged, int]]) -> None:
-        """Notes acknowledgements, and when they came, where that is wanted."""
-        if self._ack_log is not None:
-            self._ack_log.note(
-                ENTRY.pack(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)
-                for event, now_ns in noted
-            )
-
     def _catch_up(self) -> None:
         for session in self.sessions:
             session.catch_up()
 
     def close(self) -> None:
         self.queue.close()
-        if self._ack_log is not None:
-            self._ack_log.close()
+        self.ack_log.close()
 
 
 class SourceShared:

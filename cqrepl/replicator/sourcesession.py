@@ -21,6 +21,7 @@ from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop
 
@@ -213,7 +214,7 @@ class SourceSession:
             stand.write_position,
             stand.slots,
             source.room,
-            each.queue.is_logged,
+            each.queue.ack_log.is_wanted,
             self._awaited(each),
         )
 
@@ -323,7 +324,8 @@ class SourceSession:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
         each.queue.note_acknowledged(noted[-1][0].index)
-        each.queue.log(noted)
+        if each.queue.ack_log.is_wanted:
+            each.queue.ack_log.note(b"".join(_entry(*one) for one in noted))
         if each.lane is not None:
             excerpts = sum(event.excerpts for event, _ in noted)
             each.lane.add_room(excerpts, sum(event.payload_bytes for event, _ in noted))
@@ -357,3 +359,8 @@ class SourceSession:
             return False
         acknowledged = self._connection.source(each.cid).index_acknowledged
         return target is None or each.stream_from > target or acknowledged >= target
+
+
+def _entry(event: ev.Acknowledged, now_ns: int) -> bytes:
+    """The entry of an acknowledgement that came at this time."""
+    return ENTRY.pack(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)

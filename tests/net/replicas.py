@@ -10,7 +10,7 @@ from typing import Any, Final
 import trio
 
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.replicator.changesignal import until
+from cqrepl.replicator.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.unit.queue.samples import Excerpts, noon_index, payloads, read, stored

@@ -8,7 +8,7 @@ import pytest
 from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.net.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts

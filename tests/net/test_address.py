@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.net.address import Address
-from cqrepl.replicator.queuenames import named
+from cqrepl.replicator.queues import named
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from trio.testing import MockClock
 
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.writerpauser import POLLS, SLEEP_SECONDS, WriterPauser
-from cqrepl.replicator.changesignal import Signal, until
+from cqrepl.replicator.queues import Signal, until
 
 
 async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:

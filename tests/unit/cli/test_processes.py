@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.logentry import ENTRY
+from cqrepl.replicator.logs import ENTRY
 from tests.commands import Command, commands
 from tests.net.replicas import at, copied, held_by_another_process
 from tests.net.scripted import Scripted, scripted

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueLocked
-from cqrepl.replicator.backcopylock import back_copy_lock, release_dead_back_copy
+from cqrepl.replicator.backcopy import back_copy_lock, release_dead_back_copy
 from tests.unit.queue import processes
 from tests.unit.queue.samples import layout
 

@@ -41,7 +41,7 @@ pub struct Stored {
     pub excerpts: i64,
     /// The number of payload bytes.
     pub bytes: i64,
-    /// The entry of each batch, as `cqrepl.replicator.logentry` has it, if the lane is logged.
+    /// The entry of each batch, as `cqrepl.replicator.logs` has it, if the lane is logged.
     pub entries: Vec<u8>,
 }
 

@@ -1,0 +1,74 @@
+"""What the queues of a source and of a sink have in common, whichever way they go.
+
+Their names on the wire: only those that the user gave are ever used. What a queue tells its peer of
+its layout. And how a task waits for what other tasks bring about.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.protocol import QueueShape
+from cqrepl.queue import QueueLayout
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, Path]:
+    """Name and directory of each queue; a directory without a name gives its own.
+
+    Raises:
+        ValueError: a name that cannot be used, one that stands twice, or no queue at all.
+    """
+    if isinstance(queues, Mapping):
+        pairs = [(name, Path(path)) for name, path in queues.items()]
+    else:
+        if isinstance(queues, str):
+            raise ValueError("a list of queue directories expected, a single text came")
+        pairs = [(Path(path).absolute().name, Path(path)) for path in queues]
+    if not pairs:
+        raise ValueError("at least one queue expected, none came")
+    names: dict[str, Path] = {}
+    for name, path in pairs:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"a queue name of letters, digits, '.', '_' and '-' (at most 128) expected, "
+                f"{name!r} came"
+            )
+        if name in names:
+            raise ValueError(f"two queues are named {name!r}: give one another name")
+        names[name] = path
+    return names
+
+
+def shape_of(layout: QueueLayout) -> QueueShape:
+    """The layout as it goes over the wire, so that both sides hold the same indexes."""
+    return QueueShape(
+        roll_cycle=layout.roll_cycle.name,
+        epoch=layout.epoch,
+        index_count=layout.index_count,
+        index_spacing=layout.index_spacing,
+    )
+
+
+class Signal:
+    """Wakes all tasks that wait, each time."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+        self._event = trio.Event()
+
+    def wait(self) -> Awaitable[None]:
+        return self._event.wait()
+
+
+async def until(predicate: Callable[[], bool], changed: Signal) -> None:
+    """Waits until something is true, looking whenever `changed` says so."""
+    while not predicate():
+        await changed.wait()
