@@ -248,13 +248,13 @@ class Connection:
 
     def frame_excerpts(
         self, cid: int, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
-    ) -> tuple[int, int]:
+    ) -> tuple[ExcerptBatch | None, int]:
         """Writes frames of excerpts `start`, ... of `batch` into `out` from offset `filled` on.
 
         As many as fit whole; they count as sent. `data_to_send` must be sent before them.
 
         Returns:
-            How many were framed, and the offset in `out` behind the last one.
+            Those that were framed (None: not one), and the offset in `out` behind the last.
         """
         self._require_open()
         return self._router.replication(cid).frame(batch, start, ns, out, filled)

@@ -69,10 +69,11 @@ class SinkHandler:
 
     def frame(
         self, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
-    ) -> tuple[int, int]:
+    ) -> tuple[ExcerptBatch | None, int]:
         """Frames of the back copy; see `Connection.frame_excerpts`."""
         self._move(SinkMove.FRAMED, LocalProtocolError)
-        return self.framing.frame(batch, start, ns, out, filled)
+        count, filled = self.framing.frame(batch, start, ns, out, filled)
+        return (batch.part(start, start + count) if count else None), filled
 
     def end_back_copy(self) -> None:
         """Everything the source lacked was framed and handed over: say `eos`."""

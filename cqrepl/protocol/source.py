@@ -10,7 +10,6 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 """
 
 import math
-from array import array
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -32,7 +31,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.outbox import Outbox
-from cqrepl.protocol.sendwindow import SendWindow
+from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
@@ -163,23 +162,25 @@ class SourceHandler:
 
     def frame(
         self, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
-    ) -> tuple[int, int]:
+    ) -> tuple[ExcerptBatch | None, int]:
         """Frames of the stream; see `Connection.frame_excerpts`."""
         self._move(SourceMove.FRAMED, LocalProtocolError)
         count, filled = self.framing.frame(batch, start, ns, out, filled)
-        if count:
-            self._sent(batch.index_first + start, batch.lengths[start : start + count])
-        return count, filled
+        if not count:
+            return None, filled
+        framed = batch.part(start, start + count)
+        self._sent(SentRun(framed.index_first, framed.lengths, framed.payload_bytes))
+        return framed, filled
 
-    def framed(self, index_first: int, lengths: "array[int]") -> None:
-        """Somebody else has framed excerpts of the stream, in order; these are their lengths."""
+    def framed(self, run: SentRun) -> None:
+        """A native pump has framed excerpts of the stream, in order."""
         self._move(SourceMove.FRAMED, LocalProtocolError)
-        self._sent(index_first, lengths)
+        self._sent(run)
 
-    def _sent(self, index_first: int, lengths: "array[int]") -> None:
-        self.index_sent = max(self.index_sent, index_first + len(lengths) - 1)
+    def _sent(self, run: SentRun) -> None:
+        self.index_sent = max(self.index_sent, run.index_last)
         if self.offer.acknowledgement:
-            self._window.add(index_first, lengths)
+            self._window.add(run)
 
     def stop(self, reason: StopReason, message: str) -> None:
         """Sends nothing more and drops what comes."""
@@ -218,7 +219,7 @@ class SourceHandler:
     def acknowledged(self, index: int, ns: int) -> Acknowledged | None:
         """The sink has everything up to `index`: what is new in that; None for nothing.
 
-        Somebody else may have received it; what was sent before has to be told first (`framed`).
+        A native pump may have received it; what it sent before has to be told first (`framed`).
         """
         if self.state is SourceState.STOPPED:
             return None

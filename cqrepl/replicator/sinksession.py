@@ -170,12 +170,12 @@ class SinkSession:
             self._connection.end_back_copy(cid)
             return 0
         # the nano time is the writer's, and only the sink's own acknowledgements echo it
-        count, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
-        if not count:
+        framed, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
+        if framed is None:
             self.out_bytes = self._connection.frame_size(cid, self._batch.lengths[self._start])
             return 0
         self.out_bytes = OUT_BYTES
-        self._start += count
+        self._start += len(framed)
         if self._start == len(self._batch):
             self._batch = None
         return filled
@@ -192,7 +192,7 @@ class SinkSession:
                 if not queue.appender.append_now(batch):
                     if queue.appender.space_needed(batch):
                         await trio.to_thread.run_sync(self._reserve, queue, batch)
-                    queue.appender.append_at(batch)
+                    queue.appender.append_refused(batch)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
             return

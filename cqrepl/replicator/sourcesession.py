@@ -5,18 +5,17 @@ Each connection has its own tailers and its own window, so a slow sink holds nob
 
 import logging
 import time
-from array import array
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from cqrepl.kernel import live
-from cqrepl.kernel.batch import measure_lengths
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
@@ -159,10 +158,10 @@ class SourceSession:
         acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
         source = self._connection.source(each.cid)
         if lengths:
-            index_first = lane_first + each.lane_count
-            source.framed(index_first, lengths)
-            each.lane_count += len(lengths)
-            self._count_sent(each, index_first, lengths)
+            run = SentRun.of(lane_first + each.lane_count, lengths)
+            source.framed(run)
+            each.lane_count += len(run)
+            self._sent(each, run)
         noted = []
         for at in range(0, len(acks), 3):
             index, ns, now_ns = acks[at : at + 3]
@@ -250,33 +249,30 @@ class SourceSession:
                 if each.batch is None:
                     break
             batch, start = each.batch, each.start
-            count, end = self._connection.frame_excerpts(
+            framed, end = self._connection.frame_excerpts(
                 each.cid, batch, start, time.monotonic_ns(), out, filled
             )
-            if not count:
+            if framed is None:
                 size = self._connection.frame_size(each.cid, batch.lengths[start])
                 if (
                     size > OUT_BYTES and self._large is None
                 ):  # it gets a buffer of its own, and first
                     self._large, self.out_bytes = each, size
                 break
-            self._sent(each, batch, start, count)
             filled = end
+            each.start += len(framed)
+            if each.start == len(batch):
+                each.batch = None
+            self._sent(each, framed)
         return filled
 
     def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
         payload_max = self._connection.config.payload_max
         return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
 
-    def _sent(self, each: Outgoing, batch: ExcerptBatch, start: int, count: int) -> None:
-        self._count_sent(each, batch.index_first + start, batch.lengths[start : start + count])
-        each.start = start + count
-        if each.start == len(batch):
-            each.batch = None
-
-    def _count_sent(self, each: Outgoing, index_first: int, lengths: "array[int]") -> None:
-        payload_bytes = measure_lengths(lengths, 0, len(lengths))[0]
-        each.queue.note_sent(index_first + len(lengths) - 1, len(lengths), payload_bytes)
+    def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
+        """These have been framed here, or sent by the native lane."""
+        each.queue.note_sent(sent.index_last, len(sent), sent.payload_bytes)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:

@@ -224,9 +224,9 @@ class Side:
         assert self.cid is not None
         self.flush()
         out = bytearray(OUT_BYTES)
-        count, filled = self.connection.frame_excerpts(self.cid, batch, 0, ns, out, 0)
+        framed, filled = self.connection.frame_excerpts(self.cid, batch, 0, ns, out, 0)
         self.out += out[:filled]
-        position = batch.index_first + count
+        position = batch.index_first if framed is None else framed.index_last + 1
         if self.role is Role.SINK:
             self.back_copy_from = position
         else:

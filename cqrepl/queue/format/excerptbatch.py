@@ -7,13 +7,16 @@
 It is what a tailer hands out, what the protocol carries, and what an appender takes. Nothing here
 costs time per excerpt unless the excerpts are iterated. Who makes the batch keeps `data` alive;
 a tailer's batch is valid until the next read from that tailer.
+
+A batch knows its size: its lengths are added up when a step of the way first asks, and kept for
+those that ask later. So the arrays are not changed once the batch is made.
 """
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cqrepl.kernel.batch import join_payloads, measure_lengths
+from cqrepl.kernel.batch import join_payloads, laid_size, measure_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class ExcerptBatch:
     data: bytes | memoryview
     offsets: "array[int]"
     lengths: "array[int]"
+    _measured: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
+    _laid_bytes: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert len(self.offsets) == len(self.lengths) > 0
@@ -50,12 +55,20 @@ class ExcerptBatch:
     @property
     def payload_bytes(self) -> int:
         """Sum of the lengths of the payloads."""
-        return measure_lengths(self.lengths, 0, len(self.lengths))[0]
+        return self._measure()[0]
 
     @property
     def payload_longest(self) -> int:
         """Greatest of the lengths of the payloads."""
-        return measure_lengths(self.lengths, 0, len(self.lengths))[1]
+        return self._measure()[1]
+
+    @property
+    def laid_bytes(self) -> int:
+        """Upper bound of the bytes that the batch takes in a store file, as `laid_size` tells."""
+        if self._laid_bytes is None:
+            object.__setattr__(self, "_laid_bytes", laid_size(self.lengths, 0, len(self.lengths)))
+        assert self._laid_bytes is not None
+        return self._laid_bytes
 
     def payload(self, place: int) -> memoryview:
         """The payload of excerpt `index_first + place`, without a copy."""
@@ -71,3 +84,10 @@ class ExcerptBatch:
         return ExcerptBatch(
             self.index_first + start, self.data, self.offsets[start:stop], self.lengths[start:stop]
         )
+
+    def _measure(self) -> tuple[int, int]:
+        if self._measured is None:
+            measured = measure_lengths(self.lengths, 0, len(self.lengths))
+            object.__setattr__(self, "_measured", measured)
+        assert self._measured is not None
+        return self._measured

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from cqrepl.kernel.batch import NO_LIMIT, gather_payloads, measure_lengths, number_from
+from cqrepl.kernel.batch import NO_LIMIT, gather_payloads, number_from
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
@@ -126,13 +126,16 @@ class _Rows:
     def take(self, batch: ExcerptBatch, index_to: int) -> int:
         """Takes as many excerpts of the batch as are wanted and fit; how many."""
         count = min(len(batch), self.rows_left, max(0, index_to - batch.index_first + 1))
-        if measure_lengths(batch.lengths, 0, count)[0] > self.bytes_left:
-            # a part of what was read before: it was measured for a call with more room
-            fitting = bisect_right(list(accumulate(batch.lengths[:count])), self.bytes_left)
-            count = fitting if self._indexes else max(1, fitting)
         if count == 0:
             return 0
         part = batch.part(0, count)
+        if part.payload_bytes > self.bytes_left:
+            # a part of what was read before: its end was chosen for a call with more room
+            fitting = bisect_right(list(accumulate(part.lengths)), self.bytes_left)
+            count = fitting if self._indexes else max(1, fitting)
+            if count == 0:
+                return 0
+            part = batch.part(0, count)
         payload, starts = gather_payloads(part.data, part.offsets, part.lengths)
         self._indexes.extend(number_from(part.index_first, count))
         if self._payloads:  # these offsets go on where the last ones end

@@ -139,12 +139,12 @@ class Appender:
             OSError: no space. What was appended before it is whole.
         """
         if not self.append_now(batch):
-            with self._writing():
-                self._check_next(batch)
-                self._append(batch)
+            self.append_refused(batch)
 
     def append_now(self, batch: ExcerptBatch) -> bool:
         """Appends as `append_at` when that takes no time; false when nothing was changed.
+
+        One that was refused is not tried again: it is for `append_refused`.
 
         Raises:
             QueueError: the append went wrong half-way, as for `append_at`.
@@ -156,6 +156,17 @@ class Appender:
         if last < 0:
             self._pens.check(last, pen, self._end)
         return last >= 0
+
+    def append_refused(self, batch: ExcerptBatch) -> None:
+        """Appends as `append_at` what `append_now` has refused: the long way.
+
+        Raises:
+            IndexGap, ExcerptTooLarge, QueueLocked, QueueError, DurabilityLost, OSError: as
+                `append_at`.
+        """
+        with self._writing():
+            self._check_next(batch)
+            self._append(batch)
 
     def append(self, payloads: Sequence[bytes | memoryview], now_ms: int | None = None) -> int:
         """Appends at the end, in the clock's cycle or a later one that exists; the last index.

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cqrepl.kernel.batch import FindStop, laid_size, lay_excerpts
+from cqrepl.kernel.batch import FindStop, lay_excerpts
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.maker import make_file, take_precreated
 from cqrepl.queue.files.orphanfile import check_unfinished
@@ -336,8 +336,7 @@ class StoreWriter:
         sequence, position = self.place
         page_first = self.indexing.page_of(sequence)
         pages = self.indexing.page_of(sequence + len(batch)) - page_first + 1
-        excerpts = laid_size(batch.lengths, 0, len(batch))
-        return position + excerpts + pages * self.page_size + _END_MARK_BYTES
+        return position + batch.laid_bytes + pages * self.page_size + _END_MARK_BYTES
 
     def _reserve(self, end: int) -> None:
         """Allocates all up to `end`."""

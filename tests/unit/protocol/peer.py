@@ -294,8 +294,8 @@ class Ours:
 
     def frame(self, cid: int, run: ExcerptBatch, start: int = 0, ns: int = NS) -> bytes:
         out = bytearray(1 << 16)
-        count, filled = self.connection.frame_excerpts(cid, run, start, ns, out, 0)
-        assert count == len(run) - start
+        framed, filled = self.connection.frame_excerpts(cid, run, start, ns, out, 0)
+        assert framed == run.part(start, len(run))
         return bytes(out[:filled])
 
 

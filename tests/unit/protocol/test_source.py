@@ -7,7 +7,7 @@ import pytest
 
 from cqrepl.protocol import QueueShape, RemoteProtocolError, Role, StopReason
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
+from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SentRun
 from cqrepl.protocol.states import ConnectionState, SourceState
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from tests.unit.protocol.peer import (
@@ -268,11 +268,11 @@ def test_only_whole_frames_go_into_the_room_there_is() -> None:
     run = batch(index(0), bytes(100), bytes(100), bytes(5000))
     size = ours.connection.frame_size(CID, 100)
     out = bytearray(2 * size + 10)
-    count, filled = ours.connection.frame_excerpts(CID, run, 0, NS, out, 10)
-    assert count == 2
+    framed, filled = ours.connection.frame_excerpts(CID, run, 0, NS, out, 10)
+    assert framed == run.part(0, 2)
     assert filled <= len(out)
     assert len(decoded(bytes(out[10:filled]))) == 4
-    assert ours.connection.frame_excerpts(CID, run, 2, NS, bytearray(100), 0) == (0, 0)
+    assert ours.connection.frame_excerpts(CID, run, 2, NS, bytearray(100), 0) == (None, 0)
     assert ours.connection.source(CID).index_sent == index(1)
     assert len(ours.frame(CID, run, 2)) <= ours.connection.frame_size(CID, 5000)
 
@@ -374,8 +374,7 @@ def test_a_full_window_has_no_room_until_it_is_acknowledged(count: int, length: 
     ours = streaming_source()
     handler = ours.connection.source(CID)
     run = batch(index(0), *[bytes(length)] * count)
-    handler._window.add(run.index_first, run.lengths)  # as framing does
-    handler.index_sent = run.index_last
+    handler.framed(SentRun.of(run.index_first, run.lengths))
     assert not has_room(ours)
     ours.receive(acknowledgement(index(0)))
     assert has_room(ours)

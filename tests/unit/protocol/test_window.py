@@ -5,12 +5,12 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SendWindow
+from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SendWindow, SentRun
 from tests.unit.protocol.peer import index
 
 
-def lengths(*values: int) -> "array[int]":
-    return array("q", values)
+def run(index_first: int, *lengths: int) -> SentRun:
+    return SentRun.of(index_first, array("q", lengths))
 
 
 def is_empty(window: SendWindow) -> bool:
@@ -24,8 +24,8 @@ def is_full(window: SendWindow) -> bool:
 def test_an_acknowledgement_counts_everything_up_to_it() -> None:
     window = SendWindow()
     assert is_empty(window)
-    window.add(index(0), lengths(10, 20, 30))
-    window.add(index(3), lengths(40))
+    window.add(run(index(0), 10, 20, 30))
+    window.add(run(index(3), 40))
     assert window.acknowledge(index(1)) == (2, 30)
     assert window.acknowledge(index(1)) == (0, 0)
     assert not is_empty(window)
@@ -35,32 +35,32 @@ def test_an_acknowledgement_counts_everything_up_to_it() -> None:
 
 def test_an_acknowledgement_in_a_later_cycle_covers_the_earlier_ones() -> None:
     window = SendWindow()
-    window.add(index(5), lengths(1, 2))
-    window.add(index(0, cycles=1), lengths(4, 8))
-    window.add(index(0, cycles=3), lengths(16))
+    window.add(run(index(5), 1, 2))
+    window.add(run(index(0, cycles=1), 4, 8))
+    window.add(run(index(0, cycles=3), 16))
     assert window.acknowledge(index(0, cycles=1)) == (3, 7)
     assert window.acknowledge(index(0, cycles=3)) == (2, 24)
 
 
 def test_what_was_sent_twice_is_counted_twice() -> None:
     window = SendWindow()
-    window.add(index(4), lengths(1, 1))
-    window.add(index(3), lengths(1, 1))
+    window.add(run(index(4), 1, 1))
+    window.add(run(index(3), 1, 1))
     assert window.acknowledge(index(5)) == (4, 4)
     assert is_empty(window)
 
 
 def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
     by_bytes = SendWindow()
-    by_bytes.add(index(0), lengths(BYTES_MAX - 1))
+    by_bytes.add(run(index(0), BYTES_MAX - 1))
     assert not is_full(by_bytes)
-    by_bytes.add(index(1), lengths(1))
+    by_bytes.add(run(index(1), 1))
     assert is_full(by_bytes)
     by_bytes.acknowledge(index(0))
     assert not is_full(by_bytes)
 
     by_count = SendWindow()
-    by_count.add(index(0), array("q", bytes(8 * EXCERPTS_MAX)))
+    by_count.add(run(index(0), *[0] * EXCERPTS_MAX))
     assert is_full(by_count)
     by_count.acknowledge(index(0))
     assert not is_full(by_count)
@@ -74,10 +74,10 @@ def test_it_agrees_with_a_list(runs: list[list[int]], steps: list[int]) -> None:
     window = SendWindow()
     left: list[tuple[int, int]] = []
     at = 0
-    for run in runs:
-        window.add(at, array("q", run))
-        left += [(at + place, length) for place, length in enumerate(run)]
-        at += len(run)
+    for values in runs:
+        window.add(run(at, *values))
+        left += [(at + place, length) for place, length in enumerate(values)]
+        at += len(values)
     for step in steps:
         known = [length for each, length in left if each <= step]
         left = [(each, length) for each, length in left if each > step]
