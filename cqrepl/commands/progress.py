@@ -9,6 +9,7 @@ import trio
 from cqrepl.console.units import format_bytes
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import cycle_of
+from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.sourcequeue import SourceQueue
@@ -54,17 +55,19 @@ def _lag(each: SourceQueue) -> int | None:
     """Excerpts that are not acknowledged; None when that spans cycles and would have to be
     counted."""
     last = each.queue.last_index()
-    if last is None or each.acknowledged >= last:
+    acknowledged = each.counters.drained().index_acknowledged
+    if last is None or acknowledged >= last:
         return 0
     shift = each.queue.layout.roll_cycle.shift
-    if each.acknowledged < 0 or cycle_of(each.acknowledged, shift) != cycle_of(last, shift):
+    if acknowledged == NOTHING or cycle_of(acknowledged, shift) != cycle_of(last, shift):
         return None
-    return last - each.acknowledged
+    return last - acknowledged
 
 
 def _counts(replicator: Source | Sink) -> tuple[int, int]:
+    """Excerpts and payload bytes of all queues together."""
     if isinstance(replicator, Source):
-        sources = replicator.queues.values()
-        return sum(q.sent_excerpts for q in sources), sum(q.sent_bytes for q in sources)
-    sinks = replicator.queues.values()
-    return sum(q.received_excerpts for q in sinks), sum(q.received_bytes for q in sinks)
+        tallies = [each.counters.drained().sent for each in replicator.queues.values()]
+    else:
+        tallies = [each.counters.drained().received for each in replicator.queues.values()]
+    return sum(each.excerpts for each in tallies), sum(each.payload_bytes for each in tallies)

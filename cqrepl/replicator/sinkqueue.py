@@ -9,6 +9,7 @@ from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
+from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.logs import EntryLog
 from cqrepl.replicator.queues import shape_of
 from cqrepl.replicator.stops import Stop
@@ -33,32 +34,25 @@ class SinkQueue:
         self.path = path
         self.owner: Session | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
-        self._received_excerpts = self._received_bytes = 0
+        self.counters = SinkCounters(self._drain)
+        self.append_log = EntryLog(append_log, name, "appended excerpts")
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
         self._queue: Queue | None = None
         self._appender: Appender | None = None
-        self.append_log = EntryLog(append_log, name, "appended excerpts")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             self._open(None)
 
     @property
     def received_excerpts(self) -> int:
         """Number of excerpts taken in."""
-        self._catch_up()
-        return self._received_excerpts
+        return self.counters.drained().received.excerpts
 
     @property
     def received_bytes(self) -> int:
         """Bytes of payload taken in."""
-        self._catch_up()
-        return self._received_bytes
-
-    def note_received(self, excerpts: int, payload_bytes: int) -> None:
-        """So much was taken in."""
-        self._received_excerpts += excerpts
-        self._received_bytes += payload_bytes
+        return self.counters.drained().received.payload_bytes
 
     @property
     def queue(self) -> Queue:
@@ -98,7 +92,7 @@ class SinkQueue:
             self._queue = self._appender = None
         self.append_log.close()
 
-    def _catch_up(self) -> None:
+    def _drain(self) -> None:
         if self.owner is not None:
             self.owner.catch_up()
 

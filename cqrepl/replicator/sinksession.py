@@ -105,11 +105,10 @@ class SinkSession:
     def catch_up(self) -> None:
         for handler, queue, lane in self._lanes:
             excerpts, payload_bytes, entries = lane.take_stored()
-            queue.append_log.note(entries)
             if excerpts:
+                self._has_stored = True
+                self._count(queue, excerpts, payload_bytes, entries)
                 handler.took(queue.appender.next_index)
-                queue.note_received(excerpts, payload_bytes)
-                self.has_progressed = self._has_stored = True
 
     def leave_lanes(self) -> bool:
         self._has_stored = False
@@ -201,13 +200,18 @@ class SinkSession:
             _logger.error("%s: queue %r: %s", self._pump.label, event.name, error)
             self._pump.fail(f"queue {event.name!r}: {error}")
             return
-        self.has_progressed = True
-        queue.note_received(len(batch), batch.payload_bytes)
+        count, payload_bytes, entry = len(batch), batch.payload_bytes, b""
         if queue.append_log.is_wanted:
             now_ns = time.monotonic_ns()
-            entry = (batch.index_last, event.ns, now_ns, len(batch), batch.payload_bytes)
-            queue.append_log.note(ENTRY.pack(*entry))
+            entry = ENTRY.pack(batch.index_last, event.ns, now_ns, count, payload_bytes)
+        self._count(queue, count, payload_bytes, entry)
         self._connection.stored(event.cid, batch.index_last, event.ns)
+
+    def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
+        """So much has been taken in, by the native lane or here; `entries` are for the log."""
+        self.has_progressed = True
+        queue.counters.count_received(excerpts, payload_bytes)
+        queue.append_log.note(entries)
 
     def _reserve(self, queue: SinkQueue, batch: ExcerptBatch) -> None:
         """Makes room for a batch, and for what comes next in queues that grow like this one."""

@@ -10,6 +10,7 @@ from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.backcopy import release_dead_back_copy
+from cqrepl.replicator.counters import SourceCounters
 from cqrepl.replicator.logs import EntryLog
 from cqrepl.replicator.queues import Signal, shape_of
 from cqrepl.replicator.stops import Stop
@@ -27,10 +28,9 @@ class SourceQueue:
         self._release_dead_back_copy()
         self.target = self.queue.last_index()  # what was there at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
-        self._acknowledged = -1
-        self._sent_excerpts = self._sent_bytes = 0
-        self._awaited: list[int] = []
+        self.counters = SourceCounters(self.queue, self._drain)
         self.ack_log = EntryLog(ack_log, name, "acknowledgements")
+        self._awaited: list[int] = []
 
     @property
     def shape(self) -> QueueShape:
@@ -48,55 +48,40 @@ class SourceQueue:
     @property
     def acknowledged(self) -> int:
         """Some sink has everything up to this index; -1 for nothing."""
-        self._catch_up()
-        return self._acknowledged
+        return self.counters.drained().index_acknowledged
 
     @property
     def sent_excerpts(self) -> int:
         """Number of excerpts sent, to all sinks together."""
-        self._catch_up()
-        return self._sent_excerpts
+        return self.counters.drained().sent.excerpts
 
     @property
     def sent_bytes(self) -> int:
         """Bytes of payload sent, to all sinks together."""
-        self._catch_up()
-        return self._sent_bytes
-
-    def note_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
-        """So much was sent."""
-        self._sent_excerpts += excerpts
-        self._sent_bytes += payload_bytes
-        self.queue.raise_sent(index_last)
-
-    def note_acknowledged(self, index: int) -> None:
-        """Some sink has everything up to `index`."""
-        self._acknowledged = max(self._acknowledged, index)
-        self.queue.raise_acknowledged(index)
+        return self.counters.drained().sent.payload_bytes
 
     @property
     def awaited(self) -> int:
-        """The next index for whose acknowledgement somebody waits."""
-        return min(
-            (index for index in self._awaited if index > self._acknowledged), default=NO_LIMIT
-        )
+        """The next index for whose acknowledgement a caller of `wait_acked` waits."""
+        acknowledged = self.counters.index_acknowledged
+        return min((index for index in self._awaited if index > acknowledged), default=NO_LIMIT)
 
     @contextmanager
     def awaiting(self, index: int) -> Iterator[None]:
-        """For the length of a block somebody waits for this acknowledgement."""
+        """For the length of a block its caller waits for this acknowledgement."""
         self._awaited.append(index)
         try:
             yield
         finally:
             self._awaited.remove(index)
 
-    def _catch_up(self) -> None:
-        for session in self.sessions:
-            session.catch_up()
-
     def close(self) -> None:
         self.queue.close()
         self.ack_log.close()
+
+    def _drain(self) -> None:
+        for session in self.sessions:
+            session.catch_up()
 
 
 class SourceShared:

@@ -272,7 +272,7 @@ class SourceSession:
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
-        each.queue.note_sent(sent.index_last, len(sent), sent.payload_bytes)
+        each.queue.counters.count_sent(sent.index_last, len(sent), sent.payload_bytes)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
@@ -313,18 +313,19 @@ class SourceSession:
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
-            each.queue.note_acknowledged(next_index - 1)
+            each.queue.counters.mark_acknowledged(next_index - 1)
         self._shared.changed.set()
 
     def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
-        each.queue.note_acknowledged(noted[-1][0].index)
+        excerpts = sum(event.excerpts for event, _ in noted)
+        payload_bytes = sum(event.payload_bytes for event, _ in noted)
+        each.queue.counters.count_acknowledged(noted[-1][0].index, excerpts, payload_bytes)
         if each.queue.ack_log.is_wanted:
             each.queue.ack_log.note(b"".join(_entry(*one) for one in noted))
         if each.lane is not None:
-            excerpts = sum(event.excerpts for event, _ in noted)
-            each.lane.add_room(excerpts, sum(event.payload_bytes for event, _ in noted))
+            each.lane.add_room(excerpts, payload_bytes)
         self._shared.changed.set()
 
     def _stopped(self, each: Outgoing, reason: StopReason, message: str) -> None:
