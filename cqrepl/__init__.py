@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
     from cqrepl.protocol import PAYLOAD_MAX, StopReason, WireShape
     from cqrepl.queue import (
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
     from cqrepl.replicator.stops import Stop
-    from wire.errors import KernelUnavailable
 
 __all__ = [
     "NEXT_OF_EMPTY",
@@ -117,7 +117,7 @@ _HOMES: Final = {
     "ExcerptTooLarge": "cqrepl.queue",
     "Following": "cqrepl.replicator.follow",
     "IndexGap": "cqrepl.queue",
-    "KernelUnavailable": "wire.errors",
+    "KernelUnavailable": "cqrepl.kernel.errors",
     "LayoutMismatch": "cqrepl.queue",
     "NamedPosition": "cqrepl.queue",
     "NamedTailer": "cqrepl.queue",
