@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.kernel import choose
-from tests.kernels import NAMES, kernel_named
+from tests.support.kernels import NAMES, kernel_named
 
 # behind everything installed, so that only what is nowhere else comes from the tree
 sys.path.append(str(Path(__file__).parents[1]))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.interop.build import JAVA_FLAGS, java_missing, queue_jar
+from tests.support.javabuild import JAVA_FLAGS, java_missing, queue_jar
 
 BATCH = 1000
 LOOK_SECONDS = 0.005

@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from cqrepl.queue import NotAQueue, Queue
-from tests.commands import Command, Start, commands, until
+from tests.support.commands import Command, Start, commands, until
 from tools import record
 from tools.record import Action
 

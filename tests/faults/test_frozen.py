@@ -14,12 +14,12 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
-from tests.commands import Command, commands
-from tests.net.replicas import Relay, at, copied, eventually, last_of, more_excerpts
-from tests.net.scripted import scripted
-from tests.requirements import require
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import fill, noon_index, read
+from tests.support import peer
+from tests.support.commands import Command, commands
+from tests.support.replicas import Relay, at, copied, eventually, last_of, more_excerpts
+from tests.support.requirements import require
+from tests.support.samples import fill, noon_index, read
+from tests.support.scripted import scripted
 
 BEATS = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "1s")
 PATIENT = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "5m")

@@ -23,9 +23,9 @@ import pytest
 
 from cqrepl.queue import Appender, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.requirements import require
-from tests.unit.queue import processes
-from tests.unit.queue.samples import NOON_MS, check_marks, read
+from tests.support import forks
+from tests.support.requirements import require
+from tests.support.samples import NOON_MS, check_marks, read
 
 MIB = 1 << 20
 LAYOUT = QueueLayout.of(by_name("TEST_DAILY"))
@@ -121,7 +121,7 @@ def in_a_child(work: Callable[[], Counter[str]]) -> Counter[str]:
         counted = work()
         os.write(writer, "\n".join(counted.elements()).encode())
 
-    code = processes.run(child)
+    code = forks.run(child)
     os.close(writer)
     with os.fdopen(reader, "rb") as answer:
         text = answer.read().decode()

@@ -21,11 +21,11 @@ import trio
 
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.format.index import format_index
-from tests.net.replicas import at, eventually, last_of
-from tests.net.scripted import Scripted, scripted
-from tests.processes import private_bytes
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import fill, noon_index, read
+from tests.support import peer
+from tests.support.processes import private_bytes
+from tests.support.replicas import at, eventually, last_of
+from tests.support.samples import fill, noon_index, read
+from tests.support.scripted import Scripted, scripted
 
 SECONDS = 60
 MIB = 1 << 20

@@ -15,8 +15,7 @@ import pytest
 from cqrepl.demo import difference
 from cqrepl.queue import Queue
 from tests.faults.killing import Case, Pair, pair
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import (
+from tests.support.goldens import (
     READ_TO_END,
     assert_java_finds,
     excerpts_of,
@@ -24,7 +23,8 @@ from tests.interop.goldens import (
     manifest,
     unpack,
 )
-from tests.interop.java import JavaQueue, require_java
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 240)]
 

@@ -17,9 +17,9 @@ from cqrepl.queue import Durability
 from cqrepl.queue.files.filebytes import FileBytes
 from tests.faults.tracing import die_before, require_strace, write_calls
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
-from tests.unit.queue.samples import check_marks
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.samples import check_marks
 from wire.header import is_ready
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]

@@ -10,12 +10,12 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
-from tests.commands import Command, commands
-from tests.net.replicas import at, eventually, last_of
-from tests.net.scripted import scripted
-from tests.processes import private_bytes
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import NOON_MS, layout, noon_index
+from tests.support import peer
+from tests.support.commands import Command, commands
+from tests.support.processes import private_bytes
+from tests.support.replicas import at, eventually, last_of
+from tests.support.samples import NOON_MS, layout, noon_index
+from tests.support.scripted import scripted
 
 MIB = 1 << 20
 GROWTH_MAX = 16 * MIB

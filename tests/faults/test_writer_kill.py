@@ -21,10 +21,10 @@ import pytest
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.faults.writers import WAIT_MAX_S, Left, Plan, java_survives, survives
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
-from tests.unit.queue import processes
-from tests.unit.queue.samples import check_marks
+from tests.support import forks
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.samples import check_marks
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -58,10 +58,10 @@ def rng() -> random.Random:
 def kill_at(plan: Plan, path: Path, number: int, life_s: float) -> tuple[int, Left]:
     """A writer that goes on from excerpt `number`, and is killed: how many it has acknowledged."""
     told = os.pipe()
-    pid = processes.start(partial(plan.append_from, path, number, told[1]))
+    pid = forks.start(partial(plan.append_from, path, number, told[1]))
     os.close(told[1])
     time.sleep(life_s)
-    processes.kill(pid)
+    forks.kill(pid)
     with os.fdopen(told[0], "rb") as answers:
         data = answers.read()
     acknowledged = int.from_bytes(data[-8:], "little") if data else number
@@ -111,11 +111,11 @@ def test_java_finishes_a_table_store_whose_maker_was_killed(
 
     def sync_and_die(*args: Any) -> None:
         sync(*args)
-        os._exit(processes.CRASH_CODE)
+        os._exit(forks.CRASH_CODE)
 
     monkeypatch.setattr(Mapping, "sync", sync_and_die)
     told = os.open(os.devnull, os.O_WRONLY)
-    assert processes.run(partial(plan.append_from, path, 0, told)) == processes.CRASH_CODE
+    assert forks.run(partial(plan.append_from, path, 0, told)) == forks.CRASH_CODE
     os.close(told)
     monkeypatch.undo()
     assert any((path / FILE_NAME).read_bytes())

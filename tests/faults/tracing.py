@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.requirements import require
-from tests.unit.queue import processes
+from tests.support import forks
+from tests.support.requirements import require
 
 # a question mark: some of them are not there on every machine
 _SET: Final = (
@@ -57,7 +57,7 @@ class UntraceableError(Exception):
 def write_calls(work: Callable[[], None], log: Path) -> list[Call]:
     """The calls of a run that write or create, in their order."""
     with _traced(work, log) as pid:
-        code = processes.finish(pid)
+        code = forks.finish(pid)
     assert code == 0, f"ended with {code}"
     seen: Counter[str] = Counter()
     calls = []
@@ -72,17 +72,17 @@ def write_calls(work: Callable[[], None], log: Path) -> list[Call]:
 
 
 def die_before(work: Callable[[], None], call: Call, log: Path) -> tuple[int, int]:
-    """Runs until a call and dies in its place: process id, and exit code as `processes.finish`."""
+    """Runs until a call and dies in its place: process id, and exit code as `forks.finish`."""
     injected = f"inject={call.name}:signal=KILL:when={call.number}"
     with _traced(work, log, "-e", injected) as pid:
-        return pid, processes.finish(pid)
+        return pid, forks.finish(pid)
 
 
 @contextmanager
 def _traced(work: Callable[[], None], log: Path, *options: str) -> Iterator[int]:
     """A forked process that works as soon as strace holds it."""
     gate = os.pipe()
-    pid = processes.start(lambda: _wait_and_work(gate[0], work))
+    pid = forks.start(lambda: _wait_and_work(gate[0], work))
     command = ["strace", "-f", "-s", "1", "-e", f"trace={_SET}", *options]
     strace = subprocess.Popen(
         [*command, "-o", str(log), "-p", str(pid)], stderr=subprocess.PIPE, text=True
@@ -91,7 +91,7 @@ def _traced(work: Callable[[], None], log: Path, *options: str) -> Iterator[int]
     with strace:
         said = strace.stderr.readline()
         if "attached" not in said:
-            processes.kill(pid)
+            forks.kill(pid)
             raise UntraceableError(f"strace cannot trace a process here: {said.strip()}")
         os.write(gate[1], b"!")
         yield pid

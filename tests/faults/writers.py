@@ -23,10 +23,10 @@ from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
-from tests.interop.goldens import keys_of
-from tests.interop.java import JavaQueue
-from tests.interop.payloads import payload
-from tests.unit.queue.samples import NOON_MS, read
+from tests.support.goldens import keys_of
+from tests.support.java import JavaQueue
+from tests.support.javapayloads import payload
+from tests.support.samples import NOON_MS, read
 from wire.header import is_ready
 
 WAIT_MAX_S: Final = 1.0

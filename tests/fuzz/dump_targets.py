@@ -22,7 +22,7 @@ from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import SEPARATOR, Target, framed, joined, only, parts_of, pieces, unframed
 from tests.fuzz.wire_targets import TOKENS
-from tests.unit.dump.networks import Network, exchange, set_up
+from tests.support.networks import Network, exchange, set_up
 from wire.errors import WireError
 from wire.text.print_documents import dump_text
 

@@ -13,9 +13,9 @@ from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import SEPARATOR, Target, framed, parts_of, unframed
-from tests.kernels import Own, assert_agree, columns_of, native_kernel
 from tests.property.test_kernel_properties import assert_scan_agrees
-from tests.unit.protocol.peer import CID, excerpts, index
+from tests.support.kernels import Own, assert_agree, columns_of, native_kernel
+from tests.support.peer import CID, excerpts, index
 from wire.header import END_OF_FILE, align4, is_metadata, is_ready
 from wire.objects.documents import DocumentReader
 

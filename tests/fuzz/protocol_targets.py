@@ -23,7 +23,7 @@ from tests.property.test_protocol_garbage import (
     dialling_source,
     greeting_sink,
 )
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     NAME,

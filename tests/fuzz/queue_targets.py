@@ -19,7 +19,7 @@ from tests.fuzz.corpus import both, changed, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import Target, only
 from tests.fuzz.wire_targets import TOKENS
-from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path, rest_of
+from tests.support.samples import Excerpts, fill, noon_index, noon_path, rest_of
 from wire.errors import WireError
 
 _NAME: Final = "TEST4_SECONDLY"

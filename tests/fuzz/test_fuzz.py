@@ -12,7 +12,7 @@ from tests.fuzz import corpus
 from tests.fuzz.campaign import ROOT, Outcome, run_all, run_target
 from tests.fuzz.families import NAMES, PLANTED, load
 from tests.fuzz.target import SEPARATOR, framed, pieces, unframed
-from tests.requirements import require
+from tests.support.requirements import require
 
 SECONDS = float(os.environ.get("CQREPL_FUZZ_SECONDS", "60"))
 SEED = 1  # a change is judged by the same inputs as the one before; `make fuzz` takes others

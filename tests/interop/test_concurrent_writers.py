@@ -23,12 +23,12 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import keys_of
-from tests.interop.java import JavaQueue, require_java
-from tests.interop.payloads import payload
-from tests.unit.queue import processes
-from tests.unit.queue.samples import check_marks
+from tests.support import forks
+from tests.support.goldens import keys_of
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payload
+from tests.support.samples import check_marks
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 240)]
 
@@ -63,7 +63,7 @@ class Writer:
     pid: int = 0
 
     def fork(self) -> "Writer":
-        self.pid = processes.start(partial(self.work, self.go[0], self.answers[1]))
+        self.pid = forks.start(partial(self.work, self.go[0], self.answers[1]))
         return self
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Writer:
 
     def finish(self) -> tuple[int, float]:
         """How many it has appended, and the longest of its appends in seconds."""
-        code = processes.finish(self.pid)
+        code = forks.finish(self.pid)
         assert code == 0, f"writer ended with {code}"
         count, longest_s = _ANSWER.unpack(os.read(self.answers[0], _ANSWER.size))
         for descriptor in (*self.go, *self.answers):
@@ -151,12 +151,12 @@ def kill_writers(
     holders = 0
     while not select.select([go], [], [], 0)[0]:
         told = os.pipe()
-        pid = processes.start(partial(append_and_tell, path, seed, told[1]))
+        pid = forks.start(partial(append_and_tell, path, seed, told[1]))
         os.close(told[1])
         count = len(os.read(told[0], 1))
         assert count, "ended before its first append"
         time.sleep(rng.uniform(0, KILL_WITHIN_S))
-        processes.kill(pid)
+        forks.kill(pid)
         holders += keys_of(path / FILE_NAME)[WRITE_LOCK_KEY.lower()] & 0xFFFFFFFF == pid
         while data := os.read(told[0], 1 << 16):
             count += len(data)

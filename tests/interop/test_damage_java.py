@@ -11,12 +11,12 @@ import pytest
 from cqrepl.queue import QueueDamaged
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import NAMES, excerpts_of, manifest, unpack
-from tests.interop.java import JavaEndedError, JavaQueue, require_java
-from tests.property.damage import AREAS, KINDS, Mutation, samples
-from tests.property.damage_checks import Case, Given, Result, lay, read
-from tests.unit.queue.samples import wipe_hints
+from tests.support.damage import AREAS, KINDS, Mutation, samples
+from tests.support.damagechecks import Case, Given, Result, lay, read
+from tests.support.goldens import NAMES, excerpts_of, manifest, unpack
+from tests.support.java import JavaEndedError, JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.samples import wipe_hints
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 400)]
 

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import NAMES, unpack
-from tests.interop.java import JavaQueue, require_java
+from tests.support.goldens import NAMES, unpack
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
 from wire.text.print_documents import dump_text
 
 SIGNED_NAMES = {"huge_daily", "large_daily", "minutely_many", "test4_secondly_overflow"}

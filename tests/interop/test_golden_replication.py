@@ -16,9 +16,8 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from tests.commands import commands, until
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import (
+from tests.support.commands import commands, until
+from tests.support.goldens import (
     READ_IN_PART,
     READ_TO_END,
     Manifest,
@@ -29,8 +28,9 @@ from tests.interop.goldens import (
     manifest,
     unpack,
 )
-from tests.interop.java import JavaQueue, Line, require_java
-from tests.interop.payloads import payloads
+from tests.support.java import JavaQueue, Line, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payloads
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import (
+from tests.support.java import (
     JavaEndedError,
     JavaPeer,
     JavaQueue,
@@ -19,9 +18,10 @@ from tests.interop.java import (
     require_java,
     run_network,
 )
-from tests.interop.payloads import payloads
-from tests.ports import reserved_port
-from tests.requirements import require
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payloads
+from tests.support.ports import reserved_port
+from tests.support.requirements import require
 
 # the first test that runs may have to wait for Maven
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]

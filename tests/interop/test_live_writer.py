@@ -7,10 +7,10 @@ import pytest
 
 from cqrepl.demo import difference
 from cqrepl.queue import Queue
-from tests.commands import commands, until
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import MOVES
-from tests.interop.java import JavaQueue, Line, require_java
+from tests.support.commands import commands, until
+from tests.support.goldens import MOVES
+from tests.support.java import JavaQueue, Line, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 180)]
 

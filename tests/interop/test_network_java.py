@@ -20,11 +20,11 @@ from cqrepl.demo import difference
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME
-from tests.commands import Command, commands, until
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import keys_of
-from tests.interop.java import JavaPeer, JavaQueue, require_java, run_network
-from tests.ports import reserved_port
+from tests.support.commands import Command, commands, until
+from tests.support.goldens import keys_of
+from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.ports import reserved_port
 from tools import record
 from tools.record import Action
 

@@ -22,9 +22,9 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.nextcycle import precreate
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
-from tests.interop.payloads import payload, payloads
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payload, payloads
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 

@@ -15,10 +15,10 @@ from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.retention import Policy, plan, remove
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import Answer, JavaQueue, require_java
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import (
+from tests.support.java import Answer, JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.reading import cycles_of
+from tests.support.samples import (
     NOON_MS,
     Excerpts,
     fill,

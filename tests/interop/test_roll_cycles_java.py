@@ -14,10 +14,10 @@ import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout, index_of
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import GOLDEN
-from tests.interop.java import JavaQueue, require_java
-from tests.interop.payloads import payloads
+from tests.support.goldens import GOLDEN
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payloads
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 

@@ -7,10 +7,10 @@ import pytest
 
 from cqrepl.queue import Durability, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
-from tests.interop.payloads import payload, payloads
-from tests.unit.queue.samples import check_marks, read
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payload, payloads
+from tests.support.samples import check_marks, read
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 

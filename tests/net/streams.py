@@ -15,7 +15,7 @@ from trio.testing import lockstep_stream_pair, memory_stream_pair
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol.events import Event
-from tests.unit.protocol import peer
+from tests.support import peer
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane

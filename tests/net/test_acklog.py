@@ -11,8 +11,8 @@ from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from tests.net.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
-from tests.unit.queue.samples import fill, read
+from tests.support.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
+from tests.support.samples import fill, read
 
 
 async def test_entries_add_up(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
 from cqrepl.net import pump
 from cqrepl.queue import Appender, ExcerptBatch, Queue
-from tests.net.replicas import acked, live_sink, live_source
-from tests.unit.queue.samples import layout, noon_index, read, stored
+from tests.support.replicas import acked, live_sink, live_source
+from tests.support.samples import layout, noon_index, read, stored
 
 ROLL_CYCLE: Final = "TEST4_DAILY"  # an index page is due every 128 excerpts
 EXCERPTS: Final = 1500  # more than a megabyte: several frames' worth, cut anywhere

@@ -16,7 +16,8 @@ from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
-from tests.net.replicas import (
+from tests.support import peer
+from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     Relay,
@@ -33,9 +34,8 @@ from tests.net.replicas import (
     sink_stopped,
     stopped,
 )
-from tests.net.scripted import scripted
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
+from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
+from tests.support.scripted import scripted
 
 DAY_MS = 86_400_000
 

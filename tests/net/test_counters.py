@@ -7,8 +7,8 @@ import pytest
 from cqrepl.net import pump
 from cqrepl.queue import Queue
 from cqrepl.replicator.counters import NOTHING, Tally
-from tests.net.replicas import acked, eventually, live_sink, live_source, more_excerpts
-from tests.unit.queue.samples import Excerpts, fill
+from tests.support.replicas import acked, eventually, live_sink, live_source, more_excerpts
+from tests.support.samples import Excerpts, fill
 
 
 def tally(written: Excerpts, times: int = 1) -> Tally:

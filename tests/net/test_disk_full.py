@@ -17,11 +17,11 @@ import pytest
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
-from tests.commands import Command, commands
-from tests.net.replicas import BEATS, acked, at, eventually, live_source
-from tests.ports import reserved_port
-from tests.requirements import require
-from tests.unit.queue.samples import NOON_MS, layout, read
+from tests.support.commands import Command, commands
+from tests.support.ports import reserved_port
+from tests.support.replicas import BEATS, acked, at, eventually, live_source
+from tests.support.requirements import require
+from tests.support.samples import NOON_MS, layout, read
 
 MIB = 1 << 20
 

@@ -11,8 +11,8 @@ import trio
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
-from tests.ports import reserved_port
-from tests.unit.dump.networks import FIRST_INDEX, exchange, set_up
+from tests.support.networks import FIRST_INDEX, exchange, set_up
+from tests.support.ports import reserved_port
 
 COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
 SECONDS = 60

@@ -14,7 +14,7 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.net.live_pumps import content
-from tests.net.replicas import BEATS, LOOPBACK, Relay, copied, eventually, received
+from tests.support.replicas import BEATS, LOOPBACK, Relay, copied, eventually, received
 
 WAIT_S = 30
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")

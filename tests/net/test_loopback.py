@@ -12,7 +12,8 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.sourcesession import SourceSession
-from tests.net.replicas import (
+from tests.support.ports import reserved_port
+from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     SECONDS,
@@ -27,8 +28,7 @@ from tests.net.replicas import (
     more_excerpts,
     received,
 )
-from tests.ports import reserved_port
-from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, payloads, read
+from tests.support.samples import NOON_MS, fill, layout, noon_index, payloads, read
 
 ROLLED = {0: 700, 1: 1, 3: 40}  # skips a cycle
 

@@ -14,7 +14,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from cqrepl.net.pump import Pump
 from cqrepl.protocol.events import Connected, RegistrationRefused
 from cqrepl.protocol.states import ConnectionState
-from tests.net.replicas import eventually
 from tests.net.streams import (
     CONFIG,
     OURS,
@@ -28,7 +27,8 @@ from tests.net.streams import (
     memory_streams,
     said,
 )
-from tests.unit.protocol import peer
+from tests.support import peer
+from tests.support.replicas import eventually
 
 Stream = InMemory | trio.SocketStream
 

@@ -12,7 +12,9 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
-from tests.net.replicas import (
+from tests.support import peer
+from tests.support.ports import reserved_port
+from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     SECONDS,
@@ -26,10 +28,8 @@ from tests.net.replicas import (
     more_excerpts,
     received,
 )
-from tests.net.scripted import scripted
-from tests.ports import reserved_port
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, read
+from tests.support.samples import NOON_MS, Excerpts, fill, layout, read
+from tests.support.scripted import scripted
 
 ROLLED = {0: 3000, 1: 50, 3: 3000}
 

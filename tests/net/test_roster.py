@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX, Roster
 from tests.net.streams import InMemory, Recorder, make_pump, memory_streams
-from tests.unit.protocol import peer
+from tests.support import peer
 
 
 class House:

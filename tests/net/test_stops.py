@@ -25,7 +25,8 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.stops import Stop, reason_of
-from tests.net.replicas import (
+from tests.support import peer
+from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     acked,
@@ -39,9 +40,8 @@ from tests.net.replicas import (
     sink_stopped,
     stopped,
 )
-from tests.net.scripted import SHAPE, Scripted, scripted
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from tests.support.scripted import SHAPE, Scripted, scripted
 
 TWO = ("q", "r")
 

@@ -9,8 +9,8 @@ from trio.testing import MockClock
 from cqrepl.queue import Queue, Tailer
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.replicator.follow import follow
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import NOON_MS, Excerpts, fill
+from tests.support.reading import cycles_of
+from tests.support.samples import NOON_MS, Excerpts, fill
 
 
 @pytest.fixture

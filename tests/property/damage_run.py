@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue.inspection.findings import FindingKind
-from tests.property.damage import AREAS, KINDS, Mutation, Sample, samples
-from tests.property.damage_checks import Case, Result, is_seen, last_index, lay, looked, read
+from tests.support.damage import AREAS, KINDS, Mutation, Sample, samples
+from tests.support.damagechecks import Case, Result, is_seen, last_index, lay, looked, read
 
 PATIENCE_S = 10  # for one question; a second is promised, on a machine that does nothing else
 

@@ -43,7 +43,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write import storewriter
 from cqrepl.queue.write.storewriter import StoreWriter
 from tests.property.crash_model import Recorder, recording
-from tests.unit.queue.samples import NOON_MS, Excerpts, read
+from tests.support.samples import NOON_MS, Excerpts, read
 
 STATES = int(os.environ.get("CQREPL_CRASH_STATES", "2000"))
 SEED = int(os.environ.get("CQREPL_CRASH_SEED", "5"))

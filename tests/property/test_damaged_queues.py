@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.damage import AREAS
+from tests.support.damage import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = int(os.environ.get("CQREPL_DAMAGED_FILES", "1000"))

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import characters, garbage, int64s, is_text, short_texts
-from tests.unit.wire.grammar_objects import ConvertedTypeError, body_value
-from tests.unit.wire.vector_calls import build
-from tests.unit.wire.vector_grammar import grammar_of, same
-from tests.unit.wire.vector_reads import bodies, read_calls
-from tests.unit.wire.vectors import Vector
+from tests.support.vectors.calls import build
+from tests.support.vectors.constructs import grammar_of, same
+from tests.support.vectors.manifest import Vector
+from tests.support.vectors.reads import bodies, read_calls
+from tests.support.vectors.values import ConvertedTypeError, body_value
 from wire import BodyWriter, Fields, History, Reader, Variant, WireError, decode, grammar
 from wire.grammar import requested
 from wire.grammar.items import Fillers, Name, Skippable

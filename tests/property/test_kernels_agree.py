@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from cqrepl.kernel import plain
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.messages import ns_item, write_cid
-from tests.kernels import Own, assert_agree, columns_of, kernel_named
 from tests.property.test_kernel_properties import WIDE_NS, batch, files, framed
 from tests.strategies import INT64_MAX, INT64_MIN, THOROUGH, corrupted, int64s, runs
+from tests.support.kernels import Own, assert_agree, columns_of, kernel_named
 
 FUNCTIONS = (
     "find_excerpts",

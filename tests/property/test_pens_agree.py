@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cqrepl.kernel.pen import pen_type
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError
 from cqrepl.queue.write import fastappend, storewriter
-from tests.kernels import kernel_named
-from tests.unit.queue.samples import NOON_MS, check_marks, layout
+from tests.support.kernels import kernel_named
+from tests.support.samples import NOON_MS, check_marks, layout
 
 DAY_MS = 86_400_000
 LONGEST = 3000

@@ -21,7 +21,7 @@ from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.states import ConnectionState, SinkState, SourceState
 from cqrepl.protocol.uber import HANDLERS_MAX
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HEARTBEAT_CID,

@@ -12,8 +12,8 @@ from cqrepl.queue.read import count as counting
 from cqrepl.queue.read.backward import BackwardTailer
 from cqrepl.queue.read.namedtailer import NamedTailer
 from cqrepl.queue.read.timesearch import seek_time
-from tests.unit.queue.reading import cycles_of, down_of
-from tests.unit.queue.samples import Excerpts, layout, noon_index, rest_of
+from tests.support.reading import cycles_of, down_of
+from tests.support.samples import Excerpts, layout, noon_index, rest_of
 
 NAMES = ("TEST_DAILY", "TEST2_DAILY", "TEST4_SECONDLY", "TEST8_DAILY", "FAST_DAILY")
 CYCLE_MAX = 60  # excerpts that the smallest of these can hold in a cycle

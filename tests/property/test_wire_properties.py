@@ -28,7 +28,7 @@ from cqrepl.protocol.messages import (
     read_routing,
 )
 from tests.strategies import THOROUGH, garbage, int64s, is_text, names, short_texts, splits, texts
-from tests.unit.wire.vector_reads import name_as_read
+from tests.support.vectors.reads import name_as_read
 from wire import Reader, Splitter, WireError, Writer, grammar, stopbit
 from wire.header import META_DATA, NOT_COMPLETE, body_length
 from wire.strings import decode_text, encode_text

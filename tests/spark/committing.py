@@ -11,7 +11,7 @@ import pyarrow as pa
 from cqrepl.queue import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.staging import StagedPart, Target, begin, commit, stage
-from tests.unit.queue.samples import Excerpts, noon_index
+from tests.support.samples import Excerpts, noon_index
 
 ROLL_CYCLE = "FAST_DAILY"
 CYCLES = 4

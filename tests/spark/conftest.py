@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import child_processes, wait_for_children
-from tests.interop.java import JavaQueue, require_java
-from tests.requirements import require
+from tests.support.java import JavaQueue, require_java
+from tests.support.requirements import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import reserved_port
-from tests.requirements import require
 from tests.spark.cluster import BARE, Cluster, cluster
 from tests.spark.conftest import spark_missing
 from tests.spark.queues import FIRST, excerpts, flip_byte, make_queue, payload
+from tests.support.ports import reserved_port
+from tests.support.requirements import require
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from cqrepl.cli.main import cli
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.spark.java import find_java
-from tests.processes import children_of
 from tests.spark.queues import make_queue
+from tests.support.processes import children_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

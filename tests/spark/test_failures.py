@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.requirements import require
 from tests.spark.conftest import spark_missing
+from tests.support.requirements import require
 
 IN_A_TASK = """
   An exception was thrown from the Python worker. Please see the stack trace below.

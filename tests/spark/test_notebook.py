@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import require
 from tests.spark import notebook
 from tests.spark.conftest import spark_missing
+from tests.support.requirements import require
 
 DOCS = Path(__file__).parents[2] / "docs"
 

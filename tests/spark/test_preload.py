@@ -17,8 +17,8 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.locks import is_alive
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of
-from tests.processes import kill_tree
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
+from tests.support.processes import kill_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.requirements import require
+from tests.support.requirements import require
 
 try:
     from pyspark.sql.datasource import (

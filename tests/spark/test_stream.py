@@ -10,8 +10,8 @@ import pytest
 from cqrepl.queue import IndexGap, Queue, index_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, remove
-from tests.requirements import require
-from tests.unit.queue.samples import (
+from tests.support.requirements import require
+from tests.support.samples import (
     GOLDEN_NAMES,
     Excerpts,
     digests,

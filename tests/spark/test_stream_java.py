@@ -10,9 +10,9 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import cycle_of
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.java import JavaQueue, require_java
-from tests.unit.queue.samples import Excerpts, read
+from tests.support.java import JavaQueue, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.samples import Excerpts, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

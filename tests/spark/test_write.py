@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cqrepl.queue import Queue
-from tests.requirements import require
-from tests.unit.queue.samples import Excerpts, fill, noon_index, read
+from tests.support.requirements import require
+from tests.support.samples import Excerpts, fill, noon_index, read
 
 try:
     from py4j.protocol import Py4JJavaError

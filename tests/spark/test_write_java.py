@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.build import BUILD_TIMEOUT_S
-from tests.interop.goldens import (
+from tests.support.goldens import (
     NAMES,
     assert_java_finds,
     assert_made_like,
@@ -14,7 +13,8 @@ from tests.interop.goldens import (
     manifest,
     unpack,
 )
-from tests.interop.java import JavaQueue
+from tests.support.java import JavaQueue
+from tests.support.javabuild import BUILD_TIMEOUT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 
 from cqrepl.queue import Diverged, IndexGap, Queue, QueueError, QueueLayout, QueueLocked
 from cqrepl.queue.format.rollcycle import by_name
-from tests.requirements import require
-from tests.unit.queue.samples import Excerpts, noon_index, read
+from tests.support.requirements import require
+from tests.support.samples import Excerpts, noon_index, read
 
 try:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue
-from tests.requirements import require
-from tests.unit.queue.samples import fill, read
+from tests.support.requirements import require
+from tests.support.samples import fill, read
 
 try:
     import pyarrow as pa

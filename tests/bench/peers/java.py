@@ -16,7 +16,7 @@ from tests.bench.peers.programs import (
     run,
     said_numbers,
 )
-from tests.interop.build import JavaUnavailableError, java_missing, queue_jar
+from tests.support.javabuild import JavaUnavailableError, java_missing, queue_jar
 
 INSTALL = "a Java development kit, 17 or newer, and Maven"
 COMMANDS = (

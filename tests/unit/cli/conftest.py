@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cqrepl.cli.main import cli
-from tests.unit.queue.samples import fill
+from tests.support.samples import fill
 
 
 class Invoke(Protocol):

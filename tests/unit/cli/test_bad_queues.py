@@ -12,9 +12,9 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
-from tests.requirements import require
+from tests.support.requirements import require
+from tests.support.samples import fill, layout, noon_path, unpack
 from tests.unit.cli.conftest import Invoke
-from tests.unit.queue.samples import fill, layout, noon_path, unpack
 
 LISTEN = ("--listen", "127.0.0.1:0")
 NOBODY = 65534

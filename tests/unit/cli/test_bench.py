@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.processes import children_of, is_there
-from tests.requirements import require
+from tests.support.processes import children_of, is_there
+from tests.support.requirements import require
 from tests.unit.cli.conftest import Invoke
 
 WAIT_SECONDS = 60

@@ -17,12 +17,12 @@ import trio
 
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.logs import ENTRY
-from tests.commands import Command, commands
-from tests.net.replicas import at, copied, held_by_another_process
-from tests.net.scripted import Scripted, scripted
-from tests.ports import reserved_port
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, read
+from tests.support import peer
+from tests.support.commands import Command, commands
+from tests.support.ports import reserved_port
+from tests.support.replicas import at, copied, held_by_another_process
+from tests.support.samples import NOON_MS, fill, layout, noon_index, read
+from tests.support.scripted import Scripted, scripted
 
 LISTEN = ("--listen", "127.0.0.1:0")
 FOR_EVER = "from cqrepl.net import endpoint; endpoint.END_SECONDS = 1000.0"

@@ -16,8 +16,8 @@ from trio.testing import MockClock
 from cqrepl.commands.progress import PAUSE_SECONDS, lag_text, show_progress
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
-from tests.net.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
-from tests.unit.queue.samples import NOON_MS, fill, noon_index, noon_path, read
+from tests.support.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
+from tests.support.samples import NOON_MS, fill, noon_index, noon_path, read
 
 DAY_MS = 86_400_000
 

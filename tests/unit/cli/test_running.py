@@ -18,11 +18,11 @@ from cqrepl.queue import AtomicsMissing, LayoutMismatch, NotAQueue, QueueDamaged
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
-from tests.net.replicas import BEATS, LOOPBACK, at, live_source
-from tests.net.scripted import scripted
+from tests.support import peer
+from tests.support.replicas import BEATS, LOOPBACK, at, live_source
+from tests.support.samples import noon_index
+from tests.support.scripted import scripted
 from tests.unit.cli.conftest import Invoke
-from tests.unit.protocol import peer
-from tests.unit.queue.samples import noon_index
 
 Serve = Callable[[], AbstractAsyncContextManager[Source]]
 

@@ -14,7 +14,7 @@ from cqrepl.dump.pcap import read_packets
 from cqrepl.dump.reassembly import HalfStream
 from cqrepl.dump.segments import parse_segment
 from cqrepl.protocol.messages import WireShape, write_cid, write_heartbeat
-from tests.unit.dump.networks import (
+from tests.support.networks import (
     CID,
     CSP,
     FIRST_INDEX,

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli.wiredump import main
-from tests.interop.goldens import unpack
-from tests.unit.dump.networks import Network, exchange, set_up
+from tests.support.goldens import unpack
+from tests.support.networks import Network, exchange, set_up
 from wire import DocumentReader
 
 ROUNDS = 60

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from cqrepl.cli.wiredump import main
 from cqrepl.dump.dissector import dissector_text
 from cqrepl.protocol.messages import WireShape, write_cid, write_heartbeat
-from tests.requirements import require
-from tests.unit.dump.networks import CID, Json, Network, exchange, recorded_sessions, set_up
+from tests.support.networks import CID, Json, Network, exchange, recorded_sessions, set_up
+from tests.support.requirements import require
 
 FRAMES = 1000
 

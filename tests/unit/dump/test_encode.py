@@ -13,7 +13,7 @@ from cqrepl.cli.wiredump import main
 from cqrepl.console.output import OutputError
 from cqrepl.dump import encoder
 from cqrepl.dump.printer import Printer
-from tests.interop.goldens import unpack
+from tests.support.goldens import unpack
 from wire import dump_text, dumps
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from cqrepl.cli.wiredump import main
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.interop.goldens import NAMES, manifest, unpack
+from tests.support.goldens import NAMES, manifest, unpack
 from wire.text.print_documents import dump_text, hex_dump
 
 COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]

@@ -17,7 +17,7 @@ from cqrepl.protocol import Connection, ConnectionConfig, ProtocolError, Role
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
 from tests.stateful.model import ModelQueue, Side
-from tests.unit.protocol.peer import NS, Message, decoded, index
+from tests.support.peer import NS, Message, decoded, index
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "network" / "acceptor-behaviour.json"
 CASES: dict[str, dict[str, Any]] = {each["case"]: each for each in json.loads(VECTORS.read_text())}

@@ -18,7 +18,7 @@ from cqrepl.protocol import (
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX, GREETING_BYTES_MAX
 from cqrepl.protocol.states import ConnectionState
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HEARTBEAT_CID,

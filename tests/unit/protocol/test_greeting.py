@@ -14,7 +14,7 @@ from cqrepl.protocol import (
 )
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HANDLERS,

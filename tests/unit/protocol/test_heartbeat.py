@@ -10,7 +10,7 @@ from cqrepl.protocol import Role
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.heartbeat import numbers_problem
 from cqrepl.protocol.states import ConnectionState
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HANDLERS,

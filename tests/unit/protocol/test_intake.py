@@ -6,7 +6,7 @@ from cqrepl.protocol.events import AppendExcerpts, CompareExcerpts
 from cqrepl.protocol.intake import Intake
 from cqrepl.queue.format.index import index_of
 from cqrepl.queue.format.rollcycle import CYCLE_MAX
-from tests.unit.protocol.peer import CID, CYCLE, NAME, NS, SHIFT, batch, index
+from tests.support.peer import CID, CYCLE, NAME, NS, SHIFT, batch, index
 
 Sorted = list[tuple[type, int, int]]
 

@@ -30,7 +30,7 @@ from cqrepl.protocol.messages import (
     write_replication_event,
     write_uber,
 )
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HANDLERS,

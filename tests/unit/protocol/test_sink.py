@@ -5,7 +5,7 @@ import pytest
 from cqrepl.protocol import LocalProtocolError, QueueShape, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     NAME,

@@ -10,7 +10,7 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SentRun
 from cqrepl.protocol.states import ConnectionState, SourceState
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     NAME,

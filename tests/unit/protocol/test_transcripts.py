@@ -21,7 +21,7 @@ from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.index import sequence_of
 from tests.stateful.model import SHAPE, SHIFT, ModelQueue, Side
-from tests.unit.protocol.peer import HANDLERS, NS, Message, decoded
+from tests.support.peer import HANDLERS, NS, Message, decoded
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "network"
 NAMES = sorted({path.stem for path in VECTORS.glob("*.json")} - {"acceptor-behaviour"})

@@ -9,7 +9,7 @@ from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.protocol.uber import HANDLERS_MAX, REFUSALS_MAX
-from tests.unit.protocol.peer import (
+from tests.support.peer import (
     CID,
     CSP,
     HANDLERS,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SendWindow, SentRun
-from tests.unit.protocol.peer import index
+from tests.support.peer import index
 
 
 def run(index_first: int, *lengths: int) -> SentRun:

@@ -22,7 +22,7 @@ from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
 from cqrepl.queue.format.storeimage import store_image
 from cqrepl.queue.read.tailer import PAYLOAD_MAX as TAILER_PAYLOAD_MAX
 from cqrepl.queue.write import appender as appender_module
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     NOON_MS,
     check_marks,
     fill,

@@ -7,8 +7,8 @@ import pytest
 
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.backcopy import back_copy_lock, release_dead_back_copy
-from tests.unit.queue import processes
-from tests.unit.queue.samples import layout
+from tests.support import forks
+from tests.support.samples import layout
 
 
 def make(path: Path) -> Path:
@@ -35,7 +35,7 @@ def append(path: Path) -> None:
 
 def test_a_dead_back_copy_is_given_back(tmp_path: Path) -> None:
     path = make(tmp_path / "q")
-    processes.finish(processes.start(lambda: die_in_back_copy(path)))
+    forks.finish(forks.start(lambda: die_in_back_copy(path)))
     with pytest.raises(QueueLocked):
         append(path)
     assert release_dead_back_copy(path)
@@ -45,7 +45,7 @@ def test_a_dead_back_copy_is_given_back(tmp_path: Path) -> None:
 
 def test_a_dead_sinks_lock_stays(tmp_path: Path) -> None:
     path = make(tmp_path / "q")
-    processes.finish(processes.start(lambda: die_as_sink(path)))
+    forks.finish(forks.start(lambda: die_as_sink(path)))
     assert not release_dead_back_copy(path)
     with pytest.raises(QueueLocked):
         append(path)
@@ -56,8 +56,8 @@ def test_a_living_back_copy_is_left_alone(tmp_path: Path) -> None:
     with Queue.open_for_append(path) as queue:
         appender = queue.appender()
         with back_copy_lock(queue).held(0.0), appender.exclusive(0.0):
-            child = processes.start(lambda: os._exit(release_dead_back_copy(path)))
-            processes.finish(child)
+            child = forks.start(lambda: os._exit(release_dead_back_copy(path)))
+            forks.finish(child)
             assert queue.append_lock.holder() == os.getpid()
 
 

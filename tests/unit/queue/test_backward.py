@@ -11,8 +11,8 @@ from cqrepl.queue.files.storefile import Place, StoreFile, Walked
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from cqrepl.queue.read import count as counting
 from cqrepl.queue.read.backward import BackwardTailer
-from tests.unit.queue.reading import cycles_of, down_of
-from tests.unit.queue.samples import (
+from tests.support.reading import cycles_of, down_of
+from tests.support.samples import (
     GOLDEN_NAMES,
     NOON_MS,
     digests,

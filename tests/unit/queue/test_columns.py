@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cqrepl.queue import IndexGap, Queue
 from cqrepl.queue.read.columns import Columns
-from tests.unit.queue.samples import Excerpts, fill, noon_index, read
+from tests.support.samples import Excerpts, fill, noon_index, read
 
 ALL = (1 << 63) - 1
 SIZES = {0: 40, 2: 1, 3: 25}  # excerpts in the cycle of noon, two later, three later

@@ -14,8 +14,8 @@ from cqrepl.queue import Appender, ExcerptBatch, Queue
 from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.write import fastappend, storewriter
-from tests.unit.queue import processes
-from tests.unit.queue.samples import (
+from tests.support import forks
+from tests.support.samples import (
     Excerpts,
     check_marks,
     layout,
@@ -99,7 +99,7 @@ class Steps:
     def _stepped(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **options: Any) -> Any:
             if self._tick():
-                os._exit(processes.CRASH_CODE)
+                os._exit(forks.CRASH_CODE)
             return function(*args, **options)
 
         return step
@@ -111,7 +111,7 @@ class Steps:
             end = lay(*args[:5], memoryview(scratch), *args[6:]).position_end
             part = position + 4 + self._fatal * 7 % (end - position)
             store[position + 4 : part] = scratch[position + 4 : part]
-            os._exit(processes.CRASH_CODE)
+            os._exit(forks.CRASH_CODE)
         return lay(*args)
 
 
@@ -129,7 +129,7 @@ def count_steps(case: Case, path: Path) -> int:
         write(case, path, steps)
         os.write(writer, str(steps.seen).encode())
 
-    assert processes.run(work) == 0
+    assert forks.run(work) == 0
     seen = int(os.read(reader, 100))
     os.close(reader)
     os.close(writer)
@@ -147,8 +147,8 @@ def test_death_at_any_step_leaves_a_prefix_and_the_next_writer_goes_on(
     lengths = set()
     for fatal in range(1, steps + 1):
         path = tmp_path / str(fatal)
-        code = processes.run(partial(write, case, path, Steps(fatal)))
-        assert code == processes.CRASH_CODE
+        code = forks.run(partial(write, case, path, Steps(fatal)))
+        assert code == forks.CRASH_CODE
         left = read(path) if any(path.glob("*.cq4")) else []
         assert left == whole[: len(left)], f"died in step {fatal}"
         lengths.add(len(left))
@@ -185,10 +185,10 @@ def test_death_by_signal_at_any_time(tmp_path: Path) -> None:
         count = chance.randrange(2, 25)
         permits, progress = os.pipe(), os.pipe()
         os.write(permits[1], bytes(count))
-        pid = processes.start(partial(work, permits[0], progress[1]))
+        pid = forks.start(partial(work, permits[0], progress[1]))
         for _ in range(count - 1):
             os.read(progress[0], 1)
-        processes.kill(pid)  # it has gone on meanwhile, and may be anywhere in one more batch
+        forks.kill(pid)  # it has gone on meanwhile, and may be anywhere in one more batch
         for descriptor in (*permits, *progress):
             os.close(descriptor)
         left = read(path)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue, QueueError
-from tests.unit.queue.samples import Excerpts, fill, noon_path, read, rest_of
+from tests.support.samples import Excerpts, fill, noon_path, read, rest_of
 
 SETTINGS = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -19,8 +19,8 @@ from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.write import storewriter
-from tests.unit.queue import processes
-from tests.unit.queue.samples import (
+from tests.support import forks
+from tests.support.samples import (
     NOON_MS,
     Excerpts,
     check_marks,
@@ -542,10 +542,10 @@ def test_a_forked_child_does_not_wait_for_its_parents_threads(
             assert not commits._is_led
             assert not queue._for_writing().write_lock.is_held
 
-        pid = processes.start(work)
+        pid = forks.start(work)
         gate.opened.set()
         thread.join()
-        assert processes.finish(pid) == 0
+        assert forks.finish(pid) == 0
         appender.append([b"c"], NOON_MS)
     assert [data for _, data in read(path)] == [b"a", b"b", b"c"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
-from tests.requirements import require
-from tests.unit.queue import processes
-from tests.unit.queue.samples import (
+from tests.support import forks
+from tests.support.requirements import require
+from tests.support.samples import (
     NOON_MS,
     check_marks,
     fill,
@@ -112,7 +112,7 @@ def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
             assert count > 20
             assert len(read(path)) == count
 
-        assert processes.run(work) == 0
+        assert forks.run(work) == 0
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -140,6 +140,6 @@ def test_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
             assert 0 < taken < 10_000
             assert len(read(path)) == 33 + taken
 
-        assert processes.run(work) == 0
+        assert forks.run(work) == 0
     finally:
         subprocess.run(["umount", str(disk)], check=True)

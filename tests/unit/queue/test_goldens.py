@@ -8,7 +8,7 @@ from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.files.tablestore import _header_image
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import store_image
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     GOLDEN_NAMES,
     Manifest,
     check_marks,

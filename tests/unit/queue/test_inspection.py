@@ -12,8 +12,8 @@ from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, End
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.tablescan import scan_table
-from tests.unit.queue.processes import finish, start
-from tests.unit.queue.samples import (
+from tests.support.forks import finish, start
+from tests.support.samples import (
     GOLDEN_NAMES,
     digests,
     fill,

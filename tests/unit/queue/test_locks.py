@@ -10,8 +10,8 @@ from cqrepl.queue import QueueError, QueueLocked
 from cqrepl.queue.files import locks, mapping
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
 from cqrepl.queue.files.tablestore import TableStore
-from tests.unit.queue import processes
-from tests.unit.queue.samples import layout
+from tests.support import forks
+from tests.support.samples import layout
 
 KEY = "chronicle.write.lock"
 ALIVE = 1  # the first process
@@ -26,8 +26,8 @@ def table(tmp_path: Path) -> Iterator[TableStore]:
 
 def _reaped() -> int:
     """An id that no process has any more."""
-    pid = processes.start(lambda: None)
-    processes.finish(pid)
+    pid = forks.start(lambda: None)
+    forks.finish(pid)
     return pid
 
 
@@ -154,7 +154,7 @@ def _sleeper(path: Path | None) -> tuple[int, int]:
             os.set_inheritable(descriptor, True)
         os.execv(sys.executable, [sys.executable, "-c", program, str(path or "")])
 
-    pid = processes.start(work)
+    pid = forks.start(work)
     os.read(ready[0], 1)
     for descriptor in (*ready, done[0]):
         os.close(descriptor)
@@ -164,7 +164,7 @@ def _sleeper(path: Path | None) -> tuple[int, int]:
 def _end(sleeper: tuple[int, int]) -> None:
     pid, end = sleeper
     os.close(end)
-    assert processes.finish(pid) == 0
+    assert forks.finish(pid) == 0
 
 
 def _note(table: TableStore, pid: int, start: int | None) -> None:
@@ -279,7 +279,7 @@ def test_a_forked_child_holds_none_of_its_parents_locks(table: TableStore) -> No
             assert start == locks._pack(os.getpid(), locks.start_of(os.getpid()))
             other.release()
 
-        assert processes.run(work) == 0
+        assert forks.run(work) == 0
         assert lock.is_held
         assert lock.holder() == os.getpid()
 
@@ -291,7 +291,7 @@ def test_a_child_forked_with_the_lock_held_does_not_give_it_back(table: TableSto
         with lock.held(0.0):
             pid = os.fork()
             if pid:
-                assert processes.finish(pid) == 0
+                assert forks.finish(pid) == 0
                 assert lock.holder() == parent
     finally:
         if pid == 0:  # the child has left the block too
@@ -317,7 +317,7 @@ def test_mutexes_that_other_threads_hold_are_free_in_a_child(table: TableStore) 
         assert not WordLock(again, KEY).try_acquire()
 
     try:
-        assert processes.run(work) == 0
+        assert forks.run(work) == 0
     finally:
         leave.set()
         thread.join()

@@ -11,7 +11,7 @@ import pytest
 from cqrepl.queue.files.maker import make_file, precreated_path, put_in_place, take_precreated
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.storeimage import store_image
-from tests.unit.queue.samples import layout
+from tests.support.samples import layout
 
 IMAGE = store_image(layout().index_count, layout().index_spacing)
 MADE = partial(make_file, image=IMAGE, is_synced=False)

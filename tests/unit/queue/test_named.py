@@ -9,9 +9,9 @@ from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tailers
-from tests.unit.queue import processes
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import Excerpts, fill, noon_index, noon_path, unpack
+from tests.support import forks
+from tests.support.reading import cycles_of
+from tests.support.samples import Excerpts, fill, noon_index, noon_path, unpack
 
 
 @pytest.fixture
@@ -158,10 +158,10 @@ def test_what_another_process_moves_is_taken_up(path: Path) -> None:
         other.move(written[6][0])
         other.close()
 
-    assert processes.run(move) == 0
+    assert forks.run(move) == 0
     assert some_of(tailer, 2) == written[6:8]
     tailer.commit()
-    assert processes.run(lambda: NamedPosition(cycles_of(path), "alpha").move(0)) == 0
+    assert forks.run(lambda: NamedPosition(cycles_of(path), "alpha").move(0)) == 0
     assert tailer.wait(0)
     assert some_of(tailer, 9) == written
     tailer.close()

@@ -21,9 +21,9 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.write import appender as appender_module
-from tests.kernels import kernel_named
-from tests.unit.queue import processes
-from tests.unit.queue.samples import (
+from tests.support import forks
+from tests.support.kernels import kernel_named
+from tests.support.samples import (
     NOON_MS,
     check_marks,
     layout,
@@ -294,7 +294,7 @@ def test_a_forked_child_does_not_use_its_parents_pen(path: Path, queue: Queue) -
         assert case.appender._pen is not None
         assert case.appender._pen.append_one(b"child", NOON_MS) > 0
 
-    assert processes.run(child) == 0
+    assert forks.run(child) == 0
     assert pen.append_one(b"parent", NOON_MS) > 0
     assert [data for _, data in read(path)] == [b"0", b"child", b"child", b"parent"]
 

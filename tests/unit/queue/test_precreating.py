@@ -12,7 +12,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import NextCycle, precreate, remove_passed
 from cqrepl.queue.write.pretoucher import page_toucher
-from tests.unit.queue.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 from tests.unit.queue.test_touching import eventually, is_idle, populates
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ import pytest
 
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.files.tablestore import TableStore
-from tests.unit.queue import processes
-from tests.unit.queue.samples import NOON_MS, check_marks, layout, read
+from tests.support import forks
+from tests.support.samples import NOON_MS, check_marks, layout, read
 
 
 def test_three_processes_exchange_one_long(tmp_path: Path) -> None:
@@ -22,8 +22,8 @@ def test_three_processes_exchange_one_long(tmp_path: Path) -> None:
         for _ in range(3000):
             value.add(1)
 
-    pids = [processes.start(work) for _ in range(3)]
-    assert [processes.finish(pid) for pid in pids] == [0, 0, 0]
+    pids = [forks.start(work) for _ in range(3)]
+    assert [forks.finish(pid) for pid in pids] == [0, 0, 0]
     table = TableStore(path, writable=False)
     found = table.find("counter")
     assert found is not None
@@ -39,8 +39,8 @@ def test_keys_added_at_once_are_added_once(tmp_path: Path) -> None:
         for i in range(60):
             table.value(f"key.{i}", i)
 
-    pids = [processes.start(work) for _ in range(3)]
-    assert [processes.finish(pid) for pid in pids] == [0, 0, 0]
+    pids = [forks.start(work) for _ in range(3)]
+    assert [forks.finish(pid) for pid in pids] == [0, 0, 0]
     table = TableStore(path, writable=False)
     assert table.keys() == {f"key.{i}": i for i in range(60)}
     table.close()
@@ -63,8 +63,8 @@ def test_processes_append_at_once_and_nothing_is_lost(
                 now = NOON_MS + i // 100 * 3 * roll_cycle.length_ms
                 appender.append([b"%d %d" % (writer, i)] * (1 + i % 2), now)
 
-    pids = [processes.start(partial(work, writer)) for writer in range(writers)]
-    assert [processes.finish(pid) for pid in pids] == [0] * writers
+    pids = [forks.start(partial(work, writer)) for writer in range(writers)]
+    assert [forks.finish(pid) for pid in pids] == [0] * writers
     found = [data for _, data in read(path)]
     for writer in range(writers):
         head = b"%d " % writer
@@ -86,12 +86,12 @@ def test_a_tailer_follows_a_process_that_appends_and_rolls(tmp_path: Path) -> No
     with Queue.open(path) as queue:
         tailer = queue.tailer()
         found: list[bytes] = []
-        pid = processes.start(work)
+        pid = forks.start(work)
         while len(found) < count:
             batch = tailer.next_batch()
             if batch is not None:
                 found += [bytes(data) for _, data in batch]
-        assert processes.finish(pid) == 0
+        assert forks.finish(pid) == 0
     assert found == [b"%d" % i for i in range(count)]
 
 
@@ -103,7 +103,7 @@ def test_an_append_lock_of_a_dead_process_is_taken_over_at_once(tmp_path: Path) 
         queue.append_lock.acquire()
         os._exit(0)
 
-    assert processes.run(work) == 0
+    assert forks.run(work) == 0
     with Queue.open_for_append(path) as queue:
         assert queue.append_lock.holder() is not None
         queue.append_lock.acquire()
@@ -120,14 +120,14 @@ def test_an_append_lock_of_a_living_process_is_not_taken(tmp_path: Path) -> None
             os.write(ready[1], b"!")
             os.read(done[0], 1)
 
-    pid = processes.start(work)
+    pid = forks.start(work)
     os.read(ready[0], 1)
     with Queue.open_for_append(path) as queue:
         with pytest.raises(QueueLocked) as locked:
             queue.append_lock.acquire(0.01)
         assert locked.value.holder == pid
         os.write(done[1], b"!")
-        assert processes.finish(pid) == 0
+        assert forks.finish(pid) == 0
         assert queue.append_lock.try_acquire()
     for descriptor in (*ready, *done):
         os.close(descriptor)
@@ -143,12 +143,12 @@ def test_a_killed_process_that_nobody_waited_for_is_dead(tmp_path: Path) -> None
         os.write(ready[1], b"!")
         os._exit(0)
 
-    pid = processes.start(work)
+    pid = forks.start(work)
     os.read(ready[0], 1)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     with Queue.open_for_append(path) as queue:
         assert queue.append_lock.holder() == pid
         assert queue.append_lock.try_acquire()
-    processes.finish(pid)
+    forks.finish(pid)
     for descriptor in ready:
         os.close(descriptor)

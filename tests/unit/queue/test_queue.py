@@ -16,7 +16,7 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files import atomics
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     NOON_MS,
     fill,
     layout,

@@ -11,7 +11,7 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     GOLDEN_NAMES,
     NOON_MS,
     check_marks,

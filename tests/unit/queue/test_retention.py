@@ -13,9 +13,9 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.read.registration import Readers, registered_readers
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
-from tests.unit.queue import processes
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import (
+from tests.support import forks
+from tests.support.reading import cycles_of
+from tests.support.samples import (
     NOON_MS,
     Excerpts,
     fill,
@@ -246,7 +246,7 @@ def test_a_named_tailer_never_misses_anything(path: Path, written: Excerpts) -> 
         found.append((excerpt.index, bytes(excerpt)))
         tailer.commit()
         tailer.close()
-        assert processes.run(lambda: [remove(cycles_of(path), ALL)].clear()) == 0
+        assert forks.run(lambda: [remove(cycles_of(path), ALL)].clear()) == 0
     assert found == written
     assert len(list(path.glob("*.cq4"))) == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from cqrepl.queue import Appender, ExcerptTooLarge, Queue
 from cqrepl.queue.write.draft import Draft
-from tests.unit.queue.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
+from tests.support.samples import NOON_MS, check_marks, layout, noon_index, noon_path, read
 
 
 @pytest.fixture

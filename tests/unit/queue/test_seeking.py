@@ -8,8 +8,8 @@ import pytest
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.read.timesearch import seek_time
 from cqrepl.replicator.logs import ENTRY, ack_time
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import layout, noon_index, noon_path
+from tests.support.reading import cycles_of
+from tests.support.samples import layout, noon_index, noon_path
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, Tailer
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.read.pauser import Pauser
-from tests.unit.queue.reading import cycles_of
-from tests.unit.queue.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
+from tests.support.reading import cycles_of
+from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
 
 QUICK = Pauser(spins=0, yields=0, sleep_min_s=0.000_1, sleep_max_s=0.001)
 

@@ -13,8 +13,8 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.write.endrepair import EndRepair
-from tests.unit.queue.reading import Clock, cycles_of
-from tests.unit.queue.samples import (
+from tests.support.reading import Clock, cycles_of
+from tests.support.samples import (
     NOON_MS,
     Excerpts,
     digests,

@@ -10,7 +10,7 @@ from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import START, Place, StoreFile
 from cqrepl.queue.format.storeimage import store_image
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     NOON_MS,
     check_marks,
     fill,

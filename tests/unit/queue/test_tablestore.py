@@ -9,8 +9,8 @@ import pytest
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files import tablestore
 from cqrepl.queue.files.tablestore import TableStore
-from tests.unit.queue import processes
-from tests.unit.queue.samples import layout, unpack
+from tests.support import forks
+from tests.support.samples import layout, unpack
 
 FILE = "metadata.cq4t"
 
@@ -170,12 +170,12 @@ def test_another_process_holds_the_table_lock(
         os.write(ready[1], b"!")
         os.read(done[0], 1)
 
-    pid = processes.start(work)
+    pid = forks.start(work)
     os.read(ready[0], 1)
     with pytest.raises(QueueError, match="expected the table lock"):
         table.value("late", 1)
     os.write(done[1], b"!")
-    assert processes.finish(pid) == 0
+    assert forks.finish(pid) == 0
     assert table.value("late", 1).load() == 1
     for descriptor in (*ready, *done):
         os.close(descriptor)

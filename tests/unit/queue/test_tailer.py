@@ -13,7 +13,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.rollcycle import by_name
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     NOON_MS,
     fill,
     layout,

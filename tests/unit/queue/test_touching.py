@@ -19,9 +19,9 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher, usual_ahead_bytes
-from tests.kernels import kernel_named
-from tests.requirements import require
-from tests.unit.queue.samples import NOON_MS, layout, noon_index, noon_path, read
+from tests.support.kernels import kernel_named
+from tests.support.requirements import require
+from tests.support.samples import NOON_MS, layout, noon_index, noon_path, read
 
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20

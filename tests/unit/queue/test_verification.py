@@ -19,7 +19,7 @@ from cqrepl.queue.inspection.verification import (
     last_common_index,
     verify,
 )
-from tests.unit.queue.samples import (
+from tests.support.samples import (
     GOLDEN_NAMES,
     fill,
     layout,

@@ -6,7 +6,7 @@ import pytest
 
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.tableoptions import OptionError, QueueChoice
-from tests.unit.queue.samples import fill
+from tests.support.samples import fill
 
 DAY = "FAST_DAILY"
 

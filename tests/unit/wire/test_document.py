@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.wire.vectors import Vector, load
+from tests.support.vectors.manifest import Vector, load
 from wire import Splitter, WireError
 from wire.header import HEADER_BYTES, META_DATA, NOT_COMPLETE
 

@@ -10,9 +10,9 @@ import pytest
 from construct import ConstructError
 
 from cqrepl.protocol.messages import read_replication_event
-from tests.unit.wire.grammar_objects import ConvertedTypeError, body_value
-from tests.unit.wire.vector_grammar import grammar_of, same
-from tests.unit.wire.vectors import FILES, Vector, calls_key, is_binary, load
+from tests.support.vectors.constructs import grammar_of, same
+from tests.support.vectors.manifest import FILES, Vector, calls_key, is_binary, load
+from tests.support.vectors.values import ConvertedTypeError, body_value
 from wire import Reader, WireError, decode
 from wire.codes import Code
 from wire.grammar import (

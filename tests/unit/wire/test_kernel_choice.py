@@ -10,7 +10,7 @@ import pytest
 import cqrepl
 from cqrepl.kernel import choose, plain
 from cqrepl.kernel.errors import KernelUnavailable
-from tests.kernels import kernel_named
+from tests.support.kernels import kernel_named
 
 SAY = "from cqrepl.kernel import choose; print(choose.NAME)"
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.wire.vector_reads import bodies, read_calls
-from tests.unit.wire.vectors import FILES, Vector, calls_key, load, methods
+from tests.support.vectors.manifest import FILES, Vector, calls_key, load, methods
+from tests.support.vectors.reads import bodies, read_calls
 from wire import Reader, Variant, WireError, stopbit
 from wire.codes import FIXED_WIDTH, LENGTH_PREFIXED, NAME_CODES, STOP_BIT_SCALE, Code
 from wire.header import HEADER_BYTES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.wire.vectors import load, text_of
+from tests.support.vectors.manifest import load, text_of
 from wire import WireError
 from wire.strings import decode_name, decode_text, encode_name, encode_text
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.unit.wire.vector_calls import build
-from tests.unit.wire.vectors import CLASS_ALIASES, FILES, Vector, calls_key, load
+from tests.support.vectors.calls import build
+from tests.support.vectors.manifest import CLASS_ALIASES, FILES, Vector, calls_key, load
 from wire import (
     DocumentReader,
     Fields,

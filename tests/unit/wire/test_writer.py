@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from tests.unit.wire.vector_calls import CORE, build_by_core
-from tests.unit.wire.vectors import Vector, is_binary, load, methods
+from tests.support.vectors.calls import CORE, build_by_core
+from tests.support.vectors.manifest import Vector, is_binary, load, methods
 from wire import Writer
 from wire.writer import block_head, encode_int
 

@@ -1,7 +1,7 @@
 """The golden vectors of the wire, and the arguments of the calls in their manifest.
 
 A call is `[field, method, arguments]`, see the README beside the vectors. Three modules make the
-calls: `vector_calls` on our writers, `vector_reads` on our reader, `vector_grammar` on the grammar.
+calls: `calls` on our writers, `reads` on our reader, `constructs` on the grammar.
 """
 
 import json

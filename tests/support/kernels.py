@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from cqrepl.kernel import plain
-from tests.requirements import require
+from tests.support.requirements import require
 
 NAMES: Final = ("python", "native")
 REFUSALS: Final = (ValueError, OverflowError)

@@ -13,7 +13,7 @@ from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 
-GOLDEN = Path(__file__).resolve().parents[2] / "vectors" / "queues"
+GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
 # WEEKLY is refused; rollcycles.json is no queue
 GOLDEN_NAMES = sorted(
     path.stem for path in GOLDEN.glob("*.json") if path.stem not in ("rollcycles", "weekly")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-from tests.interop.build import (
+from tests.support.javabuild import (
     JAVA_FLAGS,
     java_missing,
     peer_classpath,

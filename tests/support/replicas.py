@@ -13,7 +13,7 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.replicator.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from tests.unit.queue.samples import Excerpts, noon_index, payloads, read, stored
+from tests.support.samples import Excerpts, noon_index, payloads, read, stored
 
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from tests.unit.wire.vectors import (
+from tests.support.vectors.manifest import (
     CLASS_ALIASES,
     INTEGERS,
     Call,

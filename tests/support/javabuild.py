@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.requirements import require
+from tests.support.requirements import require
 
 JAVA = Path(__file__).resolve().parents[2] / "tools" / "java"
 JAVA_FLAGS = JAVA / "java-flags.txt"

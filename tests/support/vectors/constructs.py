@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from construct import Bytes, Const, Construct, Int8ul, Int16ul, Pass, Struct, Terminated
 
-from tests.unit.wire.vectors import (
+from tests.support.vectors.manifest import (
     CLASS_ALIASES,
     INTEGERS,
     Call,

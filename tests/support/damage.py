@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.unit.queue.samples import fill, unpack
+from tests.support.samples import fill, unpack
 
 PAGE = 4096
 _DRAWS = 50

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.wire.vector_calls import object_of
-from tests.unit.wire.vectors import (
+from tests.support.vectors.calls import object_of
+from tests.support.vectors.manifest import (
     INTEGERS,
     Call,
     Vector,

@@ -22,7 +22,7 @@ from cqrepl.queue import NotAQueue, Queue, QueueError, QueueLocked, Tailer
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
-from tests.property.damage import PAGE, TABLE, Mutation, Sample, documents
+from tests.support.damage import PAGE, TABLE, Mutation, Sample, documents
 from wire.errors import WireError
 
 LONG_AGO_S = 1_700_000_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from tests.unit.protocol import peer
+from tests.support import peer
 from wire import Splitter
 
 SHAPE = {"cqrepl": peer.SHAPE_FIELDS}

@@ -5,7 +5,7 @@ from pathlib import Path
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.backward import BackwardTailer
-from tests.unit.queue.samples import Excerpts
+from tests.support.samples import Excerpts
 
 
 class Clock:

@@ -25,7 +25,7 @@ from cqrepl.protocol.messages import (
     write_uber,
 )
 
-SESSIONS = Path(__file__).parents[2] / "vectors" / "network"
+SESSIONS = Path(__file__).parents[1] / "vectors" / "network"
 START_NS = 1_700_000_000_123_456_789
 CSP = "/replication/out-1/2"
 CID, HEARTBEAT_CID = 1_795_256_962_667_000, 787_122_337

@@ -10,7 +10,7 @@ from typing import Any
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from tests.interop.java import JavaQueue, Line
+from tests.support.java import JavaQueue, Line
 
 GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
 MOVES = 2000
