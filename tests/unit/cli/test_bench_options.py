@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.conftest import Invoke
+from tests.support.invoke import Invoke
 
 WHATS = ("append", "tail", "replicate", "latency", "fan-out")
 

@@ -16,8 +16,8 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import precreate
+from tests.support.invoke import Invoke
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read, unpack
-from tests.unit.cli.conftest import Invoke
 
 DEAD_PID = 999_999_999
 CQREPL = Path(sys.executable).with_name("cqrepl")

@@ -11,8 +11,8 @@ from click.testing import Result
 
 import wire
 from cqrepl.queue import Queue, format_index, index_of
+from tests.support.invoke import Invoke
 from tests.support.samples import NOON_MS, layout, unpack
-from tests.unit.cli.conftest import Invoke
 
 DAY_MS = 86_400_000
 CQREPL = Path(sys.executable).with_name("cqrepl")

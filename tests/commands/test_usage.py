@@ -6,7 +6,7 @@ import click
 import pytest
 
 from cqrepl.cli.main import cli
-from tests.unit.cli.conftest import Invoke
+from tests.support.invoke import Invoke
 
 LISTEN = ("--listen", "127.0.0.1:0")
 ROLES = ("source", "sink")

@@ -12,9 +12,9 @@ from cqrepl import demo
 from cqrepl.queue import ExcerptBatch, Queue, format_index
 from cqrepl.samplequeue import make_queue
 from tests.support.commands import commands
+from tests.support.invoke import Invoke
 from tests.support.processes import children_of, is_there
 from tests.support.samples import fill, layout, noon_index, noon_path, payloads, read
-from tests.unit.cli.conftest import Invoke
 
 
 def test_demo_says_identical(invoke: Invoke) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.invoke import Invoke
 from tests.support.processes import children_of, is_there
 from tests.support.requirements import require
-from tests.unit.cli.conftest import Invoke
 
 WAIT_SECONDS = 60
 PERCENTILES = ("p50_us", "p90_us", "p99_us", "p99.9_us", "p99.99_us", "max_us")

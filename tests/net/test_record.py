@@ -18,7 +18,7 @@ from tools import record
 from tools.record import Action, OnDocument, Recorder, forward_all
 from tools.transcript import Entry, TranscriptFile
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests/vectors/network"
 TRANSCRIPTS = sorted(set(VECTORS.glob("*.json")) - {VECTORS / "acceptor-behaviour.json"})
 DOCUMENTS = [

@@ -19,10 +19,10 @@ from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
 from tests.support import peer
+from tests.support.invoke import Invoke
 from tests.support.replicas import BEATS, LOOPBACK, at, live_source
 from tests.support.samples import noon_index
 from tests.support.scripted import scripted
-from tests.unit.cli.conftest import Invoke
 
 Serve = Callable[[], AbstractAsyncContextManager[Source]]
 
