@@ -28,7 +28,8 @@ APART := tests/fuzz tests/property tests/stateful tests/faults tests/interop tes
 
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 ON_BOTH := tests/unit/queue tests/unit/protocol tests/net \
-  tests/commands/test_queue_processes.py tests/faults/test_crash.py tests/faults/test_back_copy_lock.py \
+  tests/commands/test_queue_processes.py tests/faults/test_back_copy_lock.py tests/faults/test_crash.py \
+  tests/faults/test_full_disk.py tests/faults/test_lock_holders.py tests/faults/test_power_cuts.py \
   tests/interop/test_queue_java.py tests/interop/test_golden_replication.py
 HAS_NATIVE := $(BIN)/python -c 'import cqrepl._native' 2>/dev/null
 

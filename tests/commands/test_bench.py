@@ -66,6 +66,14 @@ def test_append(invoke: Invoke, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_append_of_more_than_an_excerpt_may_have(invoke: Invoke, folder: Path) -> None:
+    result = invoke("bench", "append", "--size", "1GiB", "--count", 1, "--batch", 1)
+    assert result.exit_code == 2
+    assert "1073741824 bytes" in result.stderr
+    assert result.stdout == ""
+    assert list(folder.iterdir()) == []
+
+
 def test_tail(invoke: Invoke) -> None:
     (line,) = found(invoke, "tail", "--count", 3000, "--rounds", 1)
     cases = [each["case"] for each in line["medians"]]

@@ -1,4 +1,4 @@
-"""`cqrepl demo`, and the comparison that it ends with."""
+"""`cqrepl demo`: two processes, a cut between them, and the verdict."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cqrepl import demo
-from cqrepl.queue import ExcerptBatch, Queue, format_index
+from cqrepl.queue import format_index
 from cqrepl.samplequeue import make_queue
 from tests.support.commands import commands
 from tests.support.invoke import Invoke
 from tests.support.processes import children_of, is_there
-from tests.support.samples import fill, layout, noon_index, noon_path, payloads, read
+from tests.support.samples import flip_byte, read
 
 
 def test_demo_says_identical(invoke: Invoke) -> None:
@@ -79,7 +79,8 @@ def test_flipped_byte_is_exit_code_1(
     async def and_damage(original: Path, copy: Path, count: int, size: int) -> float:
         seconds = await replicate(original, copy, count, size)
         (file,) = copy.glob("*.cq4")
-        flip(file, read(copy)[1500][1])
+        payload = read(copy)[1500][1]
+        flip_byte(file, payload, len(payload) // 2)
         return seconds
 
     monkeypatch.setattr(demo, "_run_processes", and_damage)
@@ -112,78 +113,3 @@ async def test_interrupted(tmp_path: Path) -> None:
         assert await running.exit_code() == 130
         assert not any(is_there(child) for child in children)
         assert "Traceback" not in running.said
-
-
-# the comparison
-
-
-def flip(file: Path, payload: bytes) -> None:
-    """Flips one bit in the middle of the only excerpt that has this payload."""
-    data = file.read_bytes()
-    at = data.index(payload) + len(payload) // 2
-    with file.open("r+b") as store:
-        store.seek(at)
-        store.write(bytes([data[at] ^ 1]))
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """Two equal queues, written in batches of other lengths."""
-    one, other = tmp_path / "one", tmp_path / "other"
-    fill(one, "FAST_DAILY", {0: 500, 2: 30}, per_batch=50)
-    fill(other, "FAST_DAILY", {0: 500, 2: 30}, per_batch=7)
-    return one, other
-
-
-def test_equal(pair: tuple[Path, Path]) -> None:
-    assert demo.difference(*pair) is None
-
-
-def test_empty_queues_are_equal(tmp_path: Path) -> None:
-    for name in ("one", "other"):
-        with Queue.open_for_append(tmp_path / name, create=layout()):
-            pass
-    assert demo.difference(tmp_path / "one", tmp_path / "other") is None
-
-
-def test_every_flipped_byte_is_found(pair: tuple[Path, Path]) -> None:
-    one, other = pair
-    for place in (0, 40, 250, 499):
-        index, payload = read(one)[place]
-        if len(payload) < 8:
-            index, payload = read(one)[place + 1 if place < 499 else place - 1]
-        flip(noon_path(other), payload)
-        found = demo.difference(one, other)
-        assert found is not None
-        assert found.startswith(f"index {format_index(index)} differs: sha256 "), place
-        assert demo.difference(other, one) is not None
-        data = noon_path(one).read_bytes()
-        noon_path(other).unlink()
-        noon_path(other).write_bytes(data)
-        assert demo.difference(one, other) is None
-
-
-@pytest.mark.parametrize("longer", [0, 1])
-def test_one_has_more(pair: tuple[Path, Path], longer: int) -> None:
-    index = noon_index(ahead=2, sequence=30)
-    with Queue.open_for_append(pair[longer]) as queue:
-        queue.appender().append_at(ExcerptBatch.of(index, [b"more"]))
-    assert demo.difference(*pair) == f"index {format_index(index)} is only in {pair[longer]}"
-
-
-def test_same_bytes_at_another_index(tmp_path: Path) -> None:
-    for name, ahead in (("one", 0), ("other", 1)):
-        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
-            batch = ExcerptBatch.of(noon_index(ahead=ahead), payloads(5))
-            queue.appender().append_at(batch)
-    first, second = format_index(noon_index()), format_index(noon_index(ahead=1))
-    found = demo.difference(tmp_path / "one", tmp_path / "other")
-    assert found == f"index {first} stands where {second} stands in the other"
-
-
-def test_same_bytes_cut_elsewhere(tmp_path: Path) -> None:
-    """Two excerpts whose bytes run together are not equal to two that are cut elsewhere."""
-    for name, data in (("one", [b"ab", b"c"]), ("other", [b"a", b"bc"])):
-        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
-            queue.appender().append_at(ExcerptBatch.of(noon_index(), data))
-    assert demo.difference(tmp_path / "one", tmp_path / "other") is not None

@@ -28,8 +28,8 @@ from tests.support.samples import (
     read,
     rest_of,
     unpack,
+    without_end_mark,
 )
-from tests.unit.queue.test_stalling import without_end_mark
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 

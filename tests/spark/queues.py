@@ -27,16 +27,6 @@ def make_queue(path: Path, counts: Sequence[int], *, start: int = 0) -> Path:
     return path
 
 
-def flip_byte(path: Path, held: bytes, at: int) -> None:
-    """Flips a bit in byte `at` of the only place of a store file that holds these bytes."""
-    data = path.read_bytes()
-    assert data.count(held) == 1
-    position = data.index(held) + at
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(bytes([data[position] ^ 1]))
-
-
 def excerpts(path: Path) -> list[tuple[int, bytes]]:
     """All that a queue holds."""
     with Queue.open(path) as queue:

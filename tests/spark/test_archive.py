@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
-from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, flip_byte, make_queue, payload
+from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.processes import kill_tree
+from tests.support.samples import flip_byte
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
-from tests.spark.queues import CYCLE, FIRST, flip_byte, make_queue, payload
+from tests.spark.queues import CYCLE, FIRST, make_queue, payload
+from tests.support.samples import flip_byte
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

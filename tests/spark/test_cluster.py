@@ -11,9 +11,10 @@ import pytest
 
 from tests.spark.cluster import BARE, Cluster, cluster
 from tests.spark.conftest import spark_missing
-from tests.spark.queues import FIRST, excerpts, flip_byte, make_queue, payload
+from tests.spark.queues import FIRST, excerpts, make_queue, payload
 from tests.support.ports import reserved_port
 from tests.support.requirements import require
+from tests.support.samples import flip_byte
 
 pytestmark = pytest.mark.timeout(300)
 

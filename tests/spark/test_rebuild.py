@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
-from tests.spark.queues import CYCLE, FIRST, excerpts, flip_byte, make_queue, payload
+from tests.spark.queues import CYCLE, FIRST, excerpts, make_queue, payload
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.samples import flip_byte
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

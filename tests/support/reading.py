@@ -1,7 +1,10 @@
 """What tests of reading share: the cycles of a queue, and a clock that stands still."""
 
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
+from cqrepl.queue import Excerpt
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.backward import BackwardTailer
@@ -21,6 +24,11 @@ class Clock:
 def cycles_of(path: Path, name: str = "FAST_DAILY", epoch: int = 0) -> Cycles:
     """The cycles of a queue that has this roll cycle."""
     return Cycles(path, by_name(name), epoch)
+
+
+def some_of(tailer: Iterable[Excerpt], count: int) -> Excerpts:
+    """The next excerpts, at most so many, one by one."""
+    return [(one.index, bytes(one)) for one in islice(tailer, count)]
 
 
 def down_of(tailer: BackwardTailer, count_max: int = 1 << 30) -> Excerpts:

@@ -69,6 +69,11 @@ def noon_index(name: str = "FAST_DAILY", *, ahead: int = 0, sequence: int = 0) -
     return index_of(roll_cycle.cycle_at(NOON_MS, 0) + ahead, sequence, roll_cycle.shift)
 
 
+def noon_batch(name: str, count: int) -> ExcerptBatch:
+    """The first excerpts in the cycle of noon."""
+    return ExcerptBatch.of(noon_index(name), payloads(count))
+
+
 def noon_path(path: Path, name: str = "FAST_DAILY", *, ahead: int = 0) -> Path:
     """The store file of that cycle."""
     roll_cycle = by_name(name)
@@ -183,3 +188,36 @@ def wipe_hints(path: Path) -> int:
         file.write_bytes(raw)
         wiped += 1
     return wiped
+
+
+def flip_byte(path: Path, held: bytes, at: int) -> None:
+    """Flips a bit in byte `at` of the only place of a store file that holds these bytes."""
+    data = path.read_bytes()
+    assert data.count(held) == 1
+    position = data.index(held) + at
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(bytes([data[position] ^ 1]))
+
+
+def fill_up(path: Path) -> int:
+    """Appends until there is no space; how many excerpts were taken."""
+    with Queue.open_for_append(path, create=layout()) as queue:
+        appender = queue.appender()
+        for i in range(1000):
+            batch = ExcerptBatch.of(noon_index(sequence=2 * i), [bytes(50_000), b"%d" % i])
+            try:
+                appender.append_at(batch)
+            except OSError:
+                assert appender.next_index == noon_index(sequence=2 * i)
+                return 2 * i
+    raise AssertionError("there was no limit")
+
+
+def without_end_mark(path: Path, ahead: int = 0) -> None:
+    """Takes the end-of-file mark out of a store file."""
+    name = noon_path(path, ahead=ahead)
+    image = bytearray(name.read_bytes())
+    at = image.index(b"\0\0\0\xc0\xc3EOF")
+    image[at : at + 8] = bytes(8)
+    name.write_bytes(image)

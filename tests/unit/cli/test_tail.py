@@ -1,9 +1,6 @@
 """`cqrepl tail`: which excerpts it prints, and how."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,6 @@ from tests.support.invoke import Invoke
 from tests.support.samples import NOON_MS, layout, unpack
 
 DAY_MS = 86_400_000
-CQREPL = Path(sys.executable).with_name("cqrepl")
 ORDER = {"order": {"id": 42, "px": 101.5, "time": 1_763_719_331_184}}
 
 
@@ -196,30 +192,3 @@ def test_a_cycle_that_a_dead_writer_left_open(invoke: Invoke, tmp_path: Path) ->
     repaired = texts(invoke("tail", path, "--from", "first", "--repair"))
     with Queue.open(path) as queue:
         assert len(repaired) == queue.count() > len(result.stdout.splitlines())
-
-
-@pytest.fixture
-def following(path: Path) -> Iterator["subprocess.Popen[str]"]:
-    command = [str(CQREPL), "tail", str(path), "-f", "-n", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()
-
-
-def test_follow(path: Path, following: "subprocess.Popen[str]") -> None:
-    assert following.stdout is not None
-    assert following.stdout.readline().endswith("late 2\n")
-    with Queue.open(path) as queue:
-        queue.append(b"one more", now_ms=NOON_MS + DAY_MS)
-        assert following.stdout.readline().endswith("one more\n")
-        queue.append(b"in the next cycle", now_ms=NOON_MS + 2 * DAY_MS)
-        assert following.stdout.readline().endswith("in the next cycle\n")
-
-
-def test_a_reader_that_leaves_ends_it_quietly(path: Path) -> None:
-    command = f"{CQREPL} tail {path} --from first --as hex | head -n 1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    assert len(done.stdout.splitlines()) == 1

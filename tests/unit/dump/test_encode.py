@@ -1,9 +1,6 @@
 """`wire-dump --encode`: text in, bytes out."""
 
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -66,18 +63,6 @@ def test_cut_off_text_is_no_store() -> None:
     cut_off = b"#  has a 4 byte size prefix, 9 > 1 len is 9"
     assert encoder.encoded_documents(cut_off) == b"\x09\0\0\0\0"
     assert encoder.encoded_documents(b"") == b""
-
-
-def test_terminal_is_refused() -> None:
-    controller, terminal = os.openpty()
-    command = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()", "--encode"]
-    done = subprocess.run(
-        command, input=b"a: 1", stdout=terminal, stderr=subprocess.PIPE, check=False
-    )
-    os.close(controller)
-    os.close(terminal)
-    assert done.returncode == 2
-    assert b"a terminal came" in done.stderr
 
 
 class Full(io.BytesIO):

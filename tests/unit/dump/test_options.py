@@ -2,13 +2,6 @@
 
 import json
 import os
-import random
-import re
-import struct
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +14,6 @@ from cqrepl.queue.format.rollcycle import by_name
 from tests.support.goldens import NAMES, manifest, unpack
 from wire.text.print_documents import dump_text, hex_dump
 
-COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
 NOW_MS = 1_700_000_000_000
 WITH_INDEXES = [name for name in NAMES if name != "weekly"]
 
@@ -198,95 +190,7 @@ def test_plain_dump_of_a_stream_has_no_gaps() -> None:
     assert (cut.exit_code, cut.stdout) == (4, dump_text(stream[:-1]))
 
 
-@pytest.mark.parametrize("form", ["raw", "text", "mixed"])
-def test_quick_way_and_plain_way_agree(form: str, tmp_path: Path) -> None:
-    """A long file is shown in large pieces; with an option that asks for nothing, one by one."""
-    numbers = random.Random(form)
-
-    def payload() -> bytes:
-        if form == "text" or (form == "mixed" and numbers.random() < 0.5):
-            return b"abc 123 " * numbers.randrange(1, 30)
-        size = numbers.choice((1, 7, 100, 256, 256, 5000, 70_000 if numbers.random() < 0.1 else 3))
-        data = numbers.randbytes(size)
-        return data if numbers.random() < 0.9 else data[:1] + bytes(100) + b"\x83"
-
-    with Queue.open_for_append(tmp_path / "q", create=QueueLayout.of(by_name("TEST4_DAILY"))) as q:
-        appender = q.appender()
-        for _ in range(20):
-            appender.append([payload() for _ in range(50)], NOW_MS)
-    (file,) = (tmp_path / "q").glob("*.cq4")
-    quick = dump(file)
-    assert quick.exit_code == 0
-    assert quick.stdout == dump("--max", 1_000_000, file).stdout
-    data = file.read_bytes()
-    assert dump("--plain", file).stdout == dump_text(data, padding=True)
-
-
 # ---------------------------------------------------------------- growing files
-
-
-@contextmanager
-def start(*arguments: str | Path) -> "Iterator[subprocess.Popen[str]]":
-    """A running command, killed at the end of the block if it still runs."""
-    command = [*COMMAND, *map(str, arguments)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def read_until(process: "subprocess.Popen[str]", pattern: str) -> str:
-    assert process.stdout is not None
-    text = ""
-    while not re.search(pattern, text):
-        line = process.stdout.readline()
-        assert line, f"ended without {pattern}: {text}"
-        text += line
-    return text
-
-
-def test_directory_is_followed_across_cycles(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    with Queue.open_for_append(path, create=QueueLayout.of(by_name("TEST_SECONDLY"))) as queue:
-        appender = queue.appender()
-        appender.append([b"first"], NOW_MS)
-        with start("--follow", "--no-index-pages", path) as process:
-            assert "index 0x" in read_until(process, "\nfirst\n")
-            appender.append([b"second"], NOW_MS)
-            read_until(process, "^second\n|\nsecond\n")
-            appender.append([b"third"], NOW_MS + 5000)
-            text = read_until(process, "\nthird\n")
-            assert "header: 0xc0000000 end of file\n" in text
-            process.send_signal(2)
-            assert process.wait(20) == 130
-            assert process.stderr is not None
-            assert process.stderr.read() == ""
-
-
-def test_file_that_a_dead_writer_left_open_is_left_behind(tmp_path: Path) -> None:
-    queue = unpack("missing_eof_middle", tmp_path)
-    indexes = [
-        f"0x{int(each['index'], 16):x}" for each in manifest("missing_eof_middle")["excerpts"]
-    ]
-    with start("--follow", "--json", queue) as process:
-        text = read_until(process, f'"index":"{indexes[-1]}"')
-    assert re.findall(r'"index":"(\w+)"', text) == indexes
-
-
-def test_file_is_followed_to_its_end_mark(tmp_path: Path) -> None:
-    path = tmp_path / "q"
-    with Queue.open_for_append(path, create=QueueLayout.of(by_name("TEST_SECONDLY"))) as queue:
-        appender = queue.appender()
-        appender.append([b"first"], NOW_MS)
-        (file,) = path.glob("*.cq4")
-        with start("--follow", "--json", file) as process:
-            read_until(process, "first")
-            appender.append([b"second"], NOW_MS + 5000)
-            assert "end of file" in read_until(process, "end of file")
-            assert process.wait(20) == 0
 
 
 def test_following_shows_what_dumping_shows(store: Path) -> None:
@@ -308,58 +212,3 @@ def test_followed_file_that_was_cut_is_damaged(store: Path) -> None:
     result = dump("--follow", store)
     assert result.exit_code == 4
     assert result.stderr.endswith("were expected, 2 came at position 65808\n")
-
-
-# ---------------------------------------------------------------- limits
-
-
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A file of 150 MB, with one document of 100 MB, in an address space of 256 MB."""
-    big = tmp_path / "big"
-    with big.open("wb") as file:
-        file.write(struct.pack("<I", 100 << 20))
-        file.truncate(4 + (100 << 20))
-        file.seek(0, os.SEEK_END)
-        for _ in range(50):
-            file.write((struct.pack("<I", 1020) + b"\x83" * 1020) * 1024)
-    limited = (
-        f"import resource; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28)); {COMMAND[2]}"
-    )
-    for option in ([], ["--json"]):
-        with open(os.devnull, "wb") as nowhere:
-            done = subprocess.run(
-                [sys.executable, "-c", limited, *option, "--max", "9000", str(big)],
-                stdout=nowhere,
-                stderr=subprocess.PIPE,
-                check=False,
-            )
-        assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_a_document_is_shown_before_the_next_one_has_come(store: Path) -> None:
-    """Nothing is read to its end before something is shown: the input stays open here."""
-    data = store.read_bytes()
-    end = 4 + (int.from_bytes(data[:4], "little") & 0x3FFFFFFF)
-    with subprocess.Popen([*COMMAND, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shown:
-        assert shown.stdin is not None
-        assert shown.stdout is not None
-        shown.stdin.write(data[: end + 100])  # and a part of the second one
-        shown.stdin.flush()
-        first = dump(store).stdout.partition("# position: ")[2].partition("# position: ")[0]
-        wanted = f"# position: {first}".encode()
-        assert shown.stdout.read(len(wanted)) == wanted
-        shown.kill()
-
-
-def test_a_file_is_shown_without_loading_anything_slow(store: Path) -> None:
-    """Most of the time until the first line is that for loading modules."""
-    tail = "finally: import sys; print(*sys.modules, file=sys.stderr)"
-    program = f"try: {COMMAND[2]}\n{tail}"
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(store)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0
-    loaded = set(done.stderr.split())
-    assert {"cqrepl.cli.wiredump", "cqrepl.dump.quickform"} <= loaded
-    slow = {"trio", "asyncio", "ssl", "construct", "ruamel", "numpy", "pyarrow", "wire.grammar"}
-    assert not loaded & (slow | {"cqrepl.net", "cqrepl.protocol", "cqrepl.spark"})

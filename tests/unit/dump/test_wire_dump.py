@@ -10,8 +10,6 @@ import json
 import os
 import re
 import struct
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -291,74 +289,3 @@ def test_truncated_very_long_body_is_damage() -> None:
     length = BODY_MAX + 1
     result = dump("-", stdin=struct.pack("<I", length) + bytes(length - 1))
     assert complaint(result, "standard input").endswith(f"{length - 1} came at position 0")
-
-
-COMMAND = [sys.executable, "-c", "from cqrepl.cli.wiredump import main; main()"]
-
-
-def run(*arguments: str, stdin: bytes = ONE, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *arguments], input=stdin, stderr=subprocess.PIPE, check=False, **options
-    )
-
-
-def test_real_process_prints_and_exits() -> None:
-    done = run("-", stdin=ONE + b"\x01", stdout=subprocess.PIPE)
-    assert done.returncode == DAMAGED
-    assert done.stdout.decode() == ONE_TEXT
-    assert done.stderr.decode() == (
-        "wire-dump: standard input: a header of 4 bytes was expected, 1 came at position 8\n"
-    )
-
-
-def test_output_in_a_narrow_encoding_is_escaped() -> None:
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = run("-", stdin=b"\x01\0\0\0\x83", stdout=subprocess.PIPE, env=environment)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.rstrip().endswith(b"\\xb7")
-
-
-def test_closed_pipe_ends_quietly() -> None:
-    with subprocess.Popen(
-        [*COMMAND, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
-        process.stdout.close()
-        process.stdin.write(ONE * 1000)
-        process.stdin.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 0
-
-
-def test_full_disk_is_told() -> None:
-    with open("/dev/full", "wb") as full:
-        done = run("-", stdout=full)
-    assert done.returncode == USAGE
-    assert done.stderr.decode() == (f"wire-dump: standard output: {os.strerror(errno.ENOSPC)}\n")
-
-
-@pytest.mark.parametrize(("redirection", "code"), [("<&-", USAGE), (">&-", 0)])
-def test_closed_standard_streams_are_no_crash(redirection: str, code: int) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f'"$@" - {redirection}', "sh", *COMMAND],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    assert done.returncode == code
-    assert b"Traceback" not in done.stderr
-
-
-def test_control_characters_are_escaped_on_a_terminal(tmp_path: Path) -> None:
-    body = b"x" * 40 + b"\x1b[2J"
-    master, slave = os.openpty()
-    try:
-        done = run("-", stdin=struct.pack("<I", len(body)) + body, stdout=slave)
-        os.close(slave)
-        shown = os.read(master, 4096)
-    finally:
-        os.close(master)
-    assert done.returncode == 0
-    assert b"xx\\x1B[2J" in shown

@@ -1,9 +1,6 @@
 """Words that processes share, by every kernel, and by libatomic for the plain one."""
 
 import mmap
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -91,22 +88,3 @@ def test_words_of_nothing() -> None:
     with pytest.raises((AssertionError, IndexError)):
         words.load_4(0)
     words.release()
-
-
-COUNT = """
-import mmap, sys
-from cqrepl.queue.files.atomics import Words
-with open(sys.argv[1], "r+b") as file:
-    words = Words(memoryview(mmap.mmap(file.fileno(), 8)))
-for _ in range(int(sys.argv[2])):
-    words.add_8(0, 1)
-"""
-
-
-def test_processes_that_add_lose_nothing(tmp_path: Path, each_kernel: str) -> None:
-    path, times = tmp_path / "word", 20_000
-    path.write_bytes(bytes(8))
-    command = [sys.executable, "-P", "-c", COUNT, str(path), str(times)]
-    others = [subprocess.Popen(command, env={"CQREPL_KERNEL": each_kernel}) for _ in range(2)]
-    assert [other.wait(60) for other in others] == [0, 0]
-    assert int.from_bytes(path.read_bytes(), sys.byteorder) == 2 * times

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import ExcerptBatch, NotAQueue, Queue
+from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, End
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.tablescan import scan_table
-from tests.support.forks import finish, start
 from tests.support.samples import (
     GOLDEN_NAMES,
     digests,
@@ -238,34 +237,6 @@ def test_a_writer_at_work_is_no_damage(tmp_path: Path) -> None:
                 info = inspect_queue(path, deep=True)
                 assert info.findings == ()
                 assert info.count == number + 1
-
-
-def test_a_writer_in_another_process_is_no_damage(tmp_path: Path) -> None:
-    """It is looked at in the middle of whatever it does; marks may lag, no more than that."""
-    path = tmp_path / "queue"
-    fill(path, NAME, {0: 1})
-
-    def work() -> None:
-        with Queue.open_for_append(path) as queue:
-            appender = queue.appender()
-            for number in range(6000):
-                ahead, sequence = divmod(number, 2000)
-                if ahead or sequence:
-                    index = noon_index(NAME, ahead=ahead, sequence=sequence)
-                    appender.append_at(ExcerptBatch.of(index, [b"%d" % number]))
-
-    writer = start(work)
-    try:
-        infos = [inspect_queue(path, deep=True) for _ in range(40)]
-        quick = [inspect_queue(path).count for _ in range(40)]
-    finally:
-        assert finish(writer) == 0
-    assert all(file.is_whole for info in infos for file in info.files if file.count is not None)
-    assert not [each for info in infos for each in info.findings if each.kind in SERIOUS]
-    counts = [info.count for info in infos]
-    assert counts + quick == sorted(counts + quick)
-    assert inspect_queue(path).count == 6000
-    assert inspect_queue(path, deep=True).findings == ()
 
 
 def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:

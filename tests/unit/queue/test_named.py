@@ -9,18 +9,13 @@ from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tailers
-from tests.support import forks
-from tests.support.reading import cycles_of
+from tests.support.reading import cycles_of, some_of
 from tests.support.samples import Excerpts, fill, noon_index, noon_path, unpack
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "queue"
-
-
-def some_of(tailer: NamedTailer, count: int) -> Excerpts:
-    return [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]
 
 
 def keys_of(path: Path) -> dict[str, int]:
@@ -146,25 +141,6 @@ def test_replicated_names_are_refused_on_a_replica(path: Path) -> None:
         NamedTailer(cycles_of(path), "replicated:gamma")
     assert locked.value.holder == os.getppid()
     NamedTailer(cycles_of(path), "gamma").close()
-
-
-def test_what_another_process_moves_is_taken_up(path: Path) -> None:
-    written = fill(path, "FAST_DAILY", {0: 9})
-    tailer = NamedTailer(cycles_of(path), "alpha")
-    assert some_of(tailer, 2) == written[:2]
-
-    def move() -> None:
-        other = NamedTailer(cycles_of(path), "alpha")
-        other.move(written[6][0])
-        other.close()
-
-    assert forks.run(move) == 0
-    assert some_of(tailer, 2) == written[6:8]
-    tailer.commit()
-    assert forks.run(lambda: NamedPosition(cycles_of(path), "alpha").move(0)) == 0
-    assert tailer.wait(0)
-    assert some_of(tailer, 9) == written
-    tailer.close()
 
 
 def test_a_move_to_what_is_not_there_is_not_stored(path: Path) -> None:

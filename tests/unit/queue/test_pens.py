@@ -21,7 +21,6 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.write import appender as appender_module
-from tests.support import forks
 from tests.support.kernels import kernel_named
 from tests.support.samples import (
     NOON_MS,
@@ -281,22 +280,6 @@ def test_threads_share_the_appender_of_a_queue(path: Path) -> None:
     assert all(stored[index] == b"%d" % nth for nth, mine in enumerate(given) for index in mine)
     assert all(mine == sorted(mine) for mine in given)
     check_marks(path)
-
-
-def test_a_forked_child_does_not_use_its_parents_pen(path: Path, queue: Queue) -> None:
-    case = Case(path, queue)
-    pen = case.appender._pen
-    assert pen is not None
-
-    def child() -> None:
-        assert pen.append_one(b"child", NOON_MS) == -Refusal.CONTENDED
-        case.appender.append_one(b"child", NOON_MS)
-        assert case.appender._pen is not None
-        assert case.appender._pen.append_one(b"child", NOON_MS) > 0
-
-    assert forks.run(child) == 0
-    assert pen.append_one(b"parent", NOON_MS) > 0
-    assert [data for _, data in read(path)] == [b"0", b"child", b"child", b"parent"]
 
 
 def test_threads_wait_for_the_write_lock_at_the_same_time(

@@ -2,7 +2,6 @@
 
 import resource
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import NextCycle, precreate, remove_passed
 from cqrepl.queue.write.pretoucher import page_toucher
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
-from tests.unit.queue.test_touching import eventually, is_idle, populates
+from tests.support.turns import populates, turn_of
 
 MIB = 1 << 20
 DAY_MS = 86_400_000
@@ -123,18 +122,21 @@ def test_the_helper_makes_it_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
         toucher = page_toucher(queue.cycles, queue.layout, MIB)
         assert toucher is not None
+        turn = turn_of(toucher)
         appender = queue.appender(toucher=toucher)
         appender.append([b"today"])
-        eventually(lambda: ready_files(tmp_path) == ["20240306F.precreated"])
+        turn.settle()
+        assert ready_files(tmp_path) == ["20240306F.precreated"]
         inode = (tmp_path / "20240306F.precreated").stat().st_ino
         now_ms[0] += 30_000
         appender.append([b"tomorrow"])
         assert (tmp_path / "20240306F.cq4").stat().st_ino == inode
         assert ready_files(tmp_path) == []
-        eventually(partial(is_idle, toucher))
+        turn.settle()
         now_ms[0] += DAY_MS - 10
         appender.append([bytes(MIB)])  # an order: it looks at the clock again
-        eventually(lambda: ready_files(tmp_path) == ["20240307F.precreated"])
+        turn.settle()
+        assert ready_files(tmp_path) == ["20240307F.precreated"]
         toucher.close()
         assert ready_files(tmp_path) == []
     assert [data[:8] for _, data in read(tmp_path)] == [b"today", b"tomorrow", bytes(8)]

@@ -10,10 +10,9 @@ from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.read.namedtailer import NamedPosition
 from cqrepl.queue.read.registration import Readers, registered_readers
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
-from tests.support import forks
 from tests.support.reading import cycles_of
 from tests.support.samples import (
     NOON_MS,
@@ -24,8 +23,8 @@ from tests.support.samples import (
     read,
     rest_of,
     unpack,
+    without_end_mark,
 )
-from tests.unit.queue.test_stalling import without_end_mark
 
 ALL = Policy()
 DAY_MS = 86_400_000
@@ -233,22 +232,6 @@ def test_a_reader_that_misses_cycles_is_told(path: Path, written: Excerpts) -> N
         with pytest.raises(IndexGap) as gap:
             rest_of(tailer)
         assert gap.value.found == written[12][0]
-
-
-def test_a_named_tailer_never_misses_anything(path: Path, written: Excerpts) -> None:
-    """Reading and deleting in turns, as different processes do it."""
-    cycles = cycles_of(path)
-    found: Excerpts = []
-    for _ in written:
-        tailer = NamedTailer(cycles, "alpha")
-        excerpt = tailer.next_excerpt()
-        assert excerpt is not None
-        found.append((excerpt.index, bytes(excerpt)))
-        tailer.commit()
-        tailer.close()
-        assert forks.run(lambda: [remove(cycles_of(path), ALL)].clear()) == 0
-    assert found == written
-    assert len(list(path.glob("*.cq4"))) == 1
 
 
 def test_a_writer_that_holds_its_lock_is_waited_for(

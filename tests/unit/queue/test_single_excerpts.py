@@ -1,7 +1,7 @@
 """One by one: iteration, waiting, and how it goes together with batches."""
 
-import threading
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from cqrepl.queue import ExcerptBatch, ExcerptTooLarge, Queue, Tailer
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.read.pauser import Pauser
-from tests.support.reading import cycles_of
+from tests.support.reading import Clock, cycles_of, some_of
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, payloads, rest_of
 
 QUICK = Pauser(spins=0, yields=0, sleep_min_s=0.000_1, sleep_max_s=0.001)
@@ -53,9 +53,7 @@ def test_singles_and_batches_take_turns_and_nothing_is_lost(path: Path) -> None:
             batch = tailer.next_batch(count_max=turn % 7 + 1)
             found += [(index, bytes(data)) for index, data in batch or ()]
         else:
-            found += [
-                (one.index, bytes(one)) for _, one in zip(range(turn % 5), tailer, strict=False)
-            ]
+            found += some_of(tailer, turn % 5)
         if len(found) == len(written):
             break
     assert found == written
@@ -104,29 +102,34 @@ def test_wait_ends_when_its_time_is_over(path: Path) -> None:
     tailer.close()
 
 
+class AppendingPauser(Pauser):
+    """Each time that its tailer has found nothing and would wait, a second passes, and what comes
+    next is appended."""
+
+    def __init__(self, clock: Clock, appends: list[Callable[[], object]]) -> None:
+        super().__init__()
+        self._clock = clock
+        self.appends = appends
+
+    def pause(self, limit_s: float | None = None) -> None:
+        self._clock.now += 1
+        self.appends.pop(0)()
+
+
 def test_wait_and_follow_block_until_something_comes(path: Path) -> None:
     fill(path, "FAST_DAILY", {0: 1})
     with Queue.open_for_append(path) as queue:
         appender = queue.appender()
         later = [(noon_index(sequence=n), b"%d" % n) for n in range(1, 6)]
-
-        def append() -> None:
-            for _, data in later:
-                time.sleep(0.005)
-                appender.append([data], NOON_MS)
-            appender.append_at(ExcerptBatch.of(noon_index(ahead=1), [b"last"]))
-
-        tailer = Tailer(cycles_of(path), noon_index(sequence=1), pauser=QUICK)
-        thread = threading.Thread(target=append)
-        thread.start()
+        appends = [partial(appender.append, [data], NOON_MS) for _, data in later]
+        last = ExcerptBatch.of(noon_index(ahead=1), [b"last"])
+        clock = Clock()
+        pauser = AppendingPauser(clock, [*appends, partial(appender.append_at, last)])
+        tailer = Tailer(cycles_of(path), noon_index(sequence=1), clock, pauser=pauser)
         assert tailer.wait(60)
-        found = []
-        for excerpt in tailer.follow():
-            found.append((excerpt.index, bytes(excerpt)))
-            if bytes(excerpt) == b"last":
-                break
-        thread.join()
-        assert found == [*later, (noon_index(ahead=1), b"last")]
+        assert len(pauser.appends) == 5
+        assert some_of(tailer.follow(), 6) == [*later, (noon_index(ahead=1), b"last")]
+        assert pauser.appends == []
         tailer.close()
 
 

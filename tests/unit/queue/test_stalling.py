@@ -26,6 +26,7 @@ from tests.support.samples import (
     read,
     rest_of,
     unpack,
+    without_end_mark,
 )
 
 NO_PROCESS = (1 << 31) - 2  # no process has this id
@@ -51,15 +52,6 @@ def lock_word(path: Path, key: str, holder: int) -> Iterator[None]:
     yield
     value.store(UNLOCKED)
     table.close()
-
-
-def without_end_mark(path: Path, ahead: int = 0) -> None:
-    """Takes the end-of-file mark out of a store file."""
-    name = noon_path(path, ahead=ahead)
-    image = bytearray(name.read_bytes())
-    at = image.index(b"\0\0\0\xc0\xc3EOF")
-    image[at : at + 8] = bytes(8)
-    name.write_bytes(image)
 
 
 def wait_on(tailer: Tailer, clock: Clock, seconds: float = 2.0) -> Excerpts:

@@ -1,5 +1,3 @@
-import fcntl
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +7,6 @@ import pytest
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files import tablestore
 from cqrepl.queue.files.tablestore import TableStore
-from tests.support import forks
 from tests.support.samples import layout, unpack
 
 FILE = "metadata.cq4t"
@@ -156,29 +153,6 @@ def test_a_file_without_a_header_is_no_table_store(
         path.write_bytes(left)
         with pytest.raises(QueueDamaged, match="found no header"):
             TableStore(path, writable=False)
-
-
-def test_another_process_holds_the_table_lock(
-    table: TableStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tablestore, "_LOCK_TIMEOUT_S", 0.02)
-    ready, done = os.pipe(), os.pipe()
-
-    def work() -> None:
-        descriptor = os.open(path, os.O_RDWR)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 0x7FFFFFFFFFFFFFFE)
-        os.write(ready[1], b"!")
-        os.read(done[0], 1)
-
-    pid = forks.start(work)
-    os.read(ready[0], 1)
-    with pytest.raises(QueueError, match="expected the table lock"):
-        table.value("late", 1)
-    os.write(done[1], b"!")
-    assert forks.finish(pid) == 0
-    assert table.value("late", 1).load() == 1
-    for descriptor in (*ready, *done):
-        os.close(descriptor)
 
 
 def test_threads_add_keys_at_once(path: Path) -> None:

@@ -3,14 +3,9 @@
 import mmap
 import os
 import resource
-import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -22,11 +17,10 @@ from cqrepl.queue.write.pretoucher import PageToucher, page_toucher, usual_ahead
 from tests.support.kernels import kernel_named
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, layout, noon_index, noon_path, read
+from tests.support.turns import WAIT_SECONDS, populates, turn_of
 
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20
-WAIT_SECONDS = 20
-populates = pytest.mark.skipif(page_populator() is None, reason="the plain kernel cannot touch")
 
 
 def resident_bytes(path: Path) -> int:
@@ -40,13 +34,6 @@ def resident_bytes(path: Path) -> int:
     return found
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.001)
-
-
 def mapped_file(path: Path, size: int) -> Mapping:
     path.write_bytes(bytes(range(256)) * (size // 256))
     return Mapping(path, writable=True)
@@ -56,29 +43,6 @@ def toucher_of(path: Path, ahead_bytes: int) -> PageToucher:
     found = page_toucher(Cycles(path, layout().roll_cycle, 0), layout(), ahead_bytes)
     assert found is not None
     return found
-
-
-def status_of(toucher: PageToucher) -> str:
-    """What the system says about a helper's thread."""
-    assert toucher._thread is not None
-    return Path(f"/proc/self/task/{toucher._thread.native_id}/status").read_text()
-
-
-def is_idle(toucher: PageToucher) -> bool:
-    """True when there is nothing that it has still to do."""
-    assert toucher._thread is not None
-    assert toucher._thread.ident is not None
-    frame: FrameType | None = sys._current_frames()[toucher._thread.ident]
-    running = set()
-    while frame is not None:
-        running.add(frame.f_code.co_name)
-        frame = frame.f_back
-    return toucher._order is None and "wait" in running and "State:\tS" in status_of(toucher)
-
-
-def switches(toucher: PageToucher) -> int:
-    """How often the thread has gone to sleep."""
-    return int(status_of(toucher).split("voluntary_ctxt_switches:")[1].split()[0])
 
 
 # ---------------------------------------------------------------- pages
@@ -184,18 +148,22 @@ def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
     path = tmp_path / "file"
     mapping = mapped_file(path, 4 * MIB)
     toucher = toucher_of(tmp_path, MIB)
+    turn = turn_of(toucher)
     assert not toucher.is_ready(mapping, MIB)
     toucher.follow(mapping, 0, 0, MIB)
-    eventually(lambda: toucher.is_ready(mapping, MIB))
+    turn.settle()
+    assert toucher.is_ready(mapping, MIB)
     assert MIB <= resident_bytes(path) < 4 * MIB
     # more than is mapped: allocated now, and touched once it is mapped
     toucher.follow(mapping, 0, MIB, 6 * MIB)
-    eventually(lambda: path.stat().st_size > 6 * MIB)
+    turn.settle()
+    assert path.stat().st_size > 6 * MIB
     assert not toucher.is_ready(mapping, 5 * MIB)
     mapping.cover(6 * MIB)
     toucher.follow(mapping, 0, MIB, 6 * MIB)
-    eventually(lambda: resident_bytes(path) >= 5 * MIB)
-    eventually(lambda: toucher.is_ready(mapping, 6 * MIB))
+    turn.settle()
+    assert resident_bytes(path) >= 5 * MIB
+    assert toucher.is_ready(mapping, 6 * MIB)
     toucher.close()
     mapping.close()
 
@@ -221,14 +189,15 @@ def test_it_sleeps_while_nobody_asks(tmp_path: Path) -> None:
     """No clock wakes it, and appends within what is reserved do not."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
         toucher = toucher_of(tmp_path, 8 * MIB)
+        turn = turn_of(toucher)
         appender = queue.appender(toucher=toucher)
         index = appender.append([bytes(100)], NOON_MS)
-        eventually(partial(is_idle, toucher))
-        before = switches(toucher)
+        turn.settle()
+        before = turn.waits
         for _ in range(100):
             index = appender.append([bytes(100)], NOON_MS)
-        assert is_idle(toucher)
-        assert switches(toucher) <= before + 1  # it may have been about to sleep
+        turn.settle()
+        assert turn.waits == before
         toucher.close()
     assert read(tmp_path)[-1] == (index, bytes(100))
 
@@ -238,6 +207,7 @@ def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
     """Only when the file is small, and when it is mapped anew, is there something to be done."""
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
         toucher = toucher_of(tmp_path, 2 * MIB)
+        turn = turn_of(toucher)
         appender = queue.appender(toucher=toucher)
         waits = 0
         for nth in range(60):
@@ -246,8 +216,7 @@ def test_a_writer_finds_its_space_ready(tmp_path: Path) -> None:
             appender.append_at(batch)
             writer = appender._end.writer
             assert writer is not None
-            assert toucher._thread is not None
-            eventually(partial(is_idle, toucher))
+            turn.settle()
             assert toucher.is_ready(writer.store.mapping, writer.place.position)
         assert waits < 12
         toucher.close()
@@ -281,12 +250,14 @@ def test_a_full_disk_is_the_writers_error_alone(tmp_path: Path) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with Queue.open_for_append(tmp_path, create=layout()) as queue:
         toucher = toucher_of(tmp_path, MIB)
+        turn = turn_of(toucher)
         appender = queue.appender(toucher=toucher)
         index = appender.append([b"first"], NOON_MS)
         writer = appender._end.writer
         assert writer is not None
         mapping = writer.store.mapping
-        eventually(lambda: toucher.is_ready(mapping, MIB))
+        turn.settle()
+        assert toucher.is_ready(mapping, MIB)
         resource.setrlimit(resource.RLIMIT_FSIZE, (mapping.file_size(), hard))
         try:
             with suppress(OSError):
@@ -302,7 +273,7 @@ def test_a_full_disk_is_the_writers_error_alone(tmp_path: Path) -> None:
         assert thread.is_alive()
         for _ in range(30):
             index = appender.append([bytes(100_000)], NOON_MS)
-        eventually(partial(is_idle, toucher))
+        turn.settle()
         assert toucher.is_ready(mapping, writer.place.position)
         toucher.close()
     assert read(tmp_path)[-1][0] == index

@@ -3,8 +3,6 @@
 import array
 import datetime
 import enum
-import subprocess
-import sys
 import uuid
 import zoneinfo
 from dataclasses import dataclass, field
@@ -63,12 +61,6 @@ def fields_of(body: str) -> Fields:
 
 
 # --- the package ----------------------------------------------------------------------------------
-
-
-def test_import_loads_only_what_the_data_path_needs() -> None:
-    rest = "{'wire.objects.documents', 'wire.text.print_documents'}"
-    code = f"import sys, wire; sys.exit(not {rest}.isdisjoint(sys.modules))"
-    assert subprocess.run([sys.executable, "-P", "-c", code]).returncode == 0
 
 
 def test_every_public_name_is_there() -> None:

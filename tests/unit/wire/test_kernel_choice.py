@@ -1,7 +1,5 @@
 """Which kernel is used: CQREPL_KERNEL, what is there, and whether it fits."""
 
-import os
-import subprocess
 import sys
 from types import ModuleType
 
@@ -10,33 +8,12 @@ import pytest
 import cqrepl
 from cqrepl.kernel import choose, plain
 from cqrepl.kernel.errors import KernelUnavailable
-from tests.support.kernels import kernel_named
-
-SAY = "from cqrepl.kernel import choose; print(choose.NAME)"
-
-
-def named_by_process(choice: str | None) -> str:
-    environment = {name: text for name, text in os.environ.items() if name != "CQREPL_KERNEL"}
-    if choice is not None:
-        environment["CQREPL_KERNEL"] = choice
-    command = [sys.executable, "-W", "error", "-P", "-c", SAY]
-    return subprocess.check_output(command, env=environment, text=True).strip()
 
 
 def put_native(patch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
     """Makes this the native kernel that an import finds; None for none."""
     patch.setitem(sys.modules, "cqrepl._native", module)
     patch.delattr(cqrepl, "_native", raising=False)
-
-
-def test_the_plain_kernel_is_always_there() -> None:
-    assert named_by_process("python") == "python"
-
-
-@pytest.mark.parametrize("choice", ["native", "auto", None])
-def test_the_native_kernel_is_used_where_it_is(choice: str | None) -> None:
-    kernel_named("native")
-    assert named_by_process(choice) == "native"
 
 
 def test_without_a_native_kernel_the_plain_one_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

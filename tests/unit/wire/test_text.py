@@ -9,8 +9,6 @@ import hashlib
 import io
 import json
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,39 +123,6 @@ def test_pairs_of_surrogates_are_escaped_one_by_one() -> None:
 
 def test_control_characters_do_not_reach_a_terminal() -> None:
     assert terminal_safe("a\x1b[2J\nb\x7f\x9b") == "a\\x1B[2J\nb\\x7F\\x9B"
-
-
-def run_module(data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "wire", *arguments]
-    return subprocess.run(command, input=data, capture_output=True, check=False)
-
-
-def test_module_dumps_standard_input() -> None:
-    done = run_module(bytes.fromhex("03000000c0e17904000000c161a101"))
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == b'--- !!data #binary\n"": y\n# position: 7, header: 1\n' + (
-        b"--- !!data #binary\na: 1\n"
-    )
-
-
-def test_module_takes_padding() -> None:
-    done = run_module(bytes.fromhex("03000000c0e1790004000000c161a101"), "--padding")
-    assert b"# position: 8, header: 1\n" in done.stdout
-
-
-def test_module_does_not_mind_a_closed_pipe() -> None:
-    command = [sys.executable, "-m", "wire"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
-        process.stdout.close()
-        process.stdin.write(document(b"\xc1a\xa1\x01") * 1000)
-        process.stdin.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 0
 
 
 class Terminal(io.TextIOWrapper):

@@ -31,8 +31,10 @@ def test_text_of_every_vector_is_stable(file: Path) -> None:
         if vector["name"] in UNSTABLE:
             expected.append(vector["name"])
         padding = vector.get("padding", False)
-        text = dump_text(bytes.fromhex(vector["hex"]), padding=padding)
-        if dump_text(encode_text(text, padding=padding), padding=padding) != text:
+        data = bytes.fromhex(vector["hex"])
+        text = dump_text(data, padding=padding)
+        again = encode_text(text, padding=padding)
+        if again != data and dump_text(again, padding=padding) != text:
             unstable.append(vector["name"])
     assert unstable == expected
 

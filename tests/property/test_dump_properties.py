@@ -1,20 +1,29 @@
-"""Random damage to every kind of input: shown up to it, one line, exit 4; never anything else."""
+"""`wire-dump` on inputs of every kind: the quick way shows what the plain way shows, and random
+damage is shown up to where it is, with one line and exit code 4, never anything else."""
 
 import json
 import random
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from cqrepl.cli.wiredump import main
+from cqrepl.queue import Queue, QueueLayout
+from cqrepl.queue.format.rollcycle import by_name
 from tests.support.goldens import unpack
 from tests.support.networks import Network, exchange, set_up
 from wire import DocumentReader
+from wire.text.print_documents import dump_text
 
 ROUNDS = 60
+NOW_MS = 1_700_000_000_000
 QUICKLY = "--"  # ends the options: without any, store files are shown in large pieces
 DAMAGE = ("was expected", "were expected", "missing in the capture")
+
+
+def dump(option: str, file: Path) -> Result:
+    return CliRunner().invoke(main, [option, str(file)])
 
 
 def an_input(kind: str, folder: Path) -> bytes:
@@ -46,7 +55,7 @@ def test_damage_is_told_and_nothing_worse(kind: str, option: str, tmp_path: Path
         if numbers.random() < 0.3:
             del data[numbers.randrange(len(data)) :]
         file.write_bytes(data)
-        result = CliRunner().invoke(main, [option, str(file)])
+        result = dump(option, file)
         assert result.exception is None or isinstance(result.exception, SystemExit), (
             bytes(data[:5000]).hex(),
             result.exception,
@@ -65,7 +74,31 @@ def test_data_in_a_table_store_is_shown_as_it_is(tmp_path: Path) -> None:
     assert len(list(reader)) > 3
     file = tmp_path / "metadata.cq4t"
     file.write_bytes(table[: reader.position] + b"\4\0\0\0\1\2\3\4" + bytes(4))
-    quick, plain = (CliRunner().invoke(main, [o, str(file)]) for o in (QUICKLY, "--max=100000"))
+    quick, plain = dump(QUICKLY, file), dump("--max=100000", file)
     assert quick.exit_code == plain.exit_code == 0
     assert quick.stdout == plain.stdout
     assert f"# position: {reader.position}, header: 0x00000004 data, 4 bytes\n" in quick.stdout
+
+
+@pytest.mark.parametrize("form", ["raw", "text", "mixed"])
+def test_quick_way_and_plain_way_agree(form: str, tmp_path: Path) -> None:
+    """A long file is shown in large pieces; with an option that asks for nothing, one by one."""
+    numbers = random.Random(form)
+
+    def payload() -> bytes:
+        if form == "text" or (form == "mixed" and numbers.random() < 0.5):
+            return b"abc 123 " * numbers.randrange(1, 30)
+        size = numbers.choice((1, 7, 100, 256, 256, 5000, 70_000 if numbers.random() < 0.1 else 3))
+        data = numbers.randbytes(size)
+        return data if numbers.random() < 0.9 else data[:1] + bytes(100) + b"\x83"
+
+    with Queue.open_for_append(tmp_path / "q", create=QueueLayout.of(by_name("TEST4_DAILY"))) as q:
+        appender = q.appender()
+        for _ in range(20):
+            appender.append([payload() for _ in range(50)], NOW_MS)
+    (file,) = (tmp_path / "q").glob("*.cq4")
+    quick = dump(QUICKLY, file)
+    assert quick.exit_code == 0
+    assert quick.stdout == dump("--max=1000000", file).stdout
+    data = file.read_bytes()
+    assert dump("--plain", file).stdout == dump_text(data, padding=True)

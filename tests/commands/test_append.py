@@ -1,0 +1,125 @@
+"""`cqrepl append` as a process: what it takes from its standard input."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import wire
+from cqrepl.queue import Queue
+from tests.support.samples import read
+
+CQREPL = Path(sys.executable).with_name("cqrepl")
+
+
+def append(path: Path, data: bytes, *options: object) -> Result:
+    """Runs the command with this standard input."""
+    arguments = [str(each) for each in ("append", path, *options)]
+    with subprocess.Popen(
+        [CQREPL, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        out, err = process.communicate(data)
+    assert b"Traceback" not in err
+    return Result(CliRunner(), out, err, out + err, None, process.returncode, None)
+
+
+def payloads(path: Path) -> list[bytes]:
+    return [payload for _, payload in read(path)]
+
+
+def test_lines_are_stored_as_they_are(tmp_path: Path) -> None:
+    data = b"one\n\xff\x00 two\r\n\nlast without an end"
+    result = append(tmp_path / "q", data, "--create", "FAST_DAILY")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("4 excerpts, last index 0x")
+    assert payloads(tmp_path / "q") == [b"one", b"\xff\x00 two\r", b"\x8f", b"last without an end"]
+
+
+def test_appending_goes_on(queue: Path) -> None:
+    before = read(queue)
+    result = append(queue, b"x\ny\n", "--json")
+    found = read(queue)
+    assert found[: len(before)] == before
+    assert [payload for _, payload in found[len(before) :]] == [b"x", b"y"]
+    line = json.loads(result.stdout)
+    assert line == {"v": 1, "excerpts": 2, "bytes": 2, "index_last": hex(found[-1][0])}
+
+
+def test_other_forms(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    prefixed = b"".join(
+        len(one).to_bytes(4, "little") + one for one in (b"a\nb", b"", b"c" * 70_000)
+    )
+    append(path, prefixed, "--length-prefixed", "--create", "FAST_DAILY")
+    append(path, b'{"a": [1, 2.5]}\n"text"\n', "--json-lines")
+    append(path, b"all\nof\nit\n", "--whole")
+    append(path, b"1\n2\n3\n", "--max", 2)
+    assert payloads(path) == [
+        b"a\nb", b"\x8f", b"c" * 70_000,
+        wire.encode({"a": [1, 2.5]}), wire.encode("text"),
+        b"all\nof\nit\n", b"1", b"2",
+    ]  # fmt: skip
+
+
+def test_nothing_to_append(queue: Path) -> None:
+    before = read(queue)
+    assert append(queue, b"").stdout == "0 excerpts\n"
+    assert read(queue) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "said", "kept"),
+    [
+        (["--json-lines"], b"1\n{nonsense\n3\n", "expected JSON in line 2", 1),
+        (["--length-prefixed"], b"\x01\0\0\0a\x09\0\0\0b", "at position 5", 1),
+        (
+            ["--block-size", "256KiB"],
+            b"x" * 65_537,
+            "65537 bytes, expected at most 65536",
+            0,
+        ),
+        (["--create", "nonsense"], b"a\n", "expected the name of a roll cycle", 0),
+        (["--rate", "0"], b"a\n", "is not in the range", 0),
+    ],
+)
+def test_what_is_wrong_is_said_and_what_came_before_stays(
+    queue: Path, options: list[str], data: bytes, said: str, kept: int
+) -> None:
+    before = len(read(queue))
+    result = append(queue, data, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(read(queue)) == before + kept
+
+
+def test_no_queue_is_made_unasked(tmp_path: Path) -> None:
+    result = append(tmp_path / "none", b"x\n")
+    assert result.exit_code == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_synced(queue: Path) -> None:
+    assert append(queue, b"x\ny\n", "--durability", "synced").exit_code == 0
+    assert payloads(queue)[-2:] == [b"x", b"y"]
+
+
+def test_a_rate_keeps_everything(queue: Path) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(300))
+    assert append(queue, lines, "--rate", "5000").exit_code == 0
+    assert payloads(queue)[-300:] == lines.split()
+
+
+def test_input_is_appended_as_it_comes(queue: Path) -> None:
+    with subprocess.Popen([CQREPL, "append", queue], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        with Queue.open(queue) as opened:
+            assert opened.tailer(opened.next_index()).wait(10)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    assert payloads(queue)[-1] == b"first"

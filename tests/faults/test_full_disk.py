@@ -1,0 +1,66 @@
+"""Appending on a disk that is full, in a process of its own that a fault would kill."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from cqrepl.queue import Queue
+from tests.support import forks
+from tests.support.requirements import require
+from tests.support.samples import NOON_MS, fill_up, read, unpack
+
+
+def mounted(disk: Path) -> Path:
+    """A new file system of 12 MiB there."""
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        require("root", "root mounts a disk")
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        require("root", "mounting is not allowed here")
+    return disk
+
+
+def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    """On a file system of 12 MiB, in a process of its own that a fault would kill."""
+    disk = mounted(tmp_path / "disk")
+    try:
+        path = disk / "queue"
+
+        def work() -> None:
+            count = fill_up(path)
+            assert count > 20
+            assert len(read(path)) == count
+
+        assert forks.run(work) == 0
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
+    """Its pages are holes: storing into one would kill the process."""
+    disk = mounted(tmp_path / "disk")
+    try:
+        path = disk / "queue"
+        unpack("fast_daily_basic", disk).rename(path)
+        [store] = path.glob("*.cq4")
+        os.truncate(store, 80 << 20)
+        (disk / "ballast").write_bytes(bytes(10 << 20))
+
+        def work() -> None:
+            with Queue.open_for_append(path) as queue:
+                appender = queue.appender()
+                taken = 0
+                try:
+                    while taken < 10_000:
+                        appender.append([bytes(5000)] * 10, NOON_MS)
+                        taken += 10
+                except OSError:
+                    pass
+            assert 0 < taken < 10_000
+            assert len(read(path)) == 33 + taken
+
+        assert forks.run(work) == 0
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

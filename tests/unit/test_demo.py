@@ -1,0 +1,72 @@
+"""The comparison that `cqrepl demo` ends with."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl import demo
+from cqrepl.queue import ExcerptBatch, Queue, format_index
+from tests.support.samples import fill, flip_byte, layout, noon_index, noon_path, payloads, read
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Two equal queues, written in batches of other lengths."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    fill(one, "FAST_DAILY", {0: 500, 2: 30}, per_batch=50)
+    fill(other, "FAST_DAILY", {0: 500, 2: 30}, per_batch=7)
+    return one, other
+
+
+def test_equal(pair: tuple[Path, Path]) -> None:
+    assert demo.difference(*pair) is None
+
+
+def test_empty_queues_are_equal(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        with Queue.open_for_append(tmp_path / name, create=layout()):
+            pass
+    assert demo.difference(tmp_path / "one", tmp_path / "other") is None
+
+
+def test_every_flipped_byte_is_found(pair: tuple[Path, Path]) -> None:
+    one, other = pair
+    for place in (0, 40, 250, 499):
+        index, payload = read(one)[place]
+        if len(payload) < 8:
+            index, payload = read(one)[place + 1 if place < 499 else place - 1]
+        flip_byte(noon_path(other), payload, len(payload) // 2)
+        found = demo.difference(one, other)
+        assert found is not None
+        assert found.startswith(f"index {format_index(index)} differs: sha256 "), place
+        assert demo.difference(other, one) is not None
+        data = noon_path(one).read_bytes()
+        noon_path(other).unlink()
+        noon_path(other).write_bytes(data)
+        assert demo.difference(one, other) is None
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_one_has_more(pair: tuple[Path, Path], longer: int) -> None:
+    index = noon_index(ahead=2, sequence=30)
+    with Queue.open_for_append(pair[longer]) as queue:
+        queue.appender().append_at(ExcerptBatch.of(index, [b"more"]))
+    assert demo.difference(*pair) == f"index {format_index(index)} is only in {pair[longer]}"
+
+
+def test_same_bytes_at_another_index(tmp_path: Path) -> None:
+    for name, ahead in (("one", 0), ("other", 1)):
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            batch = ExcerptBatch.of(noon_index(ahead=ahead), payloads(5))
+            queue.appender().append_at(batch)
+    first, second = format_index(noon_index()), format_index(noon_index(ahead=1))
+    found = demo.difference(tmp_path / "one", tmp_path / "other")
+    assert found == f"index {first} stands where {second} stands in the other"
+
+
+def test_same_bytes_cut_elsewhere(tmp_path: Path) -> None:
+    """Two excerpts whose bytes run together are not equal to two that are cut elsewhere."""
+    for name, data in (("one", [b"ab", b"c"]), ("other", [b"a", b"bc"])):
+        with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
+            queue.appender().append_at(ExcerptBatch.of(noon_index(), data))
+    assert demo.difference(tmp_path / "one", tmp_path / "other") is not None
