@@ -132,7 +132,7 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(case: Case, seconds: float = 60) -> AsyncIterator[Pair]:
+async def pair(case: Case, seconds: float = 300) -> AsyncIterator[Pair]:
     """A pair that is not started yet, and the proxy; both are gone after the block."""
     async with commands(seconds) as start:
         made = Pair(case, start)

@@ -121,7 +121,9 @@ def batches(name: str, counts: dict[int, int], per_batch: int) -> list[ExcerptBa
     return made
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 5))]
+)
 @pytest.mark.parametrize("name", ["TEST_DAILY", "TEST2_DAILY"])
 def test_a_power_cut_takes_nothing_that_was_promised_and_shows_nothing_torn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int

@@ -23,7 +23,7 @@ from cqrepl.queue.inspection.findings import FindingKind
 from tests.support.damage import AREAS, KINDS, Mutation, Sample, samples
 from tests.support.damagechecks import Case, Result, is_seen, last_index, lay, looked, read
 
-PATIENCE_S = 10  # for one question; a second is promised, on a machine that does nothing else
+PATIENCE_S = 60  # for one question; a second is promised, on a machine that does nothing else
 
 
 class Tally:

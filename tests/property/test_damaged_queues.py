@@ -17,8 +17,8 @@ import pytest
 from tests.support.damage import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = int(os.environ.get("CQREPL_DAMAGED_FILES", "1000"))
-RUNS = 8
+EXAMPLES = int(os.environ.get("CQREPL_DAMAGED_FILES", "400"))
+RUNS = 4
 NOTICED_MIN = 0.6
 GROWN_KIB_MAX = 64 * 1024
 SECONDS_PER_EXAMPLE = 5  # generous: it is a tenth of a second
