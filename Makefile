@@ -12,7 +12,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 help:
 	@echo "make demo       replicate a queue on this machine and compare the copy"
 	@echo "make test       everything that a change has to pass"
-	@echo "make test-long  the same with the long runs"
+	@echo "make test-long  the long runs, and examples that no run before had"
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600; fuzz-native: SECONDS=60"
 	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
 	@echo "make wheel      source distribution and wheel in dist/, tried in fresh environments"
@@ -22,27 +22,12 @@ help:
 demo: $(STAMP)
 	$(BIN)/cqrepl demo
 
-# coverage is taken where it is cheap and says most; properties and what starts processes run without
-# fuzzing first: its limit on memory counts what the process has grown to before
-APART := tests/fuzz tests/property tests/stateful tests/faults tests/interop tests/spark
-
-# kernel tests take each kernel anyway; these once more, as they lay files and frames with it
-ON_BOTH := tests/unit/queue tests/unit/protocol tests/net \
-  tests/commands/test_queue_processes.py tests/faults/test_back_copy_lock.py tests/faults/test_crash.py \
-  tests/faults/test_full_disk.py tests/faults/test_lock_holders.py tests/faults/test_power_cuts.py \
-  tests/interop/test_queue_java.py tests/interop/test_golden_replication.py
-HAS_NATIVE := $(BIN)/python -c 'import cqrepl._native' 2>/dev/null
-
-test: $(DEV_STAMP) lint types layers native
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m "not long" $(APART:%=--ignore=%)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/python -P tests/coverage_floor.py
-	$(BIN)/pytest -m "not long" $(APART)
-	$(HAS_NATIVE) || exit 0; CQREPL_KERNEL=python $(BIN)/pytest -m "not long" $(ON_BOTH)
+# what fails is told at the end, with the command that repeats it; no phase waits for another
+test: $(DEV_STAMP)
+	@$(BIN)/python -P tests/suite.py test
 
 test-long: $(DEV_STAMP)
-	CQREPL_STATEFUL_EXAMPLES=10000 $(BIN)/pytest --timeout 3600
+	@$(BIN)/python -P tests/suite.py long
 
 # new inputs for everything that bytes from outside can reach; findings are kept in build/fuzz
 FUZZ_SECONDS ?= 600
@@ -75,6 +60,8 @@ bench-docs: $(DEV_STAMP)
 # what docs/protocol.md shows of the tables of states; a test fails where the two differ
 docs: $(DEV_STAMP)
 	$(BIN)/python -m tools.state_diagrams
+
+HAS_NATIVE := $(BIN)/python -c 'import cqrepl._native' 2>/dev/null
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

@@ -1,14 +1,22 @@
 """For all tests: `tools` can be imported, which is never installed, no process is left over; the
-kernel in use is told. `each_kernel` is for tests that are to run with every one.
+kernel in use is told, and how to repeat what failed. `each_kernel` is for tests that are to run
+with every one.
 """
 
+import json
+import os
+import random
+import re
+import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cqrepl.kernel import choose
 from tests.support.kernels import NAMES, kernel_named
@@ -19,7 +27,21 @@ sys.path.append(str(Path(__file__).parents[1]))
 # a shell starts what runs in the background deaf to it, and that is inherited
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
+TALLY = os.environ.pop("CQREPL_TALLY", "")  # where `suite` looks for what this run has counted
+
+# how fast a machine is decides about no test
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws the seed of Hypothesis where none is given, so that it can be told."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = random.SystemRandom().randrange(1 << 32)
 
 
 def pytest_report_header() -> str:
@@ -27,10 +49,39 @@ def pytest_report_header() -> str:
     return f"kernel: {choose.NAME}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The same at the end, as there is no header with `-q`."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """The same at the end, as there is no header with `-q`; and how to repeat what failed."""
+    yield
     if terminalreporter.config.option.verbose < 0:
         terminalreporter.write_line(f"kernel: {choose.NAME}")
+    stats = terminalreporter.stats
+    failed = [each for kind in ("failed", "error") for each in stats.get(kind, ())]
+    again = command_for(failed, terminalreporter.config) if failed else ""
+    if again:
+        terminalreporter.write_line(f"to repeat what failed: {again}")
+    if TALLY:
+        passed = len(stats.get("passed", ())) + len(stats.get("xfailed", ()))
+        tally = {"passed": passed, "failed": len(failed), "again": again}
+        Path(TALLY).write_text(json.dumps(tally))
+
+
+def command_for(failed: Sequence[pytest.TestReport], config: pytest.Config) -> str:
+    """What runs these tests again, with the same settings and examples.
+
+    A test that draws a seed of its own prints it as the setting that repeats it.
+    """
+    given = {name: value for name, value in os.environ.items() if name.startswith("CQREPL_")}
+    for report in failed:
+        printed = getattr(report, "capstdout", "")
+        given |= dict(re.findall(r"^(CQREPL_\w+)=(\S+)$", printed, re.MULTILINE))
+    program = os.path.relpath(Path(sys.executable).with_name("pytest"))
+    seed = f"--hypothesis-seed={config.option.hypothesis_seed}"
+    names = dict.fromkeys(report.nodeid for report in failed)
+    words = [f"{name}={shlex.quote(value)}" for name, value in sorted(given.items())]
+    return " ".join([*words, program, seed, *map(shlex.quote, names)])
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -61,5 +112,8 @@ def wait_for_children(staying: set[int]) -> None:
 
 def child_processes() -> set[int]:
     """Ids of the children of this process; none where the system does not tell."""
-    lists = Path("/proc/self/task").glob("*/children")
-    return {int(number) for each in lists for number in each.read_text().split()}
+    found = set()
+    for each in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # that thread has ended meanwhile
+            found |= {int(number) for number in each.read_text().split()}
+    return found

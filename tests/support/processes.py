@@ -8,8 +8,11 @@ from pathlib import Path
 
 def children_of(pid: int) -> list[int]:
     """The living children of a process, of whichever of its threads."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # that thread has ended meanwhile
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
 
 
 def kill_tree(pid: int) -> None:
