@@ -221,7 +221,7 @@ def as_nobody(*arguments: object) -> subprocess.CompletedProcess[str]:
     if prefix is None:
         require("setpriv", "needs setpriv, and a Python that every user may run")
     command = [*prefix, sys.executable, "-P", "-m", "cqrepl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture

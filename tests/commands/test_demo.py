@@ -105,7 +105,7 @@ def test_what_a_process_said_when_it_failed(
 
 async def test_interrupted(tmp_path: Path) -> None:
     """Its processes end with it."""
-    async with commands(30) as start:
+    async with commands(120) as start:
         running = await start("demo", "--count", "400000", "--keep", tmp_path / "keep")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)

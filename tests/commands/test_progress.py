@@ -102,7 +102,7 @@ def test_command_on_a_terminal(tmp_path: Path) -> None:
         while b"lag" not in said:
             said += os.read(near, 4096)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

@@ -37,7 +37,7 @@ async def ends(command: Command, *signals: int) -> int:
     return code
 
 
-def python(*arguments: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
 
@@ -51,7 +51,7 @@ async def test_listening_line(queue: Path, role: str, host: str) -> None:
     """The very first line, and complete at once: scripts read the port from it."""
     if host == "[::1]" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    async with commands(20) as start:
+    async with commands(120) as start:
         command = await start(role, queue, "--listen", f"{host}:0")
         port = await command.port()
         assert command.said.splitlines()[0] == f"cqrepl {role}: listening on {host}:{port}"
@@ -119,14 +119,14 @@ def test_public_names_are_there() -> None:
     ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["term", "int"]
 )
 async def test_signal_while_idle(queue: Path, role: str, number: int, code: int) -> None:
-    async with commands(20) as start:
+    async with commands(120) as start:
         command = await start(role, queue, *LISTEN)
         await command.port()
         assert await ends(command, number) == code
 
 
 async def test_signal_while_dialling(queue: Path) -> None:
-    async with commands(20) as start:
+    async with commands(120) as start:
         command = await start("sink", queue, "--connect", at(reserved_port()))
         await command.says(re.compile("Connection refused; trying again"))
         assert await ends(command, signal.SIGTERM) == 0
@@ -134,7 +134,7 @@ async def test_signal_while_dialling(queue: Path) -> None:
 
 async def test_signal_on_both_sides_of_a_connection(queue: Path, tmp_path: Path) -> None:
     """The sink ends first, in order; the source stays, and ends when it is told to."""
-    async with commands(20) as start:
+    async with commands(120) as start:
         source = await start("source", queue, *LISTEN)
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         await source.says(re.compile("connected"))
@@ -150,7 +150,7 @@ async def test_signal_on_both_sides_of_a_connection(queue: Path, tmp_path: Path)
 async def test_a_sink_that_owes_acknowledgements_is_not_waited_for_long(
     queue: Path, number: int, code: int
 ) -> None:
-    async with commands(20) as start:
+    async with commands(120) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
             await takes_all(sink)
@@ -166,7 +166,7 @@ async def takes_all(sink: Scripted) -> tuple[int, int]:
 
 async def test_acknowledgements_that_are_owed_are_waited_for(queue: Path) -> None:
     """As long as it takes here; a source that is about to end lets nobody in any more."""
-    async with commands(20, before=FOR_EVER) as start:
+    async with commands(120, before=FOR_EVER) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
             ns, cid = await takes_all(sink)
@@ -192,7 +192,7 @@ async def answers(port: int) -> bool:
 
 
 async def test_second_signal_ends_at_once(queue: Path) -> None:
-    async with commands(20, before=FOR_EVER) as start:
+    async with commands(120, before=FOR_EVER) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
             await takes_all(sink)
@@ -205,7 +205,7 @@ async def test_second_signal_ends_at_once(queue: Path) -> None:
 
 async def test_until_caught_up_and_once(tmp_path: Path) -> None:
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 2000, 1: 3}, per_batch=1000)
-    async with commands(30) as start:
+    async with commands(120) as start:
         source = await start(
             *("source", tmp_path / "q", *LISTEN, "--until-caught-up"),
             *("--ack-log", tmp_path / "acks"),
@@ -230,7 +230,7 @@ async def test_until_caught_up_and_once(tmp_path: Path) -> None:
 async def test_until_caught_up_with_an_empty_queue_waits_for_a_sink(tmp_path: Path) -> None:
     with Queue.open_for_append(tmp_path / "q", create=layout()):
         pass
-    async with commands(30) as start:
+    async with commands(120) as start:
         source = await start("source", tmp_path / "q", *LISTEN, "--until-caught-up")
         port = await source.port()
         async with scripted(port, 2, 1) as sink:
@@ -244,7 +244,7 @@ async def test_until_caught_up_with_an_empty_queue_waits_for_a_sink(tmp_path: Pa
 
 async def test_until_caught_up_does_not_wait_for_later_excerpts(queue: Path) -> None:
     """What was there at the start counts, however much is appended meanwhile."""
-    async with commands(30) as start:
+    async with commands(120) as start:
         source = await start("source", queue, *LISTEN, "--until-caught-up")
         async with scripted(await source.port(), 2, 1) as sink:
             with Queue.open_for_append(queue) as here:
@@ -257,7 +257,7 @@ async def test_until_caught_up_does_not_wait_for_later_excerpts(queue: Path) -> 
 
 
 async def test_once_does_not_end_with_a_cut(queue: Path, tmp_path: Path) -> None:
-    async with commands(30) as start:
+    async with commands(120) as start:
         port = reserved_port()
         source = await start("source", queue, "--listen", at(port))
         await source.port()
@@ -274,7 +274,7 @@ async def test_once_does_not_end_with_a_cut(queue: Path, tmp_path: Path) -> None
 async def test_stopped_queues_end_the_command(tmp_path: Path, source_stops: bool) -> None:
     """Exit code 1 and one line with both indexes, once every queue has stopped."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 5})
-    async with commands(30) as start:
+    async with commands(120) as start:
         if source_stops:
             command = await start("source", tmp_path / "q", *LISTEN)
             async with scripted(await command.port(), 2, 1) as sink:
@@ -297,7 +297,7 @@ async def test_stopped_queues_end_the_command(tmp_path: Path, source_stops: bool
 async def test_refused_roll_cycle_is_exit_code_5(tmp_path: Path) -> None:
     fill(tmp_path / "q", "FAST_DAILY", {0: 5})
     fill(tmp_path / "copy", "FAST_HOURLY", {0: 5})
-    async with commands(30) as start:
+    async with commands(120) as start:
         source = await start("source", tmp_path / "q", *LISTEN)
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         assert await sink.exit_code() == 5
@@ -308,7 +308,7 @@ async def test_refused_roll_cycle_is_exit_code_5(tmp_path: Path) -> None:
 async def test_damage_met_while_streaming_is_exit_code_4(tmp_path: Path) -> None:
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         queue.appender().append([b"a" * 100] * 10, NOON_MS)
-    async with commands(30) as start:
+    async with commands(120) as start:
         source = await start("source", tmp_path / "q", *LISTEN)
         port = await source.port()
         (file,) = (tmp_path / "q").glob("*.cq4")
@@ -366,10 +366,10 @@ async def test_a_source_needs_no_libatomic(queue: Path, tmp_path: Path) -> None:
     )
     assert source.stderr is not None
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(120):
             line = (await source.stderr.receive_some()).decode()
             port = int(line.partition("\n")[0].rpartition(":")[2])
-            async with commands(20) as start:
+            async with commands(120) as start:
                 sink = await start(
                     "sink", f"q={tmp_path / 'copy'}", "--once", "--connect", at(port)
                 )
@@ -389,11 +389,11 @@ async def test_sink_takes_over_from_a_dead_process(queue: Path) -> None:
             assert here.append_lock.holder() == pid
             with pytest.raises(QueueLocked):
                 here.append_lock.acquire()
-        async with commands(20) as start:
+        async with commands(120) as start:
             refused = await start("sink", queue, *LISTEN)
             assert await refused.exit_code() == 5
             assert f"process {pid} holds it" in refused.said
-    async with commands(20) as start:
+    async with commands(120) as start:
         sink = await start("sink", queue, *LISTEN)
         await sink.port()
         with Queue.open_for_append(queue) as here:

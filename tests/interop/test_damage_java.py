@@ -18,7 +18,7 @@ from tests.support.java import JavaEndedError, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import wipe_hints
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 400)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 DAMAGED_FILES = 200
 ANSWER_TIMEOUT_S = 8  # Java waits long for locks and headers; what it says later is no opinion

@@ -35,7 +35,7 @@ def tshark(lua: Path, capture: Path, *arguments: str) -> str:
         text=True,
         env=home,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert "Lua" not in done.stderr, done.stderr
     return done.stdout

@@ -24,7 +24,7 @@ SIGNED_NAMES = {"huge_daily", "large_daily", "minutely_many", "test4_secondly_ov
 SIGNED = re.compile(r"\\uFF([89A-F][0-9A-F])")
 SHORT = {"85": r"\N", "A0": r"\_"}
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
 @pytest.fixture(scope="module")

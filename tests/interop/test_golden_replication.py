@@ -32,7 +32,7 @@ from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payloads
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 CHECKED = ("-ea", "-Dqueue.check.index=true")
 NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
@@ -67,7 +67,7 @@ class Together:
         }
 
     async def replicate(self) -> None:
-        async with commands(20) as start:
+        async with commands(120) as start:
             source = await start(
                 "source", *self.sources.values(), "--listen", LOOPBACK, "--until-caught-up"
             )
@@ -127,7 +127,7 @@ async def test_a_queue_alone(java: JavaQueue, tmp_path: Path, name: str) -> None
     source, sink = unpack(name, tmp_path), tmp_path / "copy"
     untouched = Untouched(source, tmp_path / "saved")
     source_dials = bool(READ_TO_END.index(name) % 2)
-    with trio.fail_after(30):
+    with trio.fail_after(300):
         await caught_up({"q": source}, {"q": sink}, source_dials=source_dials)
     assert_copied(java, sink, golden)
     untouched.check(int(golden["lastIndex"], 16))
@@ -213,7 +213,7 @@ async def test_sizes_of_every_kind(java: JavaQueue, tmp_path: Path) -> None:
         )
         assert answer.exit == 0, answer
         wanted += payloads(seed, count, first, last)
-    with trio.fail_after(30):
+    with trio.fail_after(300):
         await caught_up({"q": path}, {"q": copy})
     assert difference(path, copy) is None
     *found, _ = java.call("dump", copy, props={"interop.blockSize": WIDE}).lines

@@ -24,7 +24,7 @@ from tests.support.ports import reserved_port
 from tests.support.requirements import require
 
 # the first test that runs may have to wait for Maven
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
 UNLOCKED = -(1 << 63)
@@ -105,7 +105,7 @@ def test_plain_command_line_prints_the_same_lines(java: JavaQueue, golden: Path)
         ["java", "-Dinterop.blockSize=65536", "-jar", str(queue_jar()), "Dump", str(golden)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     lines: list[Line] = [json.loads(text) for text in run.stdout.splitlines()]
@@ -120,7 +120,7 @@ def test_append_writes_the_payloads_of_its_seed(java: JavaQueue, tmp_path: Path)
     queue, other = tmp_path / "queue", unpack("two_writers", tmp_path)
     appended = java.start("append", queue, "TEST_SECONDLY", 3000, "0-60", 7, 20000)
     assert java.call("verify", other).exit == 0
-    assert appended.result(60).lines[-1]["count"] == 3000
+    assert appended.result(300).lines[-1]["count"] == 3000
     out = tmp_path / "dump"
     assert java.call("dump", queue, out=out).lines == []
     lines: list[Line] = [json.loads(text) for text in out.read_text().splitlines()]
@@ -151,11 +151,11 @@ def test_append_at_tells_written_present_and_error(java: JavaQueue, tmp_path: Pa
 
 def test_answers_come_when_they_are_ready(java: JavaQueue, golden: Path, tmp_path: Path) -> None:
     out = tmp_path / "tail"
-    tail = java.start("tail", golden, 34, 60, out=out)
+    tail = java.start("tail", golden, 34, 120, out=out)
     assert java.call("verify", unpack("two_writers", tmp_path)).exit == 0
     assert not tail.done(), "the 34th excerpt is not there yet"
     assert java.call("tryappend", golden, "0102").lines[0]["status"] == "written"
-    assert tail.result(60).exit == 0
+    assert tail.result(300).exit == 0
     assert json.loads(out.read_text().splitlines()[-2])["payload"] == "0102"
 
 
@@ -179,7 +179,7 @@ def test_a_killed_process_fails_what_waits_for_it(golden: Path) -> None:
     tail = victim.start("tail", golden, 1000, 60)
     victim.kill()
     with pytest.raises(JavaEndedError):
-        tail.result(10)
+        tail.result(60)
     with pytest.raises(JavaEndedError):
         victim.call("verify", golden)
 
@@ -212,7 +212,7 @@ def test_a_held_lock_refuses_appends_until_released(
     held = java.call("holdlock", golden, kind, props=SOON)
     assert held.lines == [{"held": kind, "value": java.pid}]
     assert meta_of(java, golden)[f"chronicle.{kind}.lock"] == java.pid
-    [refused] = java.call("tryappend", golden, "0102", props=SOON, timeout=10).lines
+    [refused] = java.call("tryappend", golden, "0102", props=SOON, timeout=60).lines
     assert refused["status"] == "refused"
     assert java.call("holdlock", golden, kind).exit == 1
     assert java.call("releaselock", golden, kind).exit == 0
@@ -251,7 +251,7 @@ def test_two_peers_replicate_with_acknowledgements(java: JavaQueue, tmp_path: Pa
         append=20,
         expect_count=20,
         expect_ack=True,
-        run_ms=30_000,
+        run_ms=120_000,
     ) as source:
         source.wait_for("STARTED")
         with JavaPeer(
@@ -262,7 +262,7 @@ def test_two_peers_replicate_with_acknowledgements(java: JavaQueue, tmp_path: Pa
             remote_id=1,
             ack=True,
             expect_count=20,
-            run_ms=30_000,
+            run_ms=120_000,
         ) as sink:
             last = sink.wait_for("APPENDED", count=20)
             assert (source.exit_code(), sink.exit_code()) == (0, 0)

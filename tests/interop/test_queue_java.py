@@ -26,7 +26,7 @@ from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload, payloads
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 CHECKED = ("-ea", "-Dqueue.check.index=true")
 NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
@@ -244,11 +244,11 @@ def test_two_processes_write_at_once(java: JavaQueue, tmp_path: Path) -> None:
         first = java.start("append", path, name, 1800, "0-90", 5, props={"interop.time": NOON_MS})
         for i in range(1200):
             appender.append([payload(9, i, 25)], NOON_MS)
-        assert first.result(60).exit == 0
+        assert first.result(300).exit == 0
         second = java.start("append", path, name, 1500, "0-90", 6, props=props)
         for i in range(1200, 2200):
             appender.append([payload(9, i, 25)], NOON_MS + 1000)
-        assert second.result(60).exit == 0
+        assert second.result(300).exit == 0
         found = [data for _, data in excerpts_of(queue.tailer())]
     ours = [payload(9, i, 25) for i in range(2200)]
     theirs = [
@@ -315,12 +315,12 @@ def test_a_java_tailer_reads_while_we_append(java: JavaQueue, tmp_path: Path) ->
     name, count = "TEST4_SECONDLY", 9000
     with Queue.open_for_append(path, create=QueueLayout.of(by_name(name))) as queue:
         out = tmp_path / "tail"
-        tail = java.start("tail", path, count, 60, out=out)
+        tail = java.start("tail", path, count, 120, out=out)
         appender = queue.appender()
         batches = list(runs(name, {0: 4000, 1: 1000, 2: 4000}, per_batch=3))
         for batch in batches:
             appender.append_at(batch)
-        assert tail.result(60).exit == 0
+        assert tail.result(300).exit == 0
     lines = [json.loads(text) for text in out.read_text().splitlines()]
     read = [(int(x["index"], 16), bytes.fromhex(x["payload"])) for x in lines if "index" in x]
     assert read == stored(batches)
@@ -340,7 +340,7 @@ def test_our_tailer_follows_a_java_appender(java: JavaQueue, tmp_path: Path) -> 
             new = excerpts_of(tailer)
             assert new or not done, "Java has appended all, and we wait"
             found += new
-    assert appending.result(60).exit == 0
+    assert appending.result(300).exit == 0
     assert [data or b"\x8f" for _, data in found] == [
         data or b"\x8f" for data in payloads(3, count, 0, 60)
     ]

@@ -19,7 +19,7 @@ from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payloads
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 CHECKED = ("-ea", "-Dqueue.check.index=true")
 VECTORS: list[dict[str, Any]] = json.loads((GOLDEN / "rollcycles.json").read_text())

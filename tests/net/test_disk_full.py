@@ -59,7 +59,7 @@ async def fill_up_and_go_on(
 ) -> None:
     last = make_queue(original)
     port = reserved_port()
-    async with commands(60) as start:
+    async with commands(300) as start:
         sink = await start("sink", f"q={copy}", "--connect", at(port))
         more_space = limit(sink)
         async with live_source(original, listen=at(port)) as source:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.ports import reserved_port
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 BARE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 

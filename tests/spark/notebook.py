@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_S = 240
+TIMEOUT_S = 500
 _PROGRAM = """
 import contextlib, io, json, sys
 cells, names, printed = json.loads(open(sys.argv[1]).read()), {"__name__": "__main__"}, []

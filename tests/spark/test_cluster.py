@@ -30,7 +30,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-P", "-m", "cqrepl", "spark", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_doctor_tells_what_executors_lack(running: Cluster) -> None:
@@ -62,7 +62,7 @@ def several(running: Cluster, *commands: list[str]) -> list[str]:
     conf = [word.removeprefix("--conf=") for word in running.options if "--conf=" in word]
     settings = {"master": running.master, "conf": conf, "ship": True, "verbose": False}
     words = [sys.executable, "-c", SEVERAL, json.dumps([settings, commands])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-P", "-m", "cqrepl", "spark", *words],
-        capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment,
+        capture_output=True, text=True, timeout=300, check=False, env=os.environ | environment,
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_no_pyspark() -> None:
         "from cqrepl.cli.main import cli; cli(['spark', 'audit', 'a', 'b'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 2
     said = "pyspark is not installed: pip install 'cqrepl[spark]'"
@@ -107,14 +107,14 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
     pipe, mark = subprocess.PIPE, "RUN_OF_THIS_TEST"
     environment = os.environ | {mark: str(tmp_path)}
     with subprocess.Popen(words, stderr=pipe, stdout=pipe, text=True, env=environment) as run:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not has_started(run.pid, name.encode()) and time.monotonic() < deadline:
             assert run.poll() is None
             time.sleep(0.01)
         run.send_signal(signal.SIGINT)
-        out, said = run.communicate(timeout=60)
+        out, said = run.communicate(timeout=300)
     assert (run.returncode, out, said) == (130, "", "")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while (left := started_with(f"{mark}={tmp_path}")) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left

@@ -103,7 +103,7 @@ async def replicate(folder: Path) -> int:
     """Replicates a queue with a log of acknowledgements; the number of excerpts."""
     queue = make_queue(folder / "orders", (2000, 3000))
     source_of = serve_source([queue], listen="127.0.0.1:0", ack_log=folder / "acks")
-    with trio.fail_after(30):
+    with trio.fail_after(300):
         async with source_of as source:
             copy = {"orders": folder / "copy"}
             async with serve_sink(copy, connect=f"127.0.0.1:{source.port}"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "partitions.json"
 SYMBOLS = [f"symbol-{n}" for n in range(50)]
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def file_of(queue: Path, nth: int) -> Path:
 
 
 @pytest.mark.java
-@pytest.mark.timeout(BUILD_TIMEOUT_S + 120)
+@pytest.mark.timeout(BUILD_TIMEOUT_S + 600)
 def test_from_three_copies_of_which_none_is_whole(
     spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path, java: JavaQueue
 ) -> None:

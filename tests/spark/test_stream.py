@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DAY = "FAST_DAILY"
-QUERY_S = 90
+QUERY_S = 300
 COLUMNS = StructType(
     [StructField("index", LongType(), False), StructField("payload", BinaryType(), False)]
 )

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 ROLL_CYCLE = "TEST_SECONDLY"
 STOPS = 20
 COUNT = 60_000
 RATE = 1500
-QUERY_S = 120
+QUERY_S = 300
 
 
 @pytest.fixture(scope="module")

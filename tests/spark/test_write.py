@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DAY = "FAST_DAILY"
-QUERY_S = 90
+QUERY_S = 300
 ROWS_PER_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 CUTS = {"splitBytes": 1, "splitExcerpts": 100}
 COLUMNS = StructType(

@@ -19,7 +19,7 @@ from tests.support.javabuild import BUILD_TIMEOUT_S
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "weekly"])

@@ -104,7 +104,7 @@ class Start(Protocol):
 
 
 @asynccontextmanager
-async def commands(seconds: float = 60, *, before: str = "pass") -> AsyncIterator[Start]:
+async def commands(seconds: float = 300, *, before: str = "pass") -> AsyncIterator[Start]:
     """What starts commands; they live no longer than the block, and the block not for ever.
 
     Args:

@@ -42,7 +42,7 @@ __all__ = [
 
 JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-END_TIMEOUT_S = 10
+END_TIMEOUT_S = 60
 STDERR_SHOWN_CHARS = 4000
 
 Line = dict[str, Any]
@@ -129,7 +129,7 @@ class JavaQueue:
         props: Mapping[str, object] | None = None,
         stdin: Iterable[str] | None = None,
         out: Path | None = None,
-        timeout: float = 60,
+        timeout: float = 300,
     ) -> Answer:
         """Runs a command and waits for its answer; TimeoutError leaves it running in Java."""
         return self.start(command, *args, props=props, stdin=stdin, out=out).result(timeout)
@@ -239,7 +239,7 @@ class JavaPeer:
         """The end of what the framework printed on standard error: refused input shows up there."""
         return _shown(self._stderr)
 
-    def wait_for(self, name: str, timeout: float = 20, *, count: int = 1) -> PeerEvent:
+    def wait_for(self, name: str, timeout: float = 120, *, count: int = 1) -> PeerEvent:
         """The `count`-th event of that name, as soon as there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_ended or self._nth(name, count), timeout)
@@ -251,7 +251,7 @@ class JavaPeer:
                 raise JavaEndedError(f"ended before {name}:\n{story}\n{self.stderr_text()}")
             raise TimeoutError(f"no {name} within {timeout} s:\n{story}\n{self.stderr_text()}")
 
-    def exit_code(self, timeout: float = 60) -> int:
+    def exit_code(self, timeout: float = 300) -> int:
         """Waits for the peer to end by itself: 0 when what it expected has happened."""
         code = self._process.wait(timeout)
         self._reader.join()
@@ -319,7 +319,7 @@ def _option_words(options: Mapping[str, object]) -> list[str]:
 
 
 def run_network(
-    program: str, *args: object, stdin: str = "", timeout: float = 60, **options: object
+    program: str, *args: object, stdin: str = "", timeout: float = 300, **options: object
 ) -> str:
     """Standard output of a short program of tools/java/network: `QueueTool` or `Decode`."""
     words = [*(str(arg) for arg in args), *_option_words(options)]
