@@ -107,8 +107,18 @@ def test_phases() -> list[Phase]:
 
 def long_phases() -> list[Phase]:
     """With the long runs, and examples that no run before had."""
-    several = {"CQREPL_STATEFUL_EXAMPLES": "10000"}
-    return [tests("everything", "--timeout", "3600", **several), made("fuzz-native", "SECONDS=600")]
+    more = {
+        "CQREPL_CONCURRENT_COUNT": "50000",
+        "CQREPL_CONCURRENT_KILL_S": "30",
+        "CQREPL_CRASH_STATES": "4000",
+        "CQREPL_DAMAGED_FILES": "2000",
+        "CQREPL_DAMAGED_FILES_JAVA": "400",
+        "CQREPL_FUZZ_SECONDS": "30",
+        "CQREPL_KILL_CALL_EVERY": "3",
+        "CQREPL_KILL_POINTS": "1000",
+        "CQREPL_STATEFUL_EXAMPLES": "10000",
+    }
+    return [tests("everything", "--timeout", "3600", **more), made("fuzz-native", "SECONDS=600")]
 
 
 def ci_phases() -> list[Phase]:

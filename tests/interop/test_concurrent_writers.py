@@ -36,13 +36,13 @@ CHECKED = ("-ea", "-Dqueue.check.index=true", "-XX:TieredStopAtLevel=4")
 WRITER_PROPS: dict[str, object] = {"interop.blockSize": 1 << 20}
 ROLL_CYCLE = "TEST_SECONDLY"
 SIZE = 24
-COUNT = int(os.environ.get("CQREPL_CONCURRENT_COUNT", "50000"))
-KILL_S = float(os.environ.get("CQREPL_CONCURRENT_KILL_S", "15"))
+COUNT = int(os.environ.get("CQREPL_CONCURRENT_COUNT", "20000"))
+KILL_S = float(os.environ.get("CQREPL_CONCURRENT_KILL_S", "6"))
 KILL_WITHIN_S = 0.2
 WAIT_MAX_S = 10.0  # usual is a tenth; Java would wait 15 s for the dead
 KILL_RATE = 2000
 FIRST_APPENDS_S = 60.0
-JAVA_RATE = 8000  # so that Java is not done before Python has begun
+JAVA_RATE = 4000  # so that Java is not done before Python has begun
 _ANSWER = struct.Struct("<qd")
 
 

@@ -1,5 +1,6 @@
 """Java as a second opinion on damaged queues, and as the judge of repaired ones."""
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -20,7 +21,7 @@ from tests.support.samples import wipe_hints
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-DAMAGED_FILES = 200
+DAMAGED_FILES = int(os.environ.get("CQREPL_DAMAGED_FILES_JAVA", "80"))
 ANSWER_TIMEOUT_S = 8  # Java waits long for locks and headers; what it says later is no opinion
 PROPS = {"interop.timeoutMs": 100}
 # WEEKLY is refused, and there is no lock without a table store

@@ -43,7 +43,7 @@ def last_index(path: Path) -> int | None:
 @pytest.mark.parametrize(
     ("roll_cycle", "count", "rate"),
     [
-        ("TEST_SECONDLY", 200_000, 20_000),
+        ("TEST_SECONDLY", 60_000, 15_000),
         ("TEST4_SECONDLY", 15_000, 3_500),
         pytest.param("TEST_SECONDLY", 3_000_000, 50_000, marks=pytest.mark.long),
         pytest.param("TEST4_SECONDLY", 400_000, 3_500, marks=pytest.mark.long),

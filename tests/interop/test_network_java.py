@@ -243,8 +243,14 @@ def ends(sides: Sides, *, ack: bool) -> tuple[list[str], dict[str, object]]:
     return ["--once"], {"append": MORE, **until_acknowledged}
 
 
-@pytest.mark.parametrize("sides", ALL_SIDES)
-@pytest.mark.parametrize("ack", [True, False], ids=["ack", "no-ack"])
+@pytest.mark.parametrize(
+    ("sides", "ack"),
+    [
+        *(pytest.param(*each.values, True, id=f"{each.id}-ack") for each in ALL_SIDES),
+        pytest.param(Sides("source", "sink"), False, id="our-source-no-ack"),
+        pytest.param(Sides("sink", "sink"), False, id="our-sink-no-ack"),
+    ],
+)
 async def test_stream(java: JavaQueue, queues: dict[str, Path], sides: Sides, ack: bool) -> None:
     async with meeting(sides, queues, *ends(sides, ack=ack), ack=ack) as met:
         await stream_more(java, met, sides, ack=ack)
