@@ -16,6 +16,11 @@ FILE_LINES = 500  # of code: docstrings and the comment at the top are not count
 TEST_FILE_LINES = 800
 FUNCTION_LINES = 60
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base", "util", "helper"}
+# what starts processes, opens sockets or waits for a clock has no place in tests/unit
+NOT_IN_UNIT = {"asyncio", "multiprocessing", "pty", "socket", "socketserver", "subprocess", "trio"}
+NOT_CALLED_IN_UNIT = re.compile(
+    r"sleep|fork|forkpty|posix_spawn\w*|exec[lv]\w*|spawn\w*|system|popen"
+)
 # files that are allowed to be longer, with the length they must not pass
 LONG_FILES: dict[str, int] = {}
 NOQA_MAX = 1
@@ -160,6 +165,47 @@ def test_nothing_is_dead() -> None:
         elsewhere = [text for other, text in sources.items() if other != path]
         settings = (ROOT / "pyproject.toml").read_text()
         assert any(uses.search(text) for text in [*elsewhere, settings]), f"{module} is not used"
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Full names of what a file imports: modules, and what is taken from them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def called(tree: ast.AST) -> Iterator[str]:
+    """The last name of everything that a file calls, or hands on by its dotted name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def test_unit_tests_start_no_process_open_no_socket_and_do_not_sleep() -> None:
+    """Neither do the helpers that they import. `tests/unit/conftest.py` sees what is called."""
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+        for path in tracked(".py")
+        if path.relative_to(ROOT).parts[0] == "tests"
+    }
+    left = [module for module in trees if module.startswith("tests.unit.")]
+    assert left
+    seen = set(left)
+    while left:
+        module = left.pop()
+        taken = set(imports(trees[module]))
+        found = {name.partition(".")[0] for name in taken} & NOT_IN_UNIT
+        assert not found, f"{module} imports {sorted(found)}"
+        wrong = sorted(name for name in called(trees[module]) if NOT_CALLED_IN_UNIT.fullmatch(name))
+        assert not wrong, f"{module} calls {wrong}"
+        left += (taken & trees.keys()) - seen
+        seen |= taken & trees.keys()
 
 
 def test_exceptions_are_counted() -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
+from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
 from tests.support.requirements import require
-from tests.support.samples import fill, layout, noon_path, unpack
+from tests.support.samples import fill, layout, noon_path
 
 LISTEN = ("--listen", "127.0.0.1:0")
 NOBODY = 65534

@@ -156,9 +156,7 @@ def test_directory_is_followed_across_cycles(tmp_path: Path) -> None:
 
 def test_file_that_a_dead_writer_left_open_is_left_behind(tmp_path: Path) -> None:
     queue = unpack("missing_eof_middle", tmp_path)
-    indexes = [
-        f"0x{int(each['index'], 16):x}" for each in manifest("missing_eof_middle")["excerpts"]
-    ]
+    indexes = [f"{index:#x}" for index in manifest("missing_eof_middle").indexes]
     with start("--follow", "--json", queue) as process:
         text = read_until(process, f'"index":"{indexes[-1]}"')
     assert re.findall(r'"index":"(\w+)"', text) == indexes

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cqrepl.queue import Queue
 from tests.support import forks
+from tests.support.goldens import unpack
 from tests.support.requirements import require
-from tests.support.samples import NOON_MS, fill_up, read, unpack
+from tests.support.samples import NOON_MS, fill_up, read
 
 
 def mounted(disk: Path) -> Path:

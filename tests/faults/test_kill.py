@@ -15,16 +15,10 @@ import pytest
 from cqrepl.demo import difference
 from cqrepl.queue import Queue
 from tests.faults.killing import Case, Pair, pair
-from tests.support.goldens import (
-    READ_TO_END,
-    assert_java_finds,
-    excerpts_of,
-    indexes_of,
-    manifest,
-    unpack,
-)
+from tests.support.goldens import READ_TO_END, manifest, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javachecks import assert_java_finds
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -89,20 +83,20 @@ async def test_a_golden_queue(
     case = Case(
         source=unpack(name, tmp_path),
         sink=tmp_path / "copy",
-        indexes=indexes_of(golden),
+        indexes=golden.indexes,
         dialler=rng.choice(BOTH),
     )
     async with pair(case) as both:
         await kill_in_turn(both, rng, 2)
         await both.finish()
-    assert_java_finds(java, case.sink, excerpts_of(golden), block_size=golden["blockSize"])
+    assert_java_finds(java, case.sink, golden.dumped(), block_size=golden.block_size)
 
 
 async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) -> None:
     """The sink has more than the source, which keeps everybody else out while it takes that back:
     a source that is killed leaves both locks behind, and the next one takes them over."""
     golden = manifest("test4_secondly_overflow")
-    sink, source = unpack(golden["name"], tmp_path), tmp_path / "source"
+    sink, source = unpack(golden.name, tmp_path), tmp_path / "source"
     with Queue.open(sink) as ahead, Queue.open_for_append(source, create=ahead.layout) as behind:
         first = ahead.tailer().next_batch(count_max=300)
         assert first is not None
@@ -110,7 +104,7 @@ async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) 
     case = Case(
         source=source,
         sink=sink,
-        indexes=indexes_of(golden),
+        indexes=golden.indexes,
         dialler=rng.choice(BOTH),
         sender="sink",
     )
@@ -118,7 +112,7 @@ async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) 
         await kill_in_turn(both, rng, 4)
         await both.finish()
     for path in (source, sink):
-        assert_java_finds(java, path, excerpts_of(golden), block_size=golden["blockSize"])
+        assert_java_finds(java, path, golden.dumped(), block_size=golden.block_size)
         assert java.call("tryappend", path, "01").lines[0]["status"] == "written"
 
 

@@ -23,10 +23,10 @@ from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
-from tests.support.goldens import keys_of
 from tests.support.java import JavaQueue
 from tests.support.javapayloads import payload
 from tests.support.samples import NOON_MS, read
+from tests.support.tables import keys_of
 from wire.header import is_ready
 
 WAIT_MAX_S: Final = 10.0  # usual are some hundredths; Java would wait 15 s for the dead
@@ -96,7 +96,7 @@ class Left:
     @classmethod
     def by(cls, pid: int, path: Path) -> "Left":
         table = path / FILE_NAME
-        keys = keys_of(table) if table.exists() and header_word(table) else {}
+        keys = keys_of(path) if table.exists() and header_word(table) else {}
         holder = keys.get(WRITE_LOCK_KEY.lower(), UNLOCKED) & 0xFFFFFFFF
         recorded, last = last_positions(max(path.glob("*.cq4"), default=None))
         return cls(

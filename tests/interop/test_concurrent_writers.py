@@ -21,14 +21,13 @@ import pytest
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
-from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
 from tests.support import forks
-from tests.support.goldens import keys_of
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload
 from tests.support.samples import check_marks
+from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -157,7 +156,7 @@ def kill_writers(
         assert count, "ended before its first append"
         time.sleep(rng.uniform(0, KILL_WITHIN_S))
         forks.kill(pid)
-        holders += keys_of(path / FILE_NAME)[WRITE_LOCK_KEY.lower()] & 0xFFFFFFFF == pid
+        holders += keys_of(path)[WRITE_LOCK_KEY.lower()] & 0xFFFFFFFF == pid
         while data := os.read(told[0], 1 << 16):
             count += len(data)
         os.close(told[0])

@@ -14,7 +14,7 @@ from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from tests.support.damage import AREAS, KINDS, Mutation, samples
 from tests.support.damagechecks import Case, Given, Result, lay, read
-from tests.support.goldens import NAMES, excerpts_of, manifest, unpack
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.java import JavaEndedError, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import wipe_hints
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 DAMAGED_FILES = int(os.environ.get("CQREPL_DAMAGED_FILES_JAVA", "80"))
 ANSWER_TIMEOUT_S = 8  # Java waits long for locks and headers; what it says later is no opinion
 PROPS = {"interop.timeoutMs": 100}
-# WEEKLY is refused, and there is no lock without a table store
-REPAIRED = [name for name in NAMES if name not in ("weekly", "no_metadata")]
+# there is no lock without a table store
+REPAIRED = [name for name in READABLE if name != "no_metadata"]
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def test_java_verifies_and_appends_to_what_was_repaired(
     layout = inspect_queue(path).layout
     cycle = inspect_queue(path).files[-1].cycle + 2  # Java tries every cycle up to the clock's
     later = {"interop.time": cycle * layout.roll_cycle.length_ms + layout.epoch}
-    props = {"interop.blockSize": max(golden["blockSize"], 65536)}
+    props = {"interop.blockSize": max(golden.block_size, 65536)}
     *found, _ = java.call("dump", path, "--sha", props=props).lines
-    assert found == excerpts_of(golden)
-    answer = java.call("append", path, golden["rollCycle"], 40, "0-50", 5, props=props | later)
+    assert found == golden.dumped()
+    answer = java.call("append", path, golden.roll_cycle_name, 40, "0-50", 5, props=props | later)
     assert answer.exit == 0, answer
     *found, summary = java.call("dump", path, "--sha", props=props).lines
-    assert summary["count"] == golden["count"] + 40
-    assert found[: golden["count"]] == excerpts_of(golden)
+    assert summary["count"] == len(golden.excerpts) + 40
+    assert found[: len(golden.excerpts)] == golden.dumped()
     assert inspect_queue(path, deep=True).is_damaged is False
     if name != "epoch_2020":  # Java cannot count over three cycles when the epoch has a time of day
         answer = java.call("verify", path, props=props)

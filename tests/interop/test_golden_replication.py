@@ -5,6 +5,7 @@ alone between a source and a sink in this process. Those at which Java's reader 
 end-of-file mark are streamed just as far, and further when a writer has set the mark.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,24 +14,19 @@ import trio
 
 from cqrepl.demo import difference
 from cqrepl.queue import Queue, QueueLayout
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands, until
-from tests.support.goldens import (
-    READ_IN_PART,
-    READ_TO_END,
-    Manifest,
-    Untouched,
-    assert_java_finds,
-    assert_made_like,
-    excerpts_of,
-    manifest,
-    unpack,
-)
+from tests.support.goldens import READ_IN_PART, READ_TO_END, Manifest, manifest, unpack
 from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javachecks import assert_java_finds
 from tests.support.javapayloads import payloads
+from tests.support.samples import assert_made_like
+from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -45,6 +41,38 @@ def java() -> Iterator[JavaQueue]:
     require_java()
     with JavaQueue(java_options=CHECKED) as queue:
         yield queue
+
+
+MARKS = {SENT_KEY.lower(), ACKNOWLEDGED_KEY.lower()}
+
+
+class Untouched:
+    """A source's directory as it was, to be compared later: only the two marks may change."""
+
+    def __init__(self, path: Path, saved: Path) -> None:
+        self._path = path
+        self._saved = saved
+        shutil.copytree(path, saved)
+
+    def check(self, last_index: int | None) -> None:
+        """Nothing has changed but the marks, which are at `last_index` where there can be any."""
+        names = sorted(file.name for file in self._path.iterdir())
+        assert names == sorted(file.name for file in self._saved.iterdir())
+        for name in names:
+            if name != FILE_NAME:
+                now, then = (self._path / name).read_bytes(), (self._saved / name).read_bytes()
+                assert now == then, f"{name} has changed"
+        if FILE_NAME in names and last_index is not None:
+            self._check_table(last_index)
+
+    def _check_table(self, last_index: int) -> None:
+        """The two marks are the only words that differ: every golden queue has them already."""
+        now, then = ((path / FILE_NAME).read_bytes() for path in (self._path, self._saved))
+        assert len(now) == len(then)
+        words = {at // 8 for at in range(len(now)) if now[at] != then[at]}
+        assert len(words) <= len(MARKS)
+        keys, were = keys_of(self._path), keys_of(self._saved)
+        assert keys == were | dict.fromkeys(MARKS, last_index)
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +109,9 @@ class Together:
 def assert_copied(java: JavaQueue, path: Path, golden: Manifest) -> None:
     """The copy is made like the golden queue, and Java finds all that is in that one."""
     assert_made_like(path, golden)
-    block_size = golden["blockSize"]
-    summary = assert_java_finds(java, path, excerpts_of(golden), block_size=block_size)
-    assert summary["rollCycle"] == golden["rollCycle"]
-    assert summary["epoch"] == golden["epoch"]
+    summary = assert_java_finds(java, path, golden.dumped(), block_size=golden.block_size)
+    assert summary["rollCycle"] == golden.roll_cycle_name
+    assert summary["epoch"] == golden.epoch
 
 
 @pytest.mark.parametrize("name", READ_TO_END)
@@ -93,7 +120,7 @@ def test_java_finds_every_excerpt_of_every_queue(
 ) -> None:
     golden = manifest(name)
     assert_copied(java, together.sinks[name], golden)
-    together.untouched[name].check(int(golden["lastIndex"], 16))
+    together.untouched[name].check(golden.indexes[-1])
 
 
 async def caught_up(
@@ -130,7 +157,7 @@ async def test_a_queue_alone(java: JavaQueue, tmp_path: Path, name: str) -> None
     with trio.fail_after(300):
         await caught_up({"q": source}, {"q": sink}, source_dials=source_dials)
     assert_copied(java, sink, golden)
-    untouched.check(int(golden["lastIndex"], 16))
+    untouched.check(golden.indexes[-1])
 
 
 def test_a_copy_has_the_source_id_of_its_original(java: JavaQueue, together: Together) -> None:
@@ -159,24 +186,20 @@ async def test_streams_as_far_as_java_reads_and_on_when_a_writer_ends_the_file(
             queues = [f"{name}={path}" for name, path in sinks.items()]
             sink = await start("sink", *queues, "--connect", f"127.0.0.1:{await source.port()}")
             for name, golden in goldens.items():
-                await acknowledged(sources[name], last_read(golden))
+                await acknowledged(sources[name], golden.indexes[golden.java_reads - 1])
             probe.appender().append([b"more"], NOON_MS)
             await acknowledged(sources["probe"], probe.last_index())
             for name, golden in goldens.items():
-                untouched[name].check(last_read(golden))
-                assert dump(java, sinks[name]) == excerpts_of(golden, golden["javaTailer"]["reads"])
+                untouched[name].check(golden.indexes[golden.java_reads - 1])
+                assert dump(java, sinks[name]) == golden.dumped(golden.java_reads)
             for name, golden in goldens.items():
                 with Queue.open_for_append(sources[name]) as queue:
                     queue.appender()  # sets the end-of-file marks that are missing
-                await acknowledged(sources[name], int(golden["lastIndex"], 16))
+                await acknowledged(sources[name], golden.indexes[-1])
             await source.terminate()
             await sink.terminate()
     for name, golden in goldens.items():
         assert_copied(java, sinks[name], golden)
-
-
-def last_read(golden: Manifest) -> int:
-    return int(golden["javaTailer"]["lastRead"], 16)
 
 
 def dump(java: JavaQueue, path: Path) -> list[Line]:

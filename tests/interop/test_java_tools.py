@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.goldens import manifest, unpack
 from tests.support.java import (
     JavaEndedError,
     JavaPeer,
@@ -26,7 +26,6 @@ from tests.support.requirements import require
 # the first test that runs may have to wait for Maven
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
-GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
 UNLOCKED = -(1 << 63)
 SOON = {"interop.timeoutMs": 200}
 
@@ -43,12 +42,6 @@ def golden(tmp_path: Path) -> Path:
     return unpack("fast_daily_basic", tmp_path)
 
 
-def unpack(name: str, into: Path) -> Path:
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as tar:
-        tar.extractall(into, filter="data")
-    return into / name
-
-
 def meta_of(java: JavaQueue, queue: Path) -> dict[str, int]:
     lines = java.call("meta", queue, props={"interop.readOnly": True}).lines
     return {line["key"]: line["value"] for line in lines}
@@ -62,15 +55,12 @@ def meta_of(java: JavaQueue, queue: Path) -> dict[str, int]:
 )
 def test_dump_agrees_with_the_manifest(java: JavaQueue, tmp_path: Path, name: str) -> None:
     queue = unpack(name, tmp_path)
-    manifest = json.loads((GOLDEN / f"{name}.json").read_text())
+    golden = manifest(name)
     *excerpts, summary = java.call("dump", queue, "--sha").lines
-    assert excerpts == [
-        {key: excerpt[key] for key in ("index", "length", "sha256")}
-        for excerpt in manifest["excerpts"]
-    ]
-    assert summary["count"] == manifest["count"]
-    assert summary["lastIndex"] == manifest["lastIndex"]
-    assert summary["rollCycle"] == manifest["rollCycle"]
+    assert excerpts == golden.dumped()
+    assert summary["count"] == len(golden.excerpts)
+    assert summary["lastIndex"] == golden.excerpts[-1]["index"]
+    assert summary["rollCycle"] == golden.roll_cycle_name
 
 
 def test_verify_counts_each_cycle(java: JavaQueue, tmp_path: Path) -> None:

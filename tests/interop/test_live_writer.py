@@ -8,9 +8,9 @@ import pytest
 from cqrepl.demo import difference
 from cqrepl.queue import Queue
 from tests.support.commands import commands, until
-from tests.support.goldens import MOVES
 from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javachecks import MOVES
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 

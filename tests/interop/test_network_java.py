@@ -19,12 +19,11 @@ import trio
 from cqrepl.demo import difference
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.commands import Command, commands, until
-from tests.support.goldens import keys_of
 from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
+from tests.support.tables import keys_of
 from tools import record
 from tools.record import Action
 
@@ -310,7 +309,7 @@ async def test_back_copy(
 
 def locked_by(path: Path) -> int | None:
     """The process that keeps plain writers out of a queue; None for nobody."""
-    keys = keys_of(path / FILE_NAME)
+    keys = keys_of(path)
     value = keys[APPEND_LOCK_KEY.lower()]
     return None if value == UNLOCKED else value
 

@@ -5,7 +5,6 @@ Java runs with its assertions on (`-ea`) and checks its index on the way.
 
 import itertools
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.nextcycle import precreate
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payload, payloads
@@ -162,22 +162,13 @@ def test_our_files_are_byte_for_byte_those_of_java(
         assert keys[0][key] == keys[1][key], key
 
 
-GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
-GOLDEN_NAMES = sorted(
-    path.stem for path in GOLDEN.glob("*.json") if path.stem not in ("rollcycles", "weekly")
-)
-
-
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_java_verifies_a_golden_queue_that_we_appended_to(
     java: JavaQueue, tmp_path: Path, name: str
 ) -> None:
     """Also those in which Java's own reader stops for want of an end-of-file mark."""
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as tar:
-        tar.extractall(tmp_path, filter="data")
-    manifest = json.loads((GOLDEN / f"{name}.json").read_text())
-    path = tmp_path / name
-    create = None if manifest["hasMetadataFile"] else QueueLayout.of(by_name("FAST_HOURLY"))
+    golden, path = manifest(name), unpack(name, tmp_path)
+    create = None if golden.has_metadata else QueueLayout.of(by_name("FAST_HOURLY"))
     with Queue.open_for_append(path, create=create) as queue:
         appender = queue.appender()
         appender.append([b"one", b"", b"two"], NOON_MS)  # the clock may be behind the queue
@@ -185,14 +176,14 @@ def test_java_verifies_a_golden_queue_that_we_appended_to(
         later = cycle_of(appender.next_index, roll_cycle.shift) + 3
         later_ms = later * roll_cycle.length_ms + queue.layout.epoch
         appender.append([payload(1, i, 30) for i in range(40)], later_ms)
-    wide = {"interop.blockSize": max(manifest["blockSize"], 65536)}
+    wide = {"interop.blockSize": max(golden.block_size, 65536)}
     answer = java.call("dump", path, "--sha", props=wide)
-    assert answer.lines[-1]["count"] == manifest["count"] + 43
+    assert answer.lines[-1]["count"] == len(golden.excerpts) + 43
     if name == "epoch_2020":
         return  # Java cannot count over three cycles when the epoch has a time of day
     answer = java.call("verify", path, props=wide)
     assert answer.exit == 0, answer
-    assert answer.lines[0]["count"] == manifest["count"] + 43
+    assert answer.lines[0]["count"] == len(golden.excerpts) + 43
 
 
 def test_java_reads_excerpts_of_a_mebibyte(java: JavaQueue, tmp_path: Path) -> None:

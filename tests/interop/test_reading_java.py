@@ -15,6 +15,7 @@ from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.retention import Policy, plan, remove
+from tests.support.goldens import manifest, unpack
 from tests.support.java import Answer, JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.reading import cycles_of
@@ -22,14 +23,13 @@ from tests.support.samples import (
     NOON_MS,
     Excerpts,
     fill,
-    manifest,
     noon_index,
     noon_path,
     read,
     rest_of,
-    unpack,
     without_end_mark,
 )
+from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -71,13 +71,6 @@ def our_tail(path: Path, name: str, count: int) -> Excerpts:
     tailer.commit()
     tailer.close()
     return found
-
-
-def keys_of(path: Path) -> dict[str, int]:
-    table = TableStore(path / FILE_NAME, writable=False)
-    keys = table.keys()
-    table.close()
-    return keys
 
 
 @pytest.mark.parametrize("name", ["alpha", "replicated:alpha"])

@@ -10,16 +10,9 @@ import pytest
 
 from cqrepl.queue import IndexGap, Queue, index_of
 from cqrepl.queue.format.rollcycle import by_name
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.requirements import require
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    Excerpts,
-    fill,
-    manifest,
-    noon_index,
-    noon_path,
-    unpack,
-)
+from tests.support.samples import Excerpts, fill, noon_index, noon_path
 
 try:
     import pyarrow as pa
@@ -53,7 +46,7 @@ def excerpts(frame: "DataFrame") -> Excerpts:
 @pytest.fixture(scope="module")
 def goldens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("goldens")
-    for name in GOLDEN_NAMES:
+    for name in READABLE:
         unpack(name, folder)
     return folder
 
@@ -67,10 +60,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
 
 def test_golden_queues_equal_their_manifests(spark: "SparkSession", goldens: Path) -> None:
     rows = load(spark, f"{goldens}/*").collect()
-    found: dict[str, list[tuple[int, str]]] = {name: [] for name in GOLDEN_NAMES}
+    found: dict[str, list[tuple[int, str]]] = {name: [] for name in READABLE}
     for row in rows:
         found[row["queue"]].append((row["index"], hashlib.sha256(row["payload"]).hexdigest()))
-    for name in GOLDEN_NAMES:
+    for name in READABLE:
         assert found[name] == manifest(name).digests, name
 
 

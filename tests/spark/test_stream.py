@@ -10,17 +10,9 @@ import pytest
 from cqrepl.queue import IndexGap, Queue, index_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, remove
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.requirements import require
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    Excerpts,
-    digests,
-    fill,
-    manifest,
-    noon_index,
-    noon_path,
-    unpack,
-)
+from tests.support.samples import Excerpts, digests, fill, noon_index, noon_path
 
 try:
     from pyspark.errors import PySparkException
@@ -91,7 +83,7 @@ def test_a_stream_takes_everything_once(tmp_path: Path) -> None:
     assert reader.initialOffset() == reader.initialOffset()
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_a_stream_reaches_what_java_reaches(tmp_path: Path, name: str) -> None:
     golden = manifest(name)
     found = digests(rest(reader_of(unpack(name, tmp_path), maxExcerptsPerBatch=70)))

@@ -5,16 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.goldens import (
-    NAMES,
-    assert_java_finds,
-    assert_made_like,
-    excerpts_of,
-    manifest,
-    unpack,
-)
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javachecks import assert_java_finds
+from tests.support.samples import assert_made_like
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "weekly"])
+@pytest.mark.parametrize("name", READABLE)
 def test_java_verifies_what_spark_wrote(
     spark: "SparkSession", java: JavaQueue, tmp_path: Path, name: str
 ) -> None:
@@ -32,4 +27,4 @@ def test_java_verifies_what_spark_wrote(
     writing = frame.write.format("chronicle").option("like", str(path)).mode("append")
     writing.save(str(copy))
     assert_made_like(copy, golden)
-    assert_java_finds(java, copy, excerpts_of(golden), block_size=golden["blockSize"])
+    assert_java_finds(java, copy, golden.dumped(), block_size=golden.block_size)

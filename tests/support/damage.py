@@ -15,7 +15,8 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.samples import fill, unpack
+from tests.support.goldens import unpack
+from tests.support.samples import fill
 
 PAGE = 4096
 _DRAWS = 50

@@ -1,10 +1,7 @@
-"""Queues to test with: the golden ones, and how to fill, read and check one."""
+"""Queues to test with: how to fill, read, check and damage one."""
 
 import hashlib
-import json
 import struct
-import tarfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, Tailer, index_of
@@ -12,50 +9,10 @@ from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
+from tests.support.goldens import Manifest
 
-GOLDEN = Path(__file__).resolve().parents[1] / "vectors" / "queues"
-# WEEKLY is refused; rollcycles.json is no queue
-GOLDEN_NAMES = sorted(
-    path.stem for path in GOLDEN.glob("*.json") if path.stem not in ("rollcycles", "weekly")
-)
 NOON_MS = 1_709_640_000_000  # 2024-03-05, 12:00 UTC
 Excerpts = list[tuple[int, bytes]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What a golden queue holds."""
-
-    name: str
-    roll_cycle_name: str
-    epoch: int
-    index_count: int
-    index_spacing: int
-    has_metadata: bool
-    digests: list[tuple[int, str]]  # (index, sha256), of all excerpts
-    java_reads: int  # how many of them Java's tailer reaches
-
-
-def manifest(name: str) -> Manifest:
-    """The manifest of a golden queue."""
-    raw = json.loads((GOLDEN / f"{name}.json").read_text())
-    return Manifest(
-        name=name,
-        roll_cycle_name=raw["rollCycle"],
-        epoch=raw["epoch"],
-        index_count=raw["indexCount"],
-        index_spacing=raw["indexSpacing"],
-        has_metadata=raw["hasMetadataFile"],
-        digests=[(int(excerpt["index"], 16), excerpt["sha256"]) for excerpt in raw["excerpts"]],
-        java_reads=raw["javaTailer"]["reads"],
-    )
-
-
-def unpack(name: str, into: Path) -> Path:
-    """A copy of a golden queue."""
-    with tarfile.open(GOLDEN / f"{name}.tar.gz") as tar:
-        tar.extractall(into, filter="data")
-    return into / name
 
 
 def layout(name: str = "FAST_DAILY") -> QueueLayout:
@@ -221,3 +178,13 @@ def without_end_mark(path: Path, ahead: int = 0) -> None:
     at = image.index(b"\0\0\0\xc0\xc3EOF")
     image[at : at + 8] = bytes(8)
     name.write_bytes(image)
+
+
+def assert_made_like(path: Path, golden: Manifest) -> None:
+    """The queue has the roll cycle, the epoch and the index numbers of a golden one."""
+    with Queue.open(path) as queue:
+        layout = queue.layout
+    assert layout.roll_cycle.name == golden.roll_cycle_name
+    assert layout.epoch == golden.epoch
+    assert layout.index_count == golden.index_count
+    assert layout.index_spacing == golden.index_spacing

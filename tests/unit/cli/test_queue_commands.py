@@ -9,19 +9,14 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import precreate
+from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
-from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read, unpack
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from tests.support.tables import set_word
 
 DEAD_PID = 999_999_999
-
-
-def set_lock(path: Path, key: str, pid: int) -> None:
-    table = TableStore(path / FILE_NAME, writable=True)
-    table.value(key, 0).store(pid)
-    table.close()
 
 
 # ---------------------------------------------------------------- init
@@ -187,7 +182,7 @@ def test_a_backup_goes_with_apply(invoke: Invoke, queue: Path, tmp_path: Path) -
 
 
 def test_unlock_frees_the_locks_of_the_dead(invoke: Invoke, queue: Path) -> None:
-    set_lock(queue, APPEND_LOCK_KEY, DEAD_PID)
+    set_word(queue, APPEND_LOCK_KEY, DEAD_PID)
     shown = invoke("unlock", queue)
     assert shown.exit_code == 0
     assert f"held by process {DEAD_PID}, which is dead: left as it is" in shown.stdout
@@ -196,7 +191,7 @@ def test_unlock_frees_the_locks_of_the_dead(invoke: Invoke, queue: Path) -> None
 
 
 def test_unlock_never_robs_the_living_unasked(invoke: Invoke, queue: Path) -> None:
-    set_lock(queue, WRITE_LOCK_KEY, os.getppid())
+    set_word(queue, WRITE_LOCK_KEY, os.getppid())
     result = invoke("unlock", queue, "--apply")
     assert result.exit_code == 5
     assert "is alive: left as it is" in result.stdout

@@ -8,8 +8,9 @@ from click.testing import Result
 
 import wire
 from cqrepl.queue import Queue, format_index, index_of
+from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
-from tests.support.samples import NOON_MS, layout, unpack
+from tests.support.samples import NOON_MS, layout
 
 DAY_MS = 86_400_000
 ORDER = {"order": {"id": 42, "px": 101.5, "time": 1_763_719_331_184}}

@@ -11,11 +11,10 @@ from click.testing import CliRunner, Result
 from cqrepl.cli.wiredump import main
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.support.goldens import NAMES, manifest, unpack
+from tests.support.goldens import READABLE, manifest, unpack
 from wire.text.print_documents import dump_text, hex_dump
 
 NOW_MS = 1_700_000_000_000
-WITH_INDEXES = [name for name in NAMES if name != "weekly"]
 
 Json = dict[str, Any]
 
@@ -47,12 +46,12 @@ def refused(*arguments: str | Path | int) -> str:
 # ---------------------------------------------------------------- indexes
 
 
-@pytest.mark.parametrize("name", WITH_INDEXES)
+@pytest.mark.parametrize("name", READABLE)
 def test_excerpts_have_the_indexes_that_java_gives_them(name: str, tmp_path: Path) -> None:
     queue = unpack(name, tmp_path)
     files = sorted(queue.glob("*.cq4"))
     found = [line for file in files for line in lines(file) if "index" in line]
-    expected = manifest(name)["excerpts"]
+    expected = manifest(name).excerpts
     assert [line["index"] for line in found] == [f"0x{int(e['index'], 16):x}" for e in expected]
     assert [line["bytes"] for line in found] == [e["length"] for e in expected]
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import struct
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,15 @@ from cqrepl.cli.wiredump import main
 from cqrepl.console.exitcodes import DAMAGED, USAGE
 from cqrepl.dump import Document, read_documents
 from cqrepl.dump.documentreader import BEGINNING_BYTES, BODY_MAX
+from tests.support.goldens import NAMES, manifest, unpack
 from wire.header import META_DATA
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-QUEUES = sorted(
-    path.stem for path in (VECTORS / "queues").glob("*.json") if "what" in path.read_text()
-)
 POSITION = re.compile(r"^# position: (\d+), header: (0x[0-9a-f]{8}) (.*)$", re.MULTILINE)
 ONE = bytes.fromhex("04000000c161a101")
 ONE_TEXT = "# position: 0, header: 0x00000004 data, 4 bytes\n--- !!data #binary\na: 1\n"
 
 Json = dict[str, Any]
-
-
-def manifest(name: str) -> Json:
-    loaded: Json = json.loads((VECTORS / "queues" / f"{name}.json").read_text())
-    return loaded
-
-
-def unpacked(name: str, target: Path) -> Path:
-    with tarfile.open(VECTORS / "queues" / f"{name}.tar.gz") as archive:
-        archive.extractall(target, filter="data")
-    return target / name
 
 
 def session(name: str, direction: str) -> tuple[bytes, list[Json]]:
@@ -65,10 +51,10 @@ def complaint(result: Result, path: str | Path) -> str:
     return result.stderr[len(begin) : -1]
 
 
-@pytest.mark.parametrize("name", QUEUES)
+@pytest.mark.parametrize("name", NAMES)
 def test_queue_files_are_shown_to_their_last_document(name: str, tmp_path: Path) -> None:
-    queue = unpacked(name, tmp_path)
-    for file in manifest(name)["files"]:
+    queue = unpack(name, tmp_path)
+    for file in manifest(name).files:
         result = dump(queue / file["file"])
         assert (result.exit_code, result.stderr) == (0, "")
         lines = POSITION.findall(result.stdout)
@@ -78,9 +64,9 @@ def test_queue_files_are_shown_to_their_last_document(name: str, tmp_path: Path)
         assert [word for _, word, _ in end] == [f"0x{file['endHeader']}"]
 
 
-@pytest.mark.parametrize("name", [name for name in QUEUES if manifest(name)["hasMetadataFile"]])
+@pytest.mark.parametrize("name", [name for name in NAMES if manifest(name).has_metadata])
 def test_table_stores_are_shown(name: str, tmp_path: Path) -> None:
-    result = dump(unpacked(name, tmp_path) / "metadata.cq4t")
+    result = dump(unpack(name, tmp_path) / "metadata.cq4t")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "\nheader: !STStore {\n" in result.stdout
     assert "\nlisting.highestCycle: " in result.stdout
@@ -88,7 +74,7 @@ def test_table_stores_are_shown(name: str, tmp_path: Path) -> None:
 
 
 def test_fresh_queue_is_readable(tmp_path: Path) -> None:
-    queue = unpacked("fast_daily_basic", tmp_path)
+    queue = unpack("fast_daily_basic", tmp_path)
     text = dump(queue / "20240305F.cq4").stdout
     assert text.startswith(
         "# position: 0, header: 0x400000c1 meta-data, 193 bytes\n"
@@ -112,12 +98,12 @@ def test_fresh_queue_is_readable(tmp_path: Path) -> None:
 
 
 def test_end_of_file_word_ends_the_dump(tmp_path: Path) -> None:
-    text = dump(unpacked("eof_in_last", tmp_path) / "20240305F.cq4").stdout
+    text = dump(unpack("eof_in_last", tmp_path) / "20240305F.cq4").stdout
     assert text.endswith("header: 0xc0000000 end of file\n")
 
 
 def test_name_of_a_file_is_of_no_interest(tmp_path: Path) -> None:
-    store = unpacked("fast_daily_basic", tmp_path) / "metadata.cq4t"
+    store = unpack("fast_daily_basic", tmp_path) / "metadata.cq4t"
     named_otherwise = tmp_path / "stream.bin"
     named_otherwise.write_bytes(store.read_bytes())
     assert dump(store).stdout == dump(named_otherwise).stdout
@@ -209,7 +195,7 @@ def test_truncated_stream_is_shown_up_to_the_damage(missing: int) -> None:
 
 
 def test_truncated_store_is_shown_up_to_the_damage(tmp_path: Path) -> None:
-    store = unpacked("fast_daily_basic", tmp_path) / "20240305F.cq4"
+    store = unpack("fast_daily_basic", tmp_path) / "20240305F.cq4"
     os.truncate(store, 65814)
     result = dump(store)
     assert result.exit_code == DAMAGED
@@ -220,7 +206,7 @@ def test_truncated_store_is_shown_up_to_the_damage(tmp_path: Path) -> None:
 
 
 def test_store_that_ends_with_a_document_is_whole(tmp_path: Path) -> None:
-    store = unpacked("fast_daily_basic", tmp_path) / "20240305F.cq4"
+    store = unpack("fast_daily_basic", tmp_path) / "20240305F.cq4"
     os.truncate(store, 193 + 4)
     result = dump(store)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -236,7 +222,7 @@ def test_headers_that_no_stream_has_are_damage(word: int) -> None:
 
 
 def test_document_a_writer_left_behind_is_shown(tmp_path: Path) -> None:
-    text = dump(unpacked("not_complete_header", tmp_path) / "20240305F.cq4").stdout
+    text = dump(unpack("not_complete_header", tmp_path) / "20240305F.cq4").stdout
     assert "header: 0x80000020 not complete data, 32 bytes\n--- !!not-ready-data #binary\n" in text
 
 

@@ -11,18 +11,9 @@ from cqrepl.queue.files.storefile import Place, StoreFile, Walked
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from cqrepl.queue.read import count as counting
 from cqrepl.queue.read.backward import BackwardTailer
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.reading import cycles_of, down_of
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    NOON_MS,
-    digests,
-    fill,
-    manifest,
-    noon_index,
-    noon_path,
-    read,
-    unpack,
-)
+from tests.support.samples import NOON_MS, digests, fill, noon_index, noon_path, read
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def golden(name: str, tmp_path: Path) -> Cycles:
     return cycles_of(path, found.roll_cycle_name, found.epoch)
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
     """All that is in the files: a cycle without end-of-file mark stops nobody on the way down."""
     cycles = golden(name, tmp_path)
@@ -45,7 +36,7 @@ def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
     assert digests(down_of(BackwardTailer(cycles), 7))[::-1] == expected
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_golden_queues_are_counted(name: str, tmp_path: Path) -> None:
     cycles = golden(name, tmp_path)
     indexes = [index for index, _ in manifest(name).digests]
@@ -59,7 +50,7 @@ def test_golden_queues_are_counted(name: str, tmp_path: Path) -> None:
             assert counted == max(0, last - first + 1)
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_so_many_from_behind(name: str, tmp_path: Path) -> None:
     cycles = golden(name, tmp_path)
     indexes = [index for index, _ in manifest(name).digests]

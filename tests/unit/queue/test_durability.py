@@ -20,7 +20,6 @@ from cqrepl.queue import (
 from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.write.groupcommit import Pending
 from tests.support.samples import (
     NOON_MS,
@@ -31,6 +30,7 @@ from tests.support.samples import (
     noon_path,
     read,
 )
+from tests.support.tables import keys_of, set_word
 
 
 @pytest.fixture
@@ -42,22 +42,12 @@ def synced(path: Path, name: str = "FAST_DAILY") -> Queue:
     return Queue.open(path, create=layout(name), durability=Durability.SYNCED)
 
 
-def table_values(path: Path) -> dict[str, int]:
-    table = TableStore(path / "metadata.cq4t", writable=False)
-    try:
-        return table.keys()
-    finally:
-        table.close()
-
-
 # ---------------------------------------------------------------- after a power cut
 
 
 def restarted(path: Path) -> None:
     """Makes it look as if the machine was started since the queue was written."""
-    table = TableStore(path / "metadata.cq4t", writable=True)
-    table.value("cqrepl.boot", -1).store(1)
-    table.close()
+    set_word(path, "cqrepl.boot", 1)
 
 
 @pytest.mark.parametrize("nth", [0, 5, 18, 19])
@@ -184,7 +174,7 @@ def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
             unfinished[1], second, "queue", first, second, second,
         ]  # fmt: skip
         assert calls.made.index(table) == calls.made.index("queue") + 1
-    assert table_values(path)[SYNCED_KEY.lower()] == noon_index(ahead=1)
+    assert keys_of(path)[SYNCED_KEY.lower()] == noon_index(ahead=1)
 
 
 def test_without_a_promise_nothing_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +183,7 @@ def test_without_a_promise_nothing_is_synced(path: Path, monkeypatch: pytest.Mon
         calls = Calls(monkeypatch)
         queue.append(b"b", now_ms=NOON_MS)
         assert calls.made == []
-    assert table_values(path)[SYNCED_KEY.lower()] == -1
+    assert keys_of(path)[SYNCED_KEY.lower()] == -1
 
 
 def test_what_others_left_unsynced_is_synced_with_ours(

@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
-from tests.support.samples import (
-    check_marks,
-    fill,
-    fill_up,
-    layout,
-    noon_index,
-    noon_path,
-    read,
-    unpack,
-)
+from tests.support.goldens import unpack
+from tests.support.samples import check_marks, fill, fill_up, layout, noon_index, noon_path, read
 
 
 @contextmanager

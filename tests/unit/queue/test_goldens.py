@@ -8,19 +8,11 @@ from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.files.tablestore import _header_image
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import store_image
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    Manifest,
-    check_marks,
-    digests,
-    manifest,
-    read,
-    rest_of,
-    unpack,
-)
+from tests.support.goldens import READABLE, Manifest, manifest, unpack
+from tests.support.samples import check_marks, digests, read, rest_of
 
 
-@pytest.fixture(params=GOLDEN_NAMES)
+@pytest.fixture(params=READABLE)
 def golden(request: pytest.FixtureRequest) -> Manifest:
     return manifest(request.param)
 

@@ -12,17 +12,8 @@ from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, End
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.tablescan import scan_table
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    digests,
-    fill,
-    layout,
-    manifest,
-    noon_index,
-    noon_path,
-    read,
-    unpack,
-)
+from tests.support.goldens import READABLE, manifest, unpack
+from tests.support.samples import digests, fill, layout, noon_index, noon_path, read
 
 NAME = "TEST4_SECONDLY"
 SERIOUS = (FindingKind.DAMAGE, FindingKind.END)
@@ -43,7 +34,7 @@ def kinds(info: QueueInfo) -> list[FindingKind]:
     return [finding.kind for finding in info.findings]
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 @pytest.mark.parametrize("deep", [False, True])
 def test_golden_queues_are_counted_and_what_is_undone_is_found(
     tmp_path: Path, name: str, deep: bool

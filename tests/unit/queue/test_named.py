@@ -9,20 +9,15 @@ from cqrepl.queue import IndexGap, NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer, named_tailers
+from tests.support.goldens import unpack
 from tests.support.reading import cycles_of, some_of
-from tests.support.samples import Excerpts, fill, noon_index, noon_path, unpack
+from tests.support.samples import Excerpts, fill, noon_index, noon_path
+from tests.support.tables import keys_of, set_word
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "queue"
-
-
-def keys_of(path: Path) -> dict[str, int]:
-    table = TableStore(path / FILE_NAME, writable=False)
-    keys = table.keys()
-    table.close()
-    return keys
 
 
 def named_of(path: Path) -> dict[str, int]:
@@ -134,9 +129,7 @@ def test_replicated_names_have_a_version_and_a_lock(path: Path) -> None:
 
 def test_replicated_names_are_refused_on_a_replica(path: Path) -> None:
     fill(path, "FAST_DAILY", {0: 5})
-    table = TableStore(path / FILE_NAME, writable=True)
-    table.value(APPEND_LOCK_KEY, UNLOCKED).store(os.getppid())
-    table.close()
+    set_word(path, APPEND_LOCK_KEY, os.getppid())
     with pytest.raises(QueueLocked, match="no replica") as locked:
         NamedTailer(cycles_of(path), "replicated:gamma")
     assert locked.value.holder == os.getppid()

@@ -16,15 +16,8 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files import atomics
-from tests.support.samples import (
-    NOON_MS,
-    fill,
-    layout,
-    noon_index,
-    noon_path,
-    read,
-    unpack,
-)
+from tests.support.goldens import unpack
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 
 
 @pytest.fixture

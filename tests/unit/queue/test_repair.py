@@ -11,17 +11,15 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
+from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.samples import (
-    GOLDEN_NAMES,
     NOON_MS,
     check_marks,
     digests,
     fill,
-    manifest,
     noon_index,
     noon_path,
     read,
-    unpack,
     wipe_hints,
 )
 
@@ -36,7 +34,7 @@ def damage(file: Path, position: int, data: bytes) -> None:
 
 
 # without a table store there is no lock to repair a queue under
-@pytest.mark.parametrize("name", [name for name in GOLDEN_NAMES if manifest(name).has_metadata])
+@pytest.mark.parametrize("name", [name for name in READABLE if manifest(name).has_metadata])
 def test_hints_are_made_again_as_they_were(tmp_path: Path, name: str) -> None:
     path, expected = unpack(name, tmp_path), manifest(name)
     apply(plan_repair(path))  # what the golden itself lacks

@@ -13,6 +13,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition
 from cqrepl.queue.read.registration import Readers, registered_readers
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
+from tests.support.goldens import unpack
 from tests.support.reading import cycles_of
 from tests.support.samples import (
     NOON_MS,
@@ -22,9 +23,9 @@ from tests.support.samples import (
     noon_path,
     read,
     rest_of,
-    unpack,
     without_end_mark,
 )
+from tests.support.tables import keys_of, set_word
 
 ALL = Policy()
 DAY_MS = 86_400_000
@@ -45,19 +46,6 @@ def aheads(verdicts: list[FileVerdict]) -> list[int]:
     """The cycles that may go, counted from noon's."""
     noon = by_name("FAST_DAILY").cycle_at(NOON_MS, 0)
     return [one.cycle - noon for one in verdicts if one.is_removable]
-
-
-def store_value(path: Path, key: str, value: int) -> None:
-    table = TableStore(path / FILE_NAME, writable=True)
-    table.value(key, 0).store(value)
-    table.close()
-
-
-def keys_of(path: Path) -> dict[str, int]:
-    table = TableStore(path / FILE_NAME, writable=False)
-    keys = table.keys()
-    table.close()
-    return keys
 
 
 def test_without_readers_all_but_the_last_cycle_may_go(path: Path, written: Excerpts) -> None:
@@ -149,9 +137,9 @@ def test_registered_readers_hold_what_they_need(path: Path, written: Excerpts) -
 
 def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpts) -> None:
     cycles = cycles_of(path)
-    store_value(path, SENT_KEY, written[9][0])
+    set_word(path, SENT_KEY, written[9][0])
     assert aheads(plan(cycles, ALL)) == [0, 1, 2]
-    store_value(path, ACKNOWLEDGED_KEY, written[4][0])
+    set_word(path, ACKNOWLEDGED_KEY, written[4][0])
     assert aheads(plan(cycles, ALL)) == [0]
     assert "acknowledged" in plan(cycles, ALL)[1].reasons[0]
 
@@ -239,7 +227,7 @@ def test_a_writer_that_holds_its_lock_is_waited_for(
 ) -> None:
     assert written
     monkeypatch.setattr("cqrepl.queue.write.retention._LOCK_TIMEOUT_S", 0.01)
-    store_value(path, WRITE_LOCK_KEY, os.getppid())
+    set_word(path, WRITE_LOCK_KEY, os.getppid())
     with pytest.raises(QueueLocked):
         remove(cycles_of(path), ALL)
     assert len(list(path.glob("*.cq4"))) == 5

@@ -11,8 +11,9 @@ import pytest
 from cqrepl.queue import IndexGap, LayoutMismatch, NotAQueue, Queue, QueueDamaged, Tailer
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.storefile import START, StoreFile
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.write.endrepair import EndRepair
+from tests.support.goldens import manifest, unpack
 from tests.support.reading import Clock, cycles_of
 from tests.support.samples import (
     NOON_MS,
@@ -20,14 +21,13 @@ from tests.support.samples import (
     digests,
     fill,
     layout,
-    manifest,
     noon_index,
     noon_path,
     read,
     rest_of,
-    unpack,
     without_end_mark,
 )
+from tests.support.tables import set_word
 
 NO_PROCESS = (1 << 31) - 2  # no process has this id
 GOLDEN_STALLED = ["backfilled_no_eof", "misplaced_eof", "missing_eof_middle"]
@@ -46,12 +46,9 @@ def clock() -> Clock:
 @contextmanager
 def lock_word(path: Path, key: str, holder: int) -> Iterator[None]:
     """Somebody holds a lock."""
-    table = TableStore(path / FILE_NAME, writable=True)
-    value = table.value(key, UNLOCKED)
-    value.store(holder)
+    set_word(path, key, holder)
     yield
-    value.store(UNLOCKED)
-    table.close()
+    set_word(path, key, UNLOCKED)
 
 
 def wait_on(tailer: Tailer, clock: Clock, seconds: float = 2.0) -> Excerpts:

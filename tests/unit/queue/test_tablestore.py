@@ -7,7 +7,8 @@ import pytest
 from cqrepl.queue import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.files import tablestore
 from cqrepl.queue.files.tablestore import TableStore
-from tests.support.samples import layout, unpack
+from tests.support.goldens import unpack
+from tests.support.samples import layout
 
 FILE = "metadata.cq4t"
 

@@ -19,16 +19,8 @@ from cqrepl.queue.inspection.verification import (
     last_common_index,
     verify,
 )
-from tests.support.samples import (
-    GOLDEN_NAMES,
-    fill,
-    layout,
-    manifest,
-    noon_index,
-    noon_path,
-    stored,
-    unpack,
-)
+from tests.support.goldens import READABLE, manifest, unpack
+from tests.support.samples import fill, layout, noon_index, noon_path, stored
 
 NAME = "TEST4_SECONDLY"
 
@@ -41,7 +33,7 @@ def cycles(outcomes: list[Outcome]) -> list[CycleDigests]:
     return [each for each in outcomes if isinstance(each, CycleDigests)]
 
 
-@pytest.mark.parametrize("name", GOLDEN_NAMES)
+@pytest.mark.parametrize("name", READABLE)
 def test_a_copy_is_the_same(tmp_path: Path, name: str) -> None:
     path = unpack(name, tmp_path)
     shutil.copytree(path, tmp_path / "copy")
