@@ -124,7 +124,7 @@ def stream_live(
     is_idle: bool,
     slice_ms: int,
     received: bytes | None,
-) -> tuple[int, bytes, bytes, bool, bool]: ...
+) -> tuple[int, bytes, bytes, tuple[int | None, int | None], bool]: ...
 
 @final
 class SinkLane:
@@ -140,4 +140,4 @@ class SinkLane:
 
 def receive_live(
     socket: int, control: LiveControl, lanes: Sequence[SinkLane], received: bytes, slice_ms: int
-) -> tuple[int, bytes, bytes, bool]: ...
+) -> tuple[int, bytes, bytes, tuple[int | None, int | None]]: ...

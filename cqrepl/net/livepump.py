@@ -10,6 +10,10 @@ it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; 
 something else to send calls it back first. A sink's pump receives, and sends acknowledgements; what
 the writer task has to send meanwhile goes through it. What a pump could not send is the first that
 is sent after it, what it received and did not take the first that is taken.
+
+What a pump hands back unread goes round again with the next slice, for as long as the peer leaves a
+frame unfinished. So a pump says when it last received, and when what it leaves began to come: the
+watch on silence and the time limit of a document go by that, not by when the pump comes back.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +29,23 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
 T = TypeVar("T")
+_NS_PER_S: Final = 1_000_000_000
 SLICE_MS: Final = 1000  # marks, logs and the watch on silence are brought up to date so often
 SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
 SLICES_OF_SILENCE: Final = 8  # in the time after which a silent peer is lost
+
+
+class Heard(NamedTuple):
+    """How many nanoseconds ago the pump last received, None when it has received nothing; and how
+    many ago the first byte came of what it leaves, None when that was before the hand-over."""
+
+    last_ns: int | None
+    began_ns: int | None
+
+    def times(self, now: float) -> tuple[float | None, float | None]:
+        """When both were, in seconds, as it is `now`."""
+        last, began = (None if ago is None else now - ago / _NS_PER_S for ago in self)
+        return last, began
 
 
 class Streamed(NamedTuple):
@@ -39,7 +57,7 @@ class Streamed(NamedTuple):
     ended: Ended
     unsent: bytes
     data: bytes
-    has_heard: bool
+    heard: Heard
     is_foreign: bool
 
 
@@ -49,7 +67,7 @@ class Received(NamedTuple):
     ended: Ended
     data: bytes
     unsent: bytes
-    has_heard: bool
+    heard: Heard
 
 
 class LivePump:
@@ -79,12 +97,12 @@ class LivePump:
         Raises:
             OSError: the connection is broken.
         """
-        ended, unsent, left, has_heard, is_foreign = await self._run(
+        ended, unsent, left, heard, is_foreign = await self._run(
             lambda: live.stream_live(
                 self._socket, self._control, lanes, pausing, is_idle, slice_ms, data
             )
         )
-        return Streamed(Ended(ended), unsent, left, has_heard, is_foreign)
+        return Streamed(Ended(ended), unsent, left, Heard(*heard), is_foreign)
 
     async def receive(self, lanes: "Sequence[SinkLane]", data: bytes, *, slice_ms: int) -> Received:
         """Stores what comes for these queues.
@@ -96,13 +114,13 @@ class LivePump:
             OSError: the connection is broken.
         """
 
-        def work() -> tuple[int, bytes, bytes, bool]:
+        def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None]]:
             wake_soon()
             return live.receive_live(self._socket, self._control, lanes, data, slice_ms)
 
-        ended, left, unsent, has_heard = await self._run(work)
+        ended, left, unsent, heard = await self._run(work)
         # what was to go through the pump after its last look
-        return Received(Ended(ended), left, unsent + self._control.take(), has_heard)
+        return Received(Ended(ended), left, unsent + self._control.take(), Heard(*heard))
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""

@@ -24,6 +24,7 @@ from cqrepl.net.livepump import (
     SLICE_MS,
     SLICES_OF_SILENCE,
     LivePump,
+    Received,
     Streamed,
     pump_for,
 )
@@ -78,6 +79,9 @@ class Pump:
         self._live = pump_for(stream)
         self._turn = ReadTurn()
         self._hears_live = True  # the live pump of a source takes acknowledgements
+        self._heard_live: Streamed | None = None  # what it has left for the reader
+        self._is_back = trio.Event()  # no live pump receives, and what one has left is taken
+        self._is_back.set()
         self._unsent = b""  # left over by a live pump: goes before anything else
         self._is_sending = False
         self._is_streaming = False  # the live pump is the writer
@@ -160,7 +164,8 @@ class Pump:
             lambda: self.stream.socket.recv_into(self.connection.receive_room())
         )
         if count is None:
-            return  # the live pump has received
+            self._take_left()  # the live pump has received
+            return
         now = trio.current_time()
         if count:
             self.heard = True
@@ -178,17 +183,14 @@ class Pump:
         lanes = session.lanes_in()
         if not lanes:
             return False
+        data = self._hand_over()
         try:
-            data = self.connection.hand_over()
             came = await self._live.receive(lanes, data, slice_ms=self._slice_ms)
         finally:
             has_stored = session.leave_lanes()
+            self._is_back.set()
         self._unsent = came.unsent
-        now = trio.current_time()
-        if came.has_heard or came.data:
-            self.connection.receive_data(came.data, now)
-        if came.ended is Ended.END_OF_STREAM:
-            self.connection.receive_end(now)
+        self._hand_back(came)
         is_fruitless = came.ended is Ended.UNUSUAL and not has_stored
         self._fruitless = self._fruitless + 1 if is_fruitless else 0
         return True
@@ -236,6 +238,8 @@ class Pump:
                 if self.connection.state is ConnectionState.CLOSED:
                     return
                 is_live = session.polls and await self._stream_live(session, pauser)
+                if self._has_ended():
+                    continue  # while the live pump had it
                 if is_live and (self._unsent or session.has_lanes_only):
                     continue  # what is left of a frame goes before any other
                 filled = 0
@@ -256,6 +260,9 @@ class Pump:
             # the reader still takes what the peer said before it went, and ends the pump
             _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
 
+    def _has_ended(self) -> bool:
+        return self.connection.state in (ConnectionState.ENDING, ConnectionState.CLOSED)
+
     async def _stream_live(self, session: Session, pauser: WriterPauser) -> bool:
         """Lets the live pump send for a slice of time; false when there is nothing for it."""
         if self._live is None or pauser.is_waiting:
@@ -268,32 +275,46 @@ class Pump:
         if not lanes or self._wake.is_set():
             return False
         slice_ms = self._slice_ms if session.has_lanes_only else SLICE_MIXED_MS
-        data = self.connection.hand_over() if hears else None
+        data = self._hand_over() if hears else None
         self._is_streaming = True
         try:
             came = await pump.stream(
                 lanes, self._pausing, is_idle=self._is_quiet, slice_ms=slice_ms, data=data
             )
         except OSError as error:
+            self._is_back.set()  # whatever it held is lost, and the connection with it
             raise trio.BrokenResourceError from error
         finally:
             self._is_streaming = False
             has_sent = session.leave_lanes()
             self._is_quiet = not has_sent
         self._unsent = came.unsent
-        self._take_left(came)
+        if hears:
+            self._heard_live = came
+        if came.is_foreign:  # each would call the pump back
+            self._hears_live = False
         # what it does not know is looked at from here, until something has come of it
         return came.ended is not Ended.UNUSUAL or has_sent or bool(came.data)
 
-    def _take_left(self, came: Streamed) -> None:
-        """What a source's pump has received is for the reader, who has its turn again then."""
+    def _take_left(self) -> None:
+        """The reader, who has its turn again, takes what a source's live pump has received."""
+        came, self._heard_live = self._heard_live, None
+        if came is not None:
+            self._hand_back(came)
+            self._is_back.set()
+
+    def _hand_over(self) -> bytes:
+        """What was received and not taken, for a live pump that receives from now on."""
+        self._is_back = trio.Event()
+        return self.connection.hand_over()
+
+    def _hand_back(self, came: Streamed | Received) -> None:
+        """Takes what a live pump has left. Only what it has received itself is news."""
         now = trio.current_time()
-        if came.has_heard or came.data:
-            self.connection.receive_data(came.data, now)
+        heard, began = came.heard.times(now)
+        self.connection.hand_back(came.data, now, heard=heard, began=began)
         if came.ended is Ended.END_OF_STREAM:
             self.connection.receive_end(now)
-        if came.is_foreign:  # each would call the pump back
-            self._hears_live = False
 
     @property
     def _slice_ms(self) -> int:
@@ -333,6 +354,9 @@ class Pump:
         while True:
             with trio.CancelScope(deadline=self.connection.next_deadline()) as self._clock:
                 await trio.sleep_forever()
+            if not self._is_back.is_set():  # what the live pump has heard counts
+                self.call_back()
+                await self._is_back.wait()
             try:
                 self.connection.tick(trio.current_time())
             except RemoteProtocolError as error:

@@ -94,8 +94,19 @@ class Connection:
         self._inflow.received(count)
 
     def hand_over(self) -> bytes:
-        """What was received and not taken; it is to come again, with what follows."""
+        """What was received and not taken, for a native pump that receives in the shell's place.
+        `hand_back` takes what that leaves, before the next `tick`."""
         return self._inflow.hand_over()
+
+    def hand_back(self, data: bytes, now: float, heard: float | None, began: float | None) -> None:
+        """Takes what a native pump has left. What it hands back unread is no news of the peer.
+
+        Args:
+            heard: when the pump last received anything; None when it has received nothing.
+            began: when the first byte of `data` came; None when that was before the hand-over.
+        """
+        self._now, self._heard = now, self._heard if heard is None else max(self._heard, heard)
+        self._inflow.hand_back(data, began)
 
     def receive_end(self, now: float) -> None:
         """The stream ended. A peer that cannot announce its end may close between two documents."""

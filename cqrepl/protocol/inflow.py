@@ -49,11 +49,25 @@ class Inflow:
         self._is_cut = False
 
     def hand_over(self) -> bytes:
-        """What is not yet taken, for somebody else to take; the rest comes back through `feed`."""
+        """What is not yet taken, for a native pump to take; the clock of a document goes on."""
         data, at = self.splitter.gathered()
         self.splitter.skip_to(len(data))
         self._is_cut = False
         return bytes(data[at:])
+
+    def hand_back(self, data: bytes, began: float | None) -> None:
+        """Takes what the native pump has left of that, and of what it has received behind it.
+
+        Args:
+            began: when the first byte of `data` came; None when that was before `hand_over`, and
+                the clock of its document goes on.
+        """
+        self.feed(data)
+        self._watched = self.splitter.position
+        if not data:
+            self.deadline = math.inf
+        elif began is not None:
+            self.deadline = began + FRAME_SECONDS
 
     def next_run(self, cid_document: bytes, payload_max: int) -> FrameRun | None:
         """The frames of one handler that come next, as far as they are whole and of usual shape.

@@ -13,6 +13,7 @@ from typing import Final, Self, TypeVar
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.net.livepump import Heard
 from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.messages import write_cid
 from cqrepl.queue import Appender, Queue, Tailer
@@ -60,21 +61,28 @@ class Ends:
 
     def hear(
         self, *lanes: live.SourceLane, data: bytes = b"", slice_ms: int = 1
-    ) -> tuple[Ended, bytes, bytes, bool, bool]:
+    ) -> tuple[Ended, bytes, bytes, Heard, bool]:
         """The pump of a source that receives too, until it comes back."""
-        ended, unsent, left, has_heard, is_foreign = live.stream_live(
+        ended, unsent, left, heard, is_foreign = live.stream_live(
             self.near.fileno(), self.control, lanes, Pausing.BALANCED, False, slice_ms, data
         )
-        return Ended(ended), unsent, left, has_heard, is_foreign
+        return Ended(ended), unsent, left, Heard(*heard), is_foreign
 
     def receive(
         self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
     ) -> tuple[Ended, bytes, bytes]:
         """The pump of a sink, until it comes back; without whether it heard anything."""
-        ended, left, unsent, _ = live.receive_live(
+        ended, left, unsent, _ = self.take(*lanes, data=data, slice_ms=slice_ms)
+        return ended, left, unsent
+
+    def take(
+        self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
+    ) -> tuple[Ended, bytes, bytes, Heard]:
+        """The same, with when it has heard anything."""
+        ended, left, unsent, heard = live.receive_live(
             self.near.fileno(), self.control, lanes, data, slice_ms
         )
-        return Ended(ended), left, unsent
+        return Ended(ended), left, unsent, Heard(*heard)
 
 
 class Running(threading.Thread):

@@ -62,8 +62,11 @@ def test_acknowledgements_are_noted(tmp_path: Path) -> None:
         said = b"".join(acknowledgement(index) for index in indexes)
         ends.far.sendall(said[7:])
         began = time.monotonic_ns()
-        came = ends.hear(lane, data=said[:7], slice_ms=100)
-        assert came == (Ended.SLICE, b"", b"", True, False)
+        ended, unsent, left, (heard_ns, _), is_foreign = ends.hear(
+            lane, data=said[:7], slice_ms=100
+        )
+        assert (ended, unsent, left, is_foreign) == (Ended.SLICE, b"", b"", False)
+        assert heard_ns is not None
         acks = lane.take_acks().tolist()
         assert acks[::3] == indexes
         assert set(acks[1::3]) == {NS}
@@ -89,7 +92,10 @@ def test_what_else_the_peer_says_is_left(tmp_path: Path, is_whole: bool) -> None
         other = write_cid(OTHER_CID) + write_heartbeat()
         other = other if is_whole else other[:-3]
         ends.far.sendall(acknowledgement(last) + other)
-        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"", other, True, False)
+        ended, unsent, left, (heard_ns, began_ns), is_foreign = ends.hear(lane, slice_ms=LONG_MS)
+        assert (ended, unsent, left, is_foreign) == (Ended.UNUSUAL, b"", other, False)
+        assert heard_ns is not None
+        assert began_ns is not None
         assert lane.take_acks()[0] == last
 
 
@@ -99,10 +105,39 @@ def test_a_cut_acknowledgement_is_left_when_time_is_over(tmp_path: Path) -> None
         said = acknowledgement(queue.last_index() or 0)
         for end in range(1, len(said)):
             ends.far.sendall(said[:end])
-            ended, _, left, has_heard, is_foreign = ends.hear(lane, slice_ms=60)
+            ended, _, left, (heard_ns, began_ns), is_foreign = ends.hear(lane, slice_ms=60)
             assert (ended, left) == (Ended.SLICE, said[:end])
-            assert has_heard
+            assert heard_ns is not None
+            assert began_ns is not None
             assert not is_foreign
+
+
+def test_what_is_handed_back_unread_was_not_heard(tmp_path: Path) -> None:
+    """Nor has it begun to come then; what comes behind it is heard, and has not begun either."""
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        said = acknowledgement(queue.last_index() or 0)
+        came = ends.hear(lane, data=said[:9], slice_ms=10)
+        assert came == (Ended.SLICE, b"", said[:9], (None, None), False)
+        ends.far.sendall(said[9:20])
+        _, _, left, (heard_ns, began_ns), _ = ends.hear(lane, data=said[:9], slice_ms=60)
+        assert left == said[:20]
+        assert heard_ns is not None
+        assert began_ns is None
+
+
+def test_a_rest_began_when_its_first_byte_came(tmp_path: Path) -> None:
+    """Not when what stands before it did, which was taken."""
+    with queue_of(tmp_path / "q", 2) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        lane = source_lane(queue.tailer())
+        first, second = acknowledgement(last - 1), acknowledgement(last)
+        ends.far.sendall(first[9:] + second[:9])
+        _, _, left, (heard_ns, began_ns), _ = ends.hear(lane, data=first[:9], slice_ms=60)
+        assert left == second[:9]
+        assert lane.take_acks()[0] == last - 1
+        assert heard_ns is not None
+        assert began_ns == heard_ns
 
 
 def test_acknowledgements_in_another_shape_are_told(tmp_path: Path) -> None:
@@ -111,14 +146,17 @@ def test_acknowledgements_in_another_shape_are_told(tmp_path: Path) -> None:
         said = bytearray(acknowledgement(queue.last_index() or 0))
         said[len(CID_DOCUMENT) + 8] = 0xA7  # another code for the index, as good as ours
         ends.far.sendall(said)
-        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"", bytes(said), True, True)
+        ended, unsent, left, (heard_ns, _), is_foreign = ends.hear(lane, slice_ms=LONG_MS)
+        assert (ended, unsent, left, is_foreign) == (Ended.UNUSUAL, b"", bytes(said), True)
+        assert heard_ns is not None
 
 
 def test_the_peers_end_is_told(tmp_path: Path) -> None:
     with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
         ends.far.shutdown(socket.SHUT_WR)
         lane = source_lane(queue.tailer())
-        assert ends.hear(lane, slice_ms=LONG_MS) == (Ended.END_OF_STREAM, b"", b"", False, False)
+        came = ends.hear(lane, slice_ms=LONG_MS)
+        assert came == (Ended.END_OF_STREAM, b"", b"", (None, None), False)
         ends.near.shutdown(socket.SHUT_WR)
         found, _ = excerpts_of(received(ends.far, 1 << 30))
         assert found == content(tmp_path / "q")

@@ -306,6 +306,29 @@ def test_more_than_a_pump_has_room_for_is_left(tmp_path: Path) -> None:
         assert content(tmp_path / "copy") == content(tmp_path / "q")[:1]
 
 
+def test_what_a_sink_hands_back_unread_was_not_heard(tmp_path: Path) -> None:
+    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane, (_, first, second) = sink_lane(appender), frames_of(queue)
+        for half in (5, len(CID_DOCUMENT), len(first) - 1):
+            came = ends.take(lane, data=first[:half], slice_ms=10)
+            assert came == (Ended.SLICE, first[:half], b"", (None, None))
+        # more of it comes: that is heard, and the frame has begun long ago all the same
+        ends.far.sendall(first[5:7])
+        _, left, _, heard = ends.take(lane, data=first[:5], slice_ms=60)
+        assert left == first[:7]
+        assert heard.last_ns is not None
+        assert heard.began_ns is None
+        # it ends, and another begins
+        ends.far.sendall(first[7:] + second[:9])
+        _, left, _, heard = ends.take(lane, data=first[:7], slice_ms=60)
+        assert left == second[:9]
+        assert lane.take_stored()[0] == 1
+        assert heard.last_ns is not None
+        assert heard.began_ns is not None
+        copy.close()
+
+
 def test_two_queues_take_turns(tmp_path: Path) -> None:
     queues = [filled(tmp_path / f"q{nth}", 20, seed=nth) for nth in range(2)]
     copies = [copy_of(queue, tmp_path / f"copy{nth}") for nth, queue in enumerate(queues)]

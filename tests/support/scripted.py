@@ -24,9 +24,11 @@ class Scripted:
     async def send(self, *documents: bytes) -> None:
         await self.stream.send_all(b"".join(documents))
 
-    async def greet(self, own: int, other: int) -> None:
+    async def greet(
+        self, own: int, other: int, timeout_ms: int = 60_000, interval_ms: int = 30_000
+    ) -> None:
         """Both UberHandlers and heartbeats; with numbers that let a test take its time."""
-        await self.send(peer.uber(own, other), peer.heartbeats(60_000, 30_000))
+        await self.send(peer.uber(own, other), peer.heartbeats(timeout_ms, interval_ms))
         await self.hear("handler", 2)
 
     async def offer(self, name: str, cid: int, next_index: int = 0, **more: Any) -> peer.Message:

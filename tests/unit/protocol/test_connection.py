@@ -246,6 +246,96 @@ def test_a_document_that_came_whole_stops_its_clock() -> None:
     assert ours.connection.next_deadline() > ours.now
 
 
+def beating(timeout_ms: int, interval_ms: int) -> Ours:
+    """A sink that receives a queue, with these numbers of the dialler's."""
+    ours = Ours(Role.SINK)
+    ours.receive(uber(SOURCE_ID, SINK_ID), heartbeats(timeout_ms, interval_ms))
+    ours.receive(register(CSP, CID, sink_handler(0)))
+    ours.connection.answer_queue(CID, 0, SHIFT, None)
+    return ours
+
+
+def lent(
+    ours: Ours, seconds: float, took: int, came: bytes, *, heard: float | None, began: float | None
+) -> None:
+    """A native pump receives for some seconds: takes so many bytes, and hands back the rest.
+
+    Args:
+        heard, began: how long before its return, as `Connection.hand_back` has them.
+    """
+    data = (ours.connection.hand_over() + came)[took:]
+    ours.now += seconds
+    times = {name: None if ago is None else ours.now - ago for name, ago in
+             (("heard", heard), ("began", began))}  # fmt: skip
+    ours.connection.hand_back(data, ours.now, **times)
+    assert ours.events() == []
+    ours.connection.tick(ours.now)
+
+
+def test_what_a_pump_hands_back_unread_is_no_sign_of_life() -> None:
+    ours = beating(3000, 1000)
+    ours.receive(excerpt(index(0), bytes(100))[:50])
+    for _ in range(5):
+        lent(ours, 0.5, 0, b"", heard=None, began=None)
+    with pytest.raises(RemoteProtocolError, match=r"nothing received for 3\.0 s"):
+        lent(ours, 0.5, 0, b"", heard=None, began=None)
+
+
+def test_a_pump_that_took_all_has_heard_no_more_than_it_says() -> None:
+    """Silence counts from the last byte that the pump received, not from its return."""
+    ours = beating(3000, 1000)
+    frame = excerpt(index(0), bytes(100))
+    lent(ours, 2, len(frame), frame, heard=1.5, began=None)
+    lent(ours, 1.4, 0, b"", heard=None, began=None)
+    with pytest.raises(RemoteProtocolError, match=r"nothing received for 3\.0 s"):
+        lent(ours, 0.1, 0, b"", heard=None, began=None)
+
+
+@pytest.mark.parametrize("begun", [1, 10, 30])
+def test_the_30_seconds_of_a_document_go_on_while_a_pump_has_it(begun: int) -> None:
+    """A peer that trickles is heard, and closed all the same; whoever has its bytes."""
+    ours = receiving_sink()
+    frame, begun = excerpt(index(0), bytes(100)), len(select()) + begun
+    ours.receive(frame[:begun])
+    for nth in range(29):
+        came = frame[begun + nth : begun + nth + 1]
+        lent(ours, 1, 0, came, heard=0.5, began=None)
+    with pytest.raises(RemoteProtocolError, match="not complete after 30 s"):
+        lent(ours, 1, 0, b"", heard=0.5, began=None)
+
+
+def test_a_document_that_began_in_a_pump_has_30_seconds_from_its_first_byte() -> None:
+    ours = receiving_sink()
+    frame = excerpt(index(0), bytes(100))
+    lent(ours, 5, len(frame), frame + frame[:30], heard=1, began=4)
+    began_at = ours.now - 4
+    ours.tick(began_at + 29.9 - ours.now)
+    with pytest.raises(RemoteProtocolError, match="not complete after 30 s"):
+        ours.tick(0.1)
+
+
+def test_a_document_that_a_pump_completes_stops_its_clock() -> None:
+    """And the next one, of which it has received a part, has its own."""
+    for rest, began in ((b"", None), (excerpt(index(1), b"x")[:20], 0.5)):
+        ours = receiving_sink()
+        frame = excerpt(index(0), bytes(100))
+        ours.receive(frame[:30])
+        ours.tick(29)
+        lent(ours, 0.9, len(frame), frame[30:] + rest, heard=0.5, began=began)
+        ours.tick(29)
+        assert ours.connection.state is ConnectionState.OPEN
+
+
+def test_what_a_pump_leaves_whole_is_taken() -> None:
+    ours = receiving_sink()
+    frame = excerpt(index(0), bytes(100))
+    ours.receive(frame[:30])
+    data = ours.connection.hand_over() + frame[30:] + heartbeat()
+    ours.connection.hand_back(data, ours.now, heard=ours.now, began=None)
+    assert kinds(ours.events()) == [ev.AppendExcerpts]
+    assert ours.connection.next_deadline() == 20
+
+
 def test_bytes_that_cannot_be_read_wait_for_their_turn() -> None:
     ours = receiving_sink()
     ours.connection.receive_data(excerpt(index(0), b"x") + bytes(4), ours.now)

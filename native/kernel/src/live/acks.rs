@@ -3,8 +3,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
-use crate::live::control::receive_some;
+use crate::live::control::{receive_some, Heard};
 
 /// The bytes of the body before the index; `NANOS` stands between the index and the nano time.
 const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
@@ -68,16 +69,17 @@ pub enum Behind {
 pub struct Inbox {
     bytes: Vec<u8>,
     end: usize,
-    /// True when the peer was heard.
-    pub has_heard: bool,
+    started: Instant,
+    /// When the peer was heard.
+    pub heard: Heard,
 }
 
 impl Inbox {
     /// An inbox that begins with what was received before.
-    pub fn new(received: &[u8]) -> Self {
+    pub fn new(received: &[u8], started: Instant) -> Self {
         let mut bytes = received.to_vec();
         bytes.resize(received.len() + INBOX_BYTES, 0);
-        Inbox { bytes, end: received.len(), has_heard: false }
+        Inbox { bytes, end: received.len(), started, heard: Heard::default() }
     }
 
     /// Receives what is there, without waiting; false at the end of the stream.
@@ -87,8 +89,10 @@ impl Inbox {
             return Ok(true);
         }
         let count = receive_some(socket, room)?;
-        self.end += count.unwrap_or(0);
-        self.has_heard |= count.is_some_and(|count| count > 0);
+        if let Some(count) = count.filter(|&count| count > 0) {
+            self.heard.received(Instant::now(), self.end);
+            self.end += count;
+        }
         Ok(count != Some(0))
     }
 
@@ -117,6 +121,9 @@ impl Inbox {
             at += start + BYTES;
         };
         debug_assert!(at <= self.end, "no more was handed out than had come");
+        if at > 0 {
+            self.heard.taken(self.started);
+        }
         self.bytes.copy_within(at..self.end, 0);
         self.end -= at;
         behind

@@ -29,6 +29,41 @@ pub enum Ended {
     EndOfStream = 3,
 }
 
+/// When a pump received, and when what it leaves began to come. Bytes that were handed over to it,
+/// and that it hands back unread, are no news: they change neither.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    /// When it received last; `None` when it has received nothing.
+    last: Option<Instant>,
+    /// When the first byte of what is left came; `None` when that was before the hand-over.
+    began: Option<Instant>,
+}
+
+impl Heard {
+    /// Bytes have come, behind a rest of that length.
+    pub fn received(&mut self, now: Instant, rest_bytes: usize) {
+        self.last = Some(now);
+        if rest_bytes == 0 {
+            self.began = Some(now);
+        }
+    }
+
+    /// All that was whole has been taken. A pump takes that before it receives again, so what is
+    /// left behind it came with the last bytes.
+    pub fn taken(&mut self, started: Instant) {
+        self.began = Some(self.last.unwrap_or(started));
+    }
+
+    /// How many nanoseconds ago each was.
+    pub fn ago_ns(self) -> (Option<i64>, Option<i64>) {
+        let now = Instant::now();
+        let ago = |then: Instant| {
+            i64::try_from(now.saturating_duration_since(then).as_nanos()).unwrap_or(i64::MAX)
+        };
+        (self.last.map(ago), self.began.map(ago))
+    }
+}
+
 /// Asks a pump to come back, and hands it bytes.
 pub struct Control {
     is_interrupted: AtomicBool,

@@ -11,6 +11,7 @@
 //! the source about as much as hundreds of excerpts do. While the peer takes no bytes, only the
 //! last acknowledgement is kept.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ use crate::append::terms::Refusal;
 use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 use crate::batch::frames::Scan;
 use crate::live::acks;
-use crate::live::control::{locked, receive_some, send_some, Control, Ended, PumpError};
+use crate::live::control::{locked, receive_some, send_some, Control, Ended, Heard, PumpError};
 use crate::live::source_lane::monotonic_ns;
 use crate::mem::Source;
 
@@ -71,8 +72,8 @@ pub struct SinkRest {
     pub received: Vec<u8>,
     /// What is to be sent before anything else.
     pub unsent: Vec<u8>,
-    /// True when the peer was heard.
-    pub has_heard: bool,
+    /// When the peer was heard.
+    pub heard: Heard,
 }
 
 enum Next {
@@ -149,16 +150,14 @@ pub fn receive(
     buffer: &mut [u8],
     slice: Duration,
 ) -> Result<SinkRest, PumpError> {
-    let until = Instant::now() + slice;
-    let mut pump =
-        SinkPump { lanes, buffer, at: 0, end: 0, turn: 0, unsent: Vec::new(), said_at: None };
-    let mut has_heard = false;
+    let mut pump = SinkPump::new(lanes, buffer);
+    let until = pump.started + slice;
     if !pump.put(received) {
         control.take_outgoing(&mut pump.unsent);
         let (ended, received) = (Ended::Unusual, received.to_vec());
-        return Ok(SinkRest { ended, received, unsent: pump.unsent, has_heard });
+        return Ok(SinkRest { ended, received, unsent: pump.unsent, heard: pump.heard });
     }
-    let (mut ended, mut is_full) = (None, false);
+    let (mut ended, mut is_full, mut is_over) = (None, false, None);
     let queues = u32::try_from(pump.lanes.len()).unwrap_or(u32::MAX);
     let bulk = QUIET_IN_BULK.saturating_mul(queues.div_ceil(QUEUES_IN_BULK));
     while ended.is_none() {
@@ -167,18 +166,19 @@ pub fn receive(
         pump.flush(socket, control, now, if is_full { bulk } else { QUIET })?;
         if is_unusual {
             ended = Some(Ended::Unusual);
-        } else if control.is_interrupted() {
-            ended = Some(Ended::Interrupted);
-        } else if now >= until {
-            ended = Some(Ended::Slice);
+        } else if is_over.is_some() {
+            ended = is_over;
         } else {
-            match receive_some(socket, pump.room())? {
+            // one look more at the socket: while this thread stored, it heard nothing
+            if control.is_interrupted() {
+                is_over = Some(Ended::Interrupted);
+            } else if now >= until {
+                is_over = Some(Ended::Slice);
+            }
+            match pump.receive(socket, now)? {
                 Some(0) => ended = Some(Ended::EndOfStream),
-                Some(count) => {
-                    pump.end += count;
-                    has_heard = true;
-                    is_full = pump.end == pump.buffer.len();
-                }
+                Some(_) => is_full = pump.end == pump.buffer.len(),
+                None if is_over.is_some() => is_full = false,
                 None => {
                     is_full = false;
                     let out =
@@ -191,7 +191,8 @@ pub fn receive(
     pump.acknowledge_all();
     control.take_outgoing(&mut pump.unsent);
     let received = pump.buffer.get(pump.at..pump.end).unwrap_or_default().to_vec();
-    Ok(SinkRest { ended: ended.unwrap_or(Ended::Slice), received, unsent: pump.unsent, has_heard })
+    let ended = ended.unwrap_or(Ended::Slice);
+    Ok(SinkRest { ended, received, unsent: pump.unsent, heard: pump.heard })
 }
 
 struct SinkPump<'l, 'a, 'b> {
@@ -203,9 +204,25 @@ struct SinkPump<'l, 'a, 'b> {
     unsent: Vec<u8>,
     /// When the last acknowledgements went out.
     said_at: Option<Instant>,
+    started: Instant,
+    heard: Heard,
 }
 
-impl SinkPump<'_, '_, '_> {
+impl<'l, 'a, 'b> SinkPump<'l, 'a, 'b> {
+    fn new(lanes: &'l mut [SinkLane<'a>], buffer: &'b mut [u8]) -> Self {
+        SinkPump {
+            lanes,
+            buffer,
+            at: 0,
+            end: 0,
+            turn: 0,
+            unsent: Vec::new(),
+            said_at: None,
+            started: Instant::now(),
+            heard: Heard::default(),
+        }
+    }
+
     /// Starts with bytes that were received before; false when the buffer has no room for them.
     fn put(&mut self, received: &[u8]) -> bool {
         let Some(room) = self.buffer.get_mut(..received.len()) else {
@@ -218,6 +235,15 @@ impl SinkPump<'_, '_, '_> {
 
     /// Stores all whole frames that are there; false when something else stands there.
     fn store(&mut self) -> Result<bool, PumpError> {
+        let before = self.at;
+        let is_usual = self.store_whole();
+        if self.at > before {
+            self.heard.taken(self.started);
+        }
+        is_usual
+    }
+
+    fn store_whole(&mut self) -> Result<bool, PumpError> {
         while self.at < self.end {
             let data = self.buffer.get(self.at..self.end).unwrap_or_default();
             let Some(nth) = acks::addressed(self.lanes, |lane| lane.cid_document, self.turn, data)
@@ -237,6 +263,17 @@ impl SinkPump<'_, '_, '_> {
             }
         }
         Ok(true)
+    }
+
+    /// Receives what is there; `None` when nothing is, 0 at the end of the stream.
+    fn receive(&mut self, socket: BorrowedFd, now: Instant) -> io::Result<Option<usize>> {
+        let rest_bytes = self.end - self.at;
+        let count = receive_some(socket, self.room())?;
+        if let Some(count) = count.filter(|&count| count > 0) {
+            self.heard.received(now, rest_bytes);
+            self.end += count;
+        }
+        Ok(count)
     }
 
     /// Where the next bytes go: behind the rest, which moves to the front.

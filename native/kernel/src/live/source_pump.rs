@@ -17,7 +17,7 @@ use rustix::event::PollFlags;
 
 use crate::batch::apart::Apart;
 use crate::live::acks::{Behind, Inbox};
-use crate::live::control::{send_parts, Control, Ended, PumpError};
+use crate::live::control::{send_parts, Control, Ended, Heard, PumpError};
 use crate::live::pauser::Pauser;
 use crate::live::source_lane::{Look, SourceLane};
 use crate::mem::fault::Fault;
@@ -40,8 +40,8 @@ pub struct SourceRest {
     pub unsent: Vec<u8>,
     /// What was received and not taken.
     pub received: Vec<u8>,
-    /// True when the peer was heard.
-    pub has_heard: bool,
+    /// When the peer was heard.
+    pub heard: Heard,
     /// True when the peer acknowledges in another shape.
     pub is_foreign: bool,
 }
@@ -65,15 +65,14 @@ pub fn stream(
         control,
         lanes,
         pauser,
-        inbox: received.map(Inbox::new),
+        inbox: received.map(|received| Inbox::new(received, now)),
         heard_at: None,
         is_foreign: false,
         tells_at: now + AWAITED_PAUSE,
     };
     let (ended, unsent) = pump.run(out, now + slice)?;
-    let (received, has_heard) =
-        pump.inbox.map(|inbox| (inbox.left(), inbox.has_heard)).unwrap_or_default();
-    Ok(SourceRest { ended, unsent, received, has_heard, is_foreign: pump.is_foreign })
+    let (received, heard) = pump.inbox.map(|inbox| (inbox.left(), inbox.heard)).unwrap_or_default();
+    Ok(SourceRest { ended, unsent, received, heard, is_foreign: pump.is_foreign })
 }
 
 struct SourcePump<'l, 'a> {
@@ -98,13 +97,15 @@ impl SourcePump<'_, '_> {
         let mut turn = 0;
         loop {
             if self.control.is_interrupted() {
-                return Ok((Ended::Interrupted, Vec::new()));
+                // one look more at the socket: while this thread worked, it heard nothing
+                let ended = self.receive()?.unwrap_or(Ended::Interrupted);
+                return Ok((ended, Vec::new()));
             }
             turn = (turn + 1) % self.lanes.len().max(1);
             let (filled, is_unusual) = frame_all(self.lanes, turn, out, &mut apart)?;
             if filled > 0 {
                 let rest = out.get(..filled).unwrap_or_default();
-                let (ended, unsent) = self.send_all(rest, &apart)?;
+                let (ended, unsent) = self.send_all(rest, &apart, until)?;
                 apart.clear();
                 if let Some(ended) = ended {
                     return Ok((ended, unsent));
@@ -163,6 +164,7 @@ impl SourcePump<'_, '_> {
         &mut self,
         bytes: &[u8],
         apart: &Apart<'_>,
+        until: Instant,
     ) -> Result<(Option<Ended>, Vec<u8>), PumpError> {
         let end = bytes.len() + apart.bytes;
         let mut sent = 0;
@@ -181,11 +183,13 @@ impl SourcePump<'_, '_> {
                 return Ok((Some(Ended::Interrupted), apart.joined(bytes, sent)?));
             }
             let hears = if self.inbox.is_some() { PollFlags::IN } else { PollFlags::empty() };
-            self.control.wait(self.socket, PollFlags::OUT | hears, None)?;
+            self.control.wait(self.socket, PollFlags::OUT | hears, Some(until))?;
             if let Some(ended) = self.receive()? {
                 return Ok((Some(ended), apart.joined(bytes, sent)?));
             }
-            if Instant::now() >= self.tells_at && self.lanes.iter().any(SourceLane::is_awaited) {
+            let now = Instant::now();
+            let may_tell = now >= self.tells_at && self.lanes.iter().any(SourceLane::is_awaited);
+            if now >= until || may_tell {
                 return Ok((Some(Ended::Slice), apart.joined(bytes, sent)?));
             }
         }

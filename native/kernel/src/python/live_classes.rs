@@ -160,10 +160,12 @@ impl PySourceLane {
     }
 }
 
-type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool, bool);
+/// How many nanoseconds ago the peer was heard last, and what is left began to come.
+type Ago = (Option<i64>, Option<i64>);
+type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago, bool);
 
 /// Sends what appears in the lanes. The answer is why the pump came back, what was not sent, what
-/// was received and not taken, whether the peer was heard, and whether it acknowledges in another
+/// was received and not taken, when the peer was heard, and whether it acknowledges in another
 /// shape.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
@@ -204,7 +206,7 @@ pub fn stream_live<'py>(
         source_pump::stream(socket, control, &lanes, &mut out, pauser, slice, received)
     })?;
     let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
-    Ok((rest.ended as u8, unsent, left, rest.has_heard, rest.is_foreign))
+    Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns(), rest.is_foreign))
 }
 
 /// One queue of a sink.
@@ -239,10 +241,10 @@ impl PySinkLane {
     }
 }
 
-type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, bool);
+type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago);
 
 /// Stores what comes for the lanes. The answer is why the pump came back, what was not taken, what
-/// was not sent, and whether the peer was heard.
+/// was not sent, and when the peer was heard.
 #[pyfunction]
 pub fn receive_live<'py>(
     py: Python<'py>,
@@ -275,5 +277,5 @@ pub fn receive_live<'py>(
         sink_pump::receive(socket, control, &mut lanes, received, &mut buffer, slice)
     })?;
     let (left, unsent) = (PyBytes::new(py, &rest.received), PyBytes::new(py, &rest.unsent));
-    Ok((rest.ended as u8, left, unsent, rest.has_heard))
+    Ok((rest.ended as u8, left, unsent, rest.heard.ago_ns()))
 }
