@@ -35,6 +35,12 @@ ON_BOTH: Final = (
     "tests/unit/queue",
     "tests/unit/protocol",
     "tests/net",
+    "tests/commands/test_queue_processes.py",
+    "tests/faults/test_back_copy_lock.py",
+    "tests/faults/test_crash.py",
+    "tests/faults/test_full_disk.py",
+    "tests/faults/test_lock_holders.py",
+    "tests/faults/test_power_cuts.py",
     "tests/interop/test_queue_java.py",
     "tests/interop/test_golden_replication.py",
 )
@@ -131,7 +137,7 @@ PHASES: Final = {"test": test_phases, "long": long_phases, "ci": ci_phases}
 
 def has_native() -> bool:
     """Whether the native kernel is built here."""
-    command = [sys.executable, "-c", "import wire._kernel"]
+    command = [sys.executable, "-c", "import cqrepl._native"]
     return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
