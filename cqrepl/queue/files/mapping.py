@@ -77,14 +77,19 @@ RECORD_LOCK_GUARD: Final = _Guard()
 class Mapping:
     """One file, mapped. `data` is all of its bytes, `words` their aligned words."""
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    def __init__(self, path: Path, *, writable: bool, keeps_views: bool = False) -> None:
         """Opens and maps a file.
+
+        Args:
+            keeps_views: `data` and `words` stay usable until `close` for those that took them
+                before the file was mapped anew: threads share them, and the file grows seldom.
 
         Raises:
             QueueDamaged: there is something else under that name.
         """
         self.path = path
         self.writable = writable
+        self._keeps_views = keeps_views
         access = os.O_RDWR if writable else os.O_RDONLY
         # a pipe of that name must not keep us waiting
         self._descriptor = os.open(path, access | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -269,9 +274,12 @@ class Mapping:
 
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it
-            self._unmap()
-            if not self.unmaps_later:
-                self.unmap_left()
+            if self._keeps_views:
+                self._leave()
+            else:
+                self._unmap()
+                if not self.unmaps_later:
+                    self.unmap_left()
             if size == 0:
                 return  # nothing to map; only a writer that died at once leaves such a file
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
@@ -282,6 +290,9 @@ class Mapping:
     def _unmap(self) -> None:
         self.words.release()
         self.data.release()
+        self._leave()
+
+    def _leave(self) -> None:
         self.data = memoryview(b"")
         self.words = Words(self.data)
         mapped, self._map = self._map, None

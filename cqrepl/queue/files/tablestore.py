@@ -8,7 +8,8 @@ Theory of operation. The file is a run of documents on multiples of 4:
 The first header word that is 0 ends it. A key is never moved or removed, so the position of its
 long holds for ever; the longs are read and exchanged in the mapping by every process. Finding and
 adding a key happens under a record lock on one byte far behind the end of the file. The file has
-131072 bytes and does not grow. Read-only opening takes no lock and changes nothing: a document is
+131072 bytes; Java makes it longer when the keys need more, and every process maps what it has grown
+by when it looks for a key. Read-only opening takes no lock and changes nothing: a document is
 published by its header word only when it is whole.
 
 Header and keys are on the disk before their header words are stored: a power cut leaves each whole
@@ -97,7 +98,8 @@ class TableStore:
             QueueDamaged: it is not what a table store must be.
         """
         self.path = path
-        self._mapping = Mapping(path, writable=writable)
+        # threads look for keys and use values at the same time: none may take the words of another
+        self._mapping = Mapping(path, writable=writable, keeps_views=True)
         self._positions: dict[str, int] = {}
         self._written: dict[str, str] = {}
         try:
@@ -203,7 +205,7 @@ class TableStore:
             writer.bound_int64(initial)
         image = bytes(writer.data) + bytes(HEADER_BYTES)
         end = position + len(image)
-        if end > self._mapping.length:
+        if not self._mapping.cover(end):
             raise QueueError(f"expected room for the key {key}", path=self.path, position=position)
         words = self._mapping.words
         words.store_4(position, 0)  # a not complete word here was left by a process that died
@@ -242,10 +244,9 @@ class TableStore:
     def _walk(self) -> None:
         """Takes up the keys that were added since the last time."""
         self._mapping.check()
-        words = self._mapping.words
-        while self._walked + HEADER_BYTES <= self._mapping.length:
+        while self._mapping.cover(self._walked + HEADER_BYTES):
             position = self._walked
-            if not is_ready(words.load_4(position)):
+            if not is_ready(self._mapping.words.load_4(position)):
                 return
             end = self._document_end(position)
             self._take_key(Reader(self._mapping.data, position + HEADER_BYTES, end), position)

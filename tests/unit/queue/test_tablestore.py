@@ -173,3 +173,86 @@ def test_threads_add_keys_at_once(path: Path) -> None:
     table = TableStore(path, writable=False)
     assert len(table.keys()) == 40
     table.close()
+
+
+def grown_by_another(path: Path) -> dict[str, int]:
+    """Adds keys as Java does, until the file had to become longer by 65,536 bytes; all keys."""
+    other = TableStore(path, writable=True)
+    added = {}
+    try:
+        for number in range(5000):
+            name = f"index.a tailer with a long name, number {number}"
+            try:
+                other.value(name, number)
+            except QueueError:  # the file is full
+                with path.open("r+b") as file:
+                    file.truncate(path.stat().st_size + 65_536)
+                other.value(name, number)
+                added[name] = number
+                break
+            added[name] = number
+        more = {f"index.behind.{number}": number for number in range(100)}
+        for name, number in more.items():
+            other.value(name, number)
+    finally:
+        other.close()
+    assert path.stat().st_size == tablestore.FILE_BYTES + 65_536
+    return added | more
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_keys_behind_what_was_mapped_are_found(
+    table: TableStore, path: Path, writable: bool
+) -> None:
+    first = table.value("chronicle.write.lock", 7)
+    reader = TableStore(path, writable=writable)
+    view = reader.view()
+    early = reader.find("chronicle.write.lock")
+    assert early is not None
+    words = reader._mapping.words
+    added = grown_by_another(path)
+    for name in reversed(added):
+        found = reader.find(name)
+        assert found is not None
+        assert found.load() == added[name]
+    assert len(reader.keys()) == len(added) + 1
+    # what was taken before the file was mapped anew is that of the same file
+    first.store(9)
+    assert early.load() == words.load_8(early.position) == 9
+    assert int.from_bytes(view[early.position : early.position + 8], "little") == 9
+    view.release()
+    reader.close()
+
+
+def test_a_key_is_added_behind_what_another_process_has_added(
+    table: TableStore, path: Path
+) -> None:
+    added = grown_by_another(path)
+    table.value("ours", 42)
+    assert table.keys() == {name.lower(): number for name, number in added.items()} | {"ours": 42}
+    other = TableStore(path, writable=False)
+    assert other.keys() == table.keys()
+    other.close()
+
+
+def test_threads_use_values_while_the_file_is_mapped_anew(table: TableStore, path: Path) -> None:
+    value = table.value("chronicle.write.lock", 0)
+    failures: list[Exception] = []
+    ends = threading.Event()
+
+    def count() -> None:
+        try:
+            while not ends.is_set():
+                value.add(1)
+        except (AssertionError, ValueError) as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=count) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    added = grown_by_another(path)
+    assert all(table.find(name) is not None for name in added)
+    ends.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
