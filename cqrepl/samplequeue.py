@@ -13,7 +13,7 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 def make_queue(path: Path, count: int, size: int) -> None:
-    """A queue of `count` excerpts of `size` bytes, each different from the others."""
+    """A queue of `count` excerpts of `size` bytes, no two alike."""
     with Queue.open(path, create=_ROLL_CYCLE) as queue:
         appender = queue.appender(payload_max=max(size, 1))  # a sink has its own limit
         seed = os.urandom(max(size, 8))

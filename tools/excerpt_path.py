@@ -157,7 +157,7 @@ def _caller(frame: FrameType) -> Function:
 
 
 async def measure(folder: Path, excerpts: int) -> list[Walk]:
-    """The walks of so many excerpts, one after the other; `folder` takes the two queues."""
+    """The walks of so many excerpts, one after the next; `folder` takes the two queues."""
     original, copy = folder / "original", folder / "copy"
     with cqrepl.Queue.open(original, create="FAST_DAILY") as queue:
         async with cqrepl.serve_source({"q": original}, listen="127.0.0.1:0") as source:

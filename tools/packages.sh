@@ -27,7 +27,7 @@ says() { # NAME KERNEL: what is installed there names this kernel, and works
 
 holds() { # ARCHIVE yes|no PATTERN: whether it has such a file
   local found=no
-  # all of it is read, so that nobody writes to a pipe that was closed
+  # all of it is read, so that the archiver never writes to a closed pipe
   [[ $("$python" -m "${1##*:}" -l "${1%%:*}" | grep -c -E "$3") != 0 ]] && found=yes
   [[ $found == "$2" ]] || { echo "${1%%:*}: $3: expected $2, found $found" >&2; exit 1; }
 }

@@ -2,7 +2,7 @@
 
 A transcript is a list of entries, as under `tests/vectors/network`: `conn`, `t_ms` since the first
 connect, `dir`, `kind`, `hex` of the whole document and its `text`. The file is a valid list after
-every entry, whatever ends the process.
+every entry, even if the process is killed.
 """
 
 import json

@@ -26,7 +26,7 @@ A dataclass is a message, its annotations are the types of its fields:
 Heartbeat(cid=5, heartbeat='')
 
 `DocumentReader` and `DocumentWriter` go over runs of documents, `Fields` reads fields by name in
-any order, `Reader` and `BodyWriter` read and write item by item. Whatever the bytes are, the only
+any order, `Reader` and `BodyWriter` read and write item by item. For any bytes at all, the only
 error that they cause is `WireError`.
 
 >>> wire.loads(data[:-1])
@@ -125,7 +125,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # the data path needs none of these: whoever replicates should not wait for their modules
+    # the data path needs none of these: replication should not wait for their modules
     if name not in __all__:
         raise AttributeError(f"module 'wire' has no attribute {name!r}")
     from wire.objects import annotated, body_writer, documents, lookup, raw, values, variants

@@ -29,7 +29,7 @@ def main() -> int:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # whoever read this has seen enough; the interpreter must not try to flush once more
+        # the reading program has closed the pipe: the interpreter must not flush once more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

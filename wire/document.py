@@ -7,8 +7,8 @@ long, the buffer grows by half. So memory follows what was received, never what 
 and a byte is copied about three times at most.
 
 Bodies are views of the buffer and stay valid for as long as they are kept: nothing is moved while
-there are any, a new buffer is taken instead. Whoever drops them before the next bytes come gets by
-with one buffer.
+there are any, a new buffer is taken instead. A caller that drops them before the next bytes come
+gets by with one buffer.
 """
 
 from typing import Final, NamedTuple
@@ -162,7 +162,7 @@ class Splitter:
         self._at, self._end = 0, pending
 
     def _is_unseen(self) -> bool:
-        """True when nobody holds a view of the buffer: only then does it let itself be resized."""
+        """True when no view of the buffer is held: only then does it let itself be resized."""
         try:
             self._buffer.append(0)
         except BufferError:

@@ -1,7 +1,7 @@
 """The items of numbers: which code Java's writer takes for a value.
 
-Theory of operation. A whole number is as narrow as its value allows, whatever width its writer
-method names (`wire.writer.encode_int`). A floating-point number goes out as a whole number where it
+Theory of operation. A whole number is as narrow as its value allows, not as the writer
+method says (`wire.writer.encode_int`). A floating-point number goes out as a whole number where it
 is one, else as a decimal with 2, 4 or 6 places where the division gives the very same number back,
 else as a 32-bit float where that is exact, and only then in 8 bytes. The sign of -0.0 is lost.
 

@@ -1,9 +1,9 @@
 """Reads fields out of one document body.
 
 A body is a run of items; each starts with a code byte. A map is names and values in turn, a
-sequence is values only, and nothing but the caller's question tells one from the other. The reader
-stands at an item, reads or skips it, and never looks at or past `end`, whatever lengths the bytes
-claim.
+sequence is values only, and only the caller's question tells a map from a sequence. The reader
+stands at an item, reads or skips it, and never looks at or past `end`, even if the bytes claim
+greater lengths.
 """
 
 import re

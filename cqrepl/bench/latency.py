@@ -31,7 +31,7 @@ ROLL_CYCLE: Final = "FAST_DAILY"
 SIZE_MIN: Final = STAMPS.size
 _ARRIVAL_SECONDS: Final = 60
 _LOOK_SECONDS: Final = 10 * LOOK_SECONDS
-_REST_SECONDS: Final = 0.5  # while it is measured: each look keeps somebody waiting
+_REST_SECONDS: Final = 0.5  # while it is measured: each look holds up an excerpt
 _SKIPPED_SHARE: Final = 4  # the first quarter warms everything up
 _CURVE: Final = (*range(100), 99.5, 99.8, 99.9, 99.95, 99.99, 100)
 
@@ -56,7 +56,7 @@ def latency_round(
 ) -> Sample:
     """One run at a fixed pace; the first quarter of what is seen is left out."""
     assert size >= SIZE_MIN
-    polled_ns = interval_ns if pauser == "busy" else POLLED_NS  # where nobody sleeps, it does not
+    polled_ns = interval_ns if pauser == "busy" else POLLED_NS  # busy: the writer polls, too
     now_ms = time.time_ns() // 1_000_000
     pace = Pace(size, batches, batch, interval_ns, now_ms, polled_ns)
     path, copy, log = folder / "source", folder / "copy", folder / "appended"

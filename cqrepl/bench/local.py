@@ -1,7 +1,7 @@
 """Appending to and reading from a queue on this host, through the public API.
 
 Every round has a queue of its own, so what it costs to get fresh pages from the system is in the
-numbers of appending, as it is for whoever writes a queue.
+numbers of appending, as it is for every program that writes a queue.
 """
 
 import time

@@ -1,6 +1,6 @@
 """A writer at a fixed pace, as a process of its own: `python -m cqrepl.bench.pacer ...`.
 
-It keeps to its schedule whatever happens: a batch that cannot go out in time goes out late, but
+It keeps to its schedule in any case: a batch that cannot go out in time goes out late, but
 carries the time at which it should have, and the next one is due when it was due before. So a stall
 anywhere shows in all excerpts that it delayed (no "coordinated omission"). Each batch begins with
 
@@ -9,7 +9,7 @@ anywhere shows in all excerpts that it delayed (no "coordinated omission"). Each
 
 It sleeps until shortly before a batch is due, then polls the clock: waking up takes the system
 longer than what is measured here. It may poll all the time, as a program does that sends such
-excerpts and never sleeps; whoever else wants its processor gets it all the same.
+excerpts and never sleeps; another thread that wants its processor gets it all the same.
 """
 
 import gc

@@ -35,7 +35,7 @@ def require_plots() -> None:
         raise BadArguments(
             "--plot needs matplotlib, which is not installed: pip install 'cqrepl[plot]'"
         ) from error
-    matplotlib.use("agg")  # draws into files, wherever this runs
+    matplotlib.use("agg")  # draws into files, also on a machine without a screen
 
 
 def plot_rates(run: BenchRun, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """`cqrepl source` and `cqrepl sink` as processes of their own, and what the system tells of them.
 
-What they say goes to a file, so nobody has to take it from them while time is measured. Whatever is
-still running when its block is left is killed.
+What they say goes to a file, so it need not be taken from them while time is measured. A process
+that is still running when its block is left is killed.
 """
 
 import os
@@ -45,7 +45,7 @@ class Running:
         """Does nothing while it runs.
 
         Raises:
-            QueueError: it has ended, and nobody had asked it to.
+            QueueError: it has ended, and was not asked to.
         """
         if self._reap():
             raise self._failed()
@@ -93,7 +93,7 @@ class Running:
 
         `RssAnon`, a counter: `smaps_rollup` has the same as `Anonymous`, but walks the pages for
         it, which would slow down what is measured. What is mapped of queue files is not in it: it
-        is the page cache's, and goes when others need the room.
+        is the page cache's, and goes when other processes need the room.
         """
         try:
             text = Path(f"/proc/{self.pid}/status").read_text()

@@ -35,9 +35,9 @@ def audit(
 ) -> None:
     """Compare copies of a queue, index by index and byte by byte.
 
-    The first copy is what the others should be. Takes no lock and changes nothing. What is appended
-    meanwhile is left out. Exits 1 unless all copies hold the same excerpts, 4 if one cannot be
-    read to its end.
+    The first copy is what each further one should be. Takes no lock and changes nothing. What is
+    appended meanwhile is left out. Exits 1 unless all copies hold the same excerpts, 4 if one
+    cannot be read to its end.
     """
     if len(paths) < 2:
         raise click.UsageError("at least two queues are needed")

@@ -41,7 +41,7 @@ def preload(table: str, out: Path, **options: "Unpack[PreloadOptions]") -> None:
     """Fill queues from a table: each row into the queue of its key's partition.
 
     The partition is the CRC-32 of the key as binary wire, modulo N, on every machine and in every
-    language. A run that was cut off is repeated: what is there is compared, the rest appended.
+    language. A run that was cut off is repeated: what exists is compared, the rest appended.
     """
 
     from cqrepl.commands.sparkpreload import run_preload

@@ -30,7 +30,7 @@ def rebuild(
     as_json: bool,
     **options: "Unpack[SessionOptions]",
 ) -> None:
-    """Make a lost queue anew from whatever any of its copies holds.
+    """Make a lost queue anew from all that any of its copies holds.
 
     Damaged copies are read as far as they can be. Where copies hold other bytes under the same
     index nothing is made, the indexes are shown, and the exit code is 1: --prefer says which copy

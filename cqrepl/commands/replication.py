@@ -147,7 +147,7 @@ async def _until_over(
     finished: Callable[[Replicator], Awaitable[None]] | None,
     first_signal: trio.Event,
 ) -> int:
-    """Waits for whichever comes first: a signal, the command's own end, or the stop of all
+    """Waits for the first of these: a signal, the command's own end, or the stop of all
     queues."""
     code = OK
 

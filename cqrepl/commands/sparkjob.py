@@ -45,7 +45,7 @@ def run_job(
 
 
 def _check_queues(paths: Sequence[Path]) -> None:
-    """Does nothing where queues are, in whatever state: that is for the job to tell.
+    """Does nothing where queues are, even damaged ones: that is for the job to tell.
 
     Raises:
         NotAQueue: something else is there, or nothing.
@@ -82,7 +82,7 @@ def _in_session(
 def _take_interrupts() -> None:
     """Makes Ctrl-C an ordinary interrupt, as in all commands.
 
-    Spark's own handler talks to Java amid whatever is said to it, and its client logs both.
+    Spark's own handler talks to Java in the middle of another call, and its client logs both.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -97,7 +97,7 @@ class _Printing:
         return exitcodes.OK
 
     def _print_there(self, tailer: Tailer, named: NamedPosition | None) -> bool:
-        """Prints what is there now; false when no more is wanted."""
+        """Prints what the queue holds now; false when no more is wanted."""
         goes_on = True
         next_index = tailer.next_index
         for excerpt in tailer:
@@ -126,7 +126,7 @@ class _Printing:
     def _matches(self, excerpt: Excerpt) -> bool:
         include, exclude = self._options["include"], self._options["exclude"]
         if not include and not exclude:
-            return True  # no text is made that nobody looks at
+            return True  # no pattern needs the text, so none is made
         text = self._lines.text(excerpt)
         return all(one.search(text) for one in include) and not any(
             one.search(text) for one in exclude

@@ -1,6 +1,6 @@
 """Standard output of commands that print data.
 
-Whoever reads the output may stop at any time: then the command ends quietly. Control characters of
+The reader of the output may stop at any time: then the command ends quietly. Control characters of
 payloads never reach a terminal.
 """
 

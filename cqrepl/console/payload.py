@@ -43,7 +43,7 @@ def content_of(payload: memoryview) -> Content:
         if text.replace("\t", "").replace("\n", "").isprintable():
             return Content("text", text)
     if data[0] >= _LEAST_CODE:
-        # the codec is loaded for who needs it: most queues hold something else, and `tail` is quick
+        # the codec is loaded when needed: most queues hold something else, and `tail` is quick
         from wire.objects.object_reader import read_body
         from wire.reader import Reader
 

@@ -6,7 +6,7 @@ into documents (`streams`). Whether a connection carries documents is decided by
 either direction; until then they are kept. A document is given when its last byte has come, so the
 documents of all connections stand in the order in which they were complete.
 
-Where bytes are missing or are no documents, a direction ends with a remark; the other one goes on.
+Where bytes are missing or are no documents, one direction ends with a remark; its opposite goes on.
 """
 
 from collections.abc import Iterator

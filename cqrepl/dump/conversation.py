@@ -1,4 +1,4 @@
-"""Whom the documents of a connection are for, and what they say.
+"""Which handler each document of a connection is for, and what it says.
 
 Theory of operation. A registration names csp, cid and handler; after it, a meta-data document with
 the cid alone selects that handler for the data documents that follow. Both directions have tables
@@ -39,7 +39,7 @@ class _Direction:
     selected: int | None = None
 
     def said(self, name: str | None) -> Said:
-        """Whom a document that names nobody is for."""
+        """The handler that a document without a cid of its own is for."""
         cid = self.selected
         if cid is None:
             return Said(name=name)

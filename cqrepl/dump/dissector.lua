@@ -4,7 +4,7 @@
 --   wireshark -X lua_script:cqrepl.lua capture.pcap
 --   tshark -X lua_script:cqrepl.lua -r capture.pcap -Y 'cqrepl.index == 0x451600000000'
 --
--- A connection is recognised by its first frame, the UberHandler; for others use "Decode As".
+-- A connection is recognised by its first frame, the UberHandler; without it use "Decode As".
 -- Filters: cqrepl.csp cqrepl.cid cqrepl.handler cqrepl.index cqrepl.ack cqrepl.ns cqrepl.name
 --          cqrepl.kind cqrepl.length cqrepl.event_bytes cqrepl.oversize cqrepl.unknown_cid
 

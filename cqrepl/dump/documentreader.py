@@ -131,7 +131,7 @@ class DocumentReader:
         self.position = position
 
     def next_document(self, *, aligned: bool) -> Document | None:
-        """The next document, whatever its header says; None where the input ends before it.
+        """The next document, even one of an odd header; None where the input ends before it.
 
         Args:
             aligned: it starts at the next multiple of 4.

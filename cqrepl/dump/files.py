@@ -28,7 +28,7 @@ _ALIGNED_FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFileHead:
-    """What the first document of a store file says about the others."""
+    """What the first document of a store file says about those that follow."""
 
     type_name: str
     aligned: bool

@@ -2,7 +2,7 @@
 
 capture    pcap or pcapng: the connections in it
 store      queue file or table store: its documents with their indexes
-stream     documents one behind the other: one direction of a connection
+stream     documents without gaps: one direction of a connection
 """
 
 import contextlib

@@ -11,7 +11,7 @@
     connection  number, from 1;  from, to: HOST:PORT;  packet: number in the capture
     time        when the document was complete, UTC
     name        first name of a document of a stream: re, idx, eos, heartbeat, cid, csp, handler ...
-    csp, cid    whom the document is for, or what it registers; handler: the type behind them
+    csp, cid    the handler that the document is for, or that it registers; handler: its type
     unknown_cid true where no handler was registered for the cid
     event       {index, ns, bytes}: a replication event
     ack         {index, ns, round_trip_ns}: an acknowledgement

@@ -1,6 +1,6 @@
 """Standard output and standard error of `wire-dump`.
 
-Whoever reads the output may stop at any time: then the command ends quietly. On a terminal, control
+The reader of the output may stop at any time: then the command ends quietly. On a terminal, control
 characters of the payloads are escaped, and those of file names everywhere.
 """
 
@@ -66,5 +66,5 @@ class Printer:
 
 
 def shown_name(path: str) -> str:
-    """A file name on one line, whatever it holds."""
+    """A file name on one line, also one that holds line feeds."""
     return "standard input" if path == STDIN else terminal_safe(path).replace("\n", "\\x0A")

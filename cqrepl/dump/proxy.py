@@ -1,6 +1,6 @@
 """A pass-through between two hosts that shows the documents they exchange.
 
-Theory of operation. Bytes are passed on as they come, whatever they are: nothing waits for a
+Theory of operation. Bytes of any kind are passed on as they come: nothing waits for a
 document to be whole, and what cannot be decoded passes as well. Each piece that was read is
 recorded and decoded before it is passed on. So a message is always shown before its answer, and the
 recording shows the same documents again, in the same order.
@@ -86,7 +86,7 @@ class Proxy:
         recorded: RecordedConnection,
         shown: CapturedConnection,
     ) -> None:
-        """One direction, until its sender closes; a reset closes the other side as well."""
+        """One direction, until its sender closes; a reset closes the receiver's side as well."""
         sender, receiver = streams[direction], streams[1 - direction]
         try:
             while data := bytes(await sender.receive_some(PIECE_MAX)):
@@ -143,7 +143,7 @@ async def _run(
             elif not selection.is_full and selection.takes(item):
                 printer.show(item)
                 printer.flush()
-        except OutputError as error:  # nobody looks any more
+        except OutputError as error:  # the reader of the output has gone
             errors.append(error)
             scope.cancel()
 

@@ -7,7 +7,7 @@ their cycles. A writer that rolls closes the earlier file a little after it made
 one that died never does: so once a later file is ready, and nothing more comes for a number of
 looks, the earlier one is left.
 
-None is given when nothing new is there: whoever asks decides how long to wait.
+None is given when nothing new is there: the caller decides how long to wait.
 """
 
 import os
@@ -81,7 +81,7 @@ def _is_ready(path: Path, name: str | None) -> bool:
 
 
 class _Growing:
-    """One store file, read from its start to wherever it ends."""
+    """One store file, read from its start to its end."""
 
     def __init__(self, path: Path) -> None:
         self.has_ended = False

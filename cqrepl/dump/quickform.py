@@ -2,8 +2,8 @@
 
 Theory of operation. A chunk of the file is held; documents that lie whole in it and are raw bytes
 (`unrenderable`) are cut out of one hex dump of the chunk (`hexlines`), which is made when the first
-of them comes. All others are rendered one by one as ever. Two forms of the text exist, which differ
-in the line before a document:
+of them comes. All other documents are rendered one by one as ever. Two forms of the text exist,
+which differ in the line before a document:
 
     annotated    position, header, length, index; arrays without their unused zeros
     plain        position and number as Java's dump has them, everything else as well
@@ -144,7 +144,7 @@ class Chunk:
         return self._is_whole()
 
     def next_document(self) -> Document | None:
-        """The next document, whatever it is; None where the file ends.
+        """The next document, of any kind; None where the file ends.
 
         Raises:
             WireError: the file ends within it.

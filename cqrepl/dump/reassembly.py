@@ -1,7 +1,7 @@
 """One direction of a TCP connection, put together from its segments.
 
 Theory of operation. Sequence numbers are 32 bits and wrap, so a segment is placed by its distance
-from the next byte that is wanted. What was there before (a retransmission, a keep-alive probe) is
+from the next byte that is wanted. What came before (a retransmission, a keep-alive probe) is
 cut away, what comes too early waits. Waiting has a limit: when it is passed, and at the end of the
 capture, what is missing is told, and nothing behind it is given, since the bytes of a stream mean
 nothing without those before them.
@@ -55,7 +55,7 @@ class HalfStream:
 
     @property
     def missing(self) -> tuple[int, int] | None:
-        """Where bytes are missing, and how many, while others wait behind them."""
+        """Where bytes are missing, and how many, while later bytes wait behind them."""
         if not self._waiting:
             return None
         return self.given, self._places[0] - self.given

@@ -6,7 +6,7 @@ is read like any other capture, by `wire-dump` and by Wireshark. Times have nano
 
     pcap, nanoseconds, raw IP;  for each connection SYN, SYN, then data, then FIN of either side
 
-Every packet goes to the file at once, so a recording is whole whatever ends the process.
+Every packet goes to the file at once, so a recording is whole even if the process is killed.
 """
 
 import ipaddress

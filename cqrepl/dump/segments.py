@@ -1,9 +1,9 @@
 """TCP segments in captured packets: link, IP version 4 or 6, TCP.
 
-Theory of operation. Each layer is stepped over by its own header; whatever is not TCP over IP gives
-nothing. Lengths come from the IP header, since a short frame is filled up on some links; a length
-of 0 says that the network card cut the packet later. Fragments cannot be put together: the first
-one is taken for what it holds, so the rest shows as missing.
+Theory of operation. Each layer is stepped over by its own header; a packet that is not TCP over IP
+gives nothing. Lengths come from the IP header, since a short frame is filled up on some links; a
+length of 0 says that the network card cut the packet later. Fragments cannot be put together: the
+first one is taken for what it holds, so the rest shows as missing.
 """
 
 import ipaddress

@@ -1,4 +1,4 @@
-"""The documents of a stream: one behind the other, without padding, all complete.
+"""The documents of a stream: one follows the next without padding, and all are complete.
 
 On a socket a header is never 0 and never says "not complete", so either means that the capture is
 damaged or is something else; where the next document would start cannot be known.

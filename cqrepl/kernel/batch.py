@@ -117,7 +117,7 @@ def frame_excerpts(
     """Writes the frames of excerpts `start`, `start + 1`, ... into `out`, as many as fit whole.
 
     Args:
-        index: of excerpt `start`; the others follow it one by one.
+        index: of excerpt `start`; those of the next ones follow it one by one.
         filled: offset in `out` at which to begin.
 
     Returns:
@@ -193,7 +193,7 @@ def lay_excerpts(
     """Writes excerpts `start` to `start + count` from the header at `position` on.
 
     The first header word stays 0, so that nothing is visible yet; 8 zero bytes follow the last
-    body, so that the next header is 0 whatever a dead writer left there. An empty payload is laid
+    body, so that the next header is 0 even where a dead writer left bytes. An empty payload is laid
     as the byte 8F.
 
     Args:

@@ -1,8 +1,8 @@
-"""The live pumps of the native kernel: excerpts go to the other side in the microseconds after they
+"""The live pumps of the native kernel: excerpts go to the peer in the microseconds after they
 were appended, with no Python in between.
 
 A pump runs in a thread without the GIL, up to a slice of time, and does only the usual case. What
-it leaves is taken up by whoever called it, from the same place and with the same result. The plain
+it leaves is taken up by its caller, from the same place and with the same result. The plain
 kernel has no pumps: `AVAILABLE` is false, and everything goes through the batch functions.
 """
 

@@ -18,7 +18,7 @@ def atomic_words() -> type[AtomicWords] | None:
 
 def page_populator() -> Callable[[memoryview, int, int], None] | None:
     """What has the pages in memory that hold bytes `start` to `end` of a buffer: `(buffer, start,
-    end)`; None with the plain kernel, which cannot do that while others work.
+    end)`; None with the plain kernel, which cannot do that while other threads work.
 
     They are then writable without a page fault, and hold what they held. A position outside is a
     ValueError. Where no page can be had, behind the end of a mapped file, on a full disk, or before

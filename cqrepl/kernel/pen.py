@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Refusal(IntEnum):
     """Why a pen has appended nothing; `LOCK_LOST` alone comes when all is appended."""
 
-    CONTENDED = 1  # the write lock is held, by whomever
+    CONTENDED = 1  # the write lock is held, by this or another process
     APPEND_LOCKED = 2  # the append lock is another process's
-    CHANGED = 3  # others have changed the directory, or have appended in an unusual way
+    CHANGED = 3  # another writer changed the directory, or appended in an unusual way
     CUT = 4  # the file is shorter than what is mapped of it, or its size cannot be told
     ROLL = 5  # the clock is in another cycle
     INDEX = 6  # the first excerpt's index is not the next one

@@ -92,6 +92,6 @@ def _reason(error: OSError) -> str:
     elif isinstance(cause, BaseExceptionGroup):
         first = cause.exceptions[0]
         error = first if isinstance(first, OSError) else error
-    # trio says once more whom it called: the system's own words are enough
+    # trio repeats the address: the system's own words are enough
     number = error.errno or 0  # negative for a name that cannot be looked up
     return os.strerror(number) if number > 0 else error.strerror or str(error)

@@ -23,7 +23,7 @@ from cqrepl.protocol.heartbeat import numbers_problem
 
 HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
 EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits
-CORES_BUSY: Final = 2  # one that spins, and one for everybody else
+CORES_BUSY: Final = 2  # one that spins, and one for all other threads
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 _logger = logging.getLogger(__name__)
 
@@ -222,5 +222,5 @@ class Endpoint:
             heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
             payload_max=settings.payload_max,
             shape=settings.shape,
-            cid_first=time.time_ns() // 1000,  # unlike any that the other side has chosen
+            cid_first=time.time_ns() // 1000,  # unlike any that the peer has chosen
         )

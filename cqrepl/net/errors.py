@@ -10,4 +10,4 @@ class Unreachable(NetError):
 
 
 class Refused(NetError):
-    """The peer is there and one side does not accept the other: ids, roll cycle, locks."""
+    """The peer was reached, and one of the two sides refuses: ids, roll cycle, locks."""

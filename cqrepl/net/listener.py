@@ -57,7 +57,7 @@ async def serve(listener: trio.SocketListener, on_stream: OnStream) -> None:
 
 
 def peer_name(stream: trio.SocketStream) -> str:
-    """Address of the other end, for log lines."""
+    """Address of the peer, for log lines."""
     try:
         name = stream.socket.getpeername()
     except OSError:

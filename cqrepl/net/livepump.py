@@ -6,7 +6,7 @@ would wait there lends the socket to a native pump instead, which runs in a thre
 and comes back after a slice of time, when something unusual is there, or when it is called.
 
 There is one writer of a socket at any time, and one that receives. A source's pump is both while
-it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; whoever has
+it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; a task that has
 something else to send calls it back first. A sink's pump receives, and sends acknowledgements; what
 the writer task has to send meanwhile goes through it. What a pump could not send is the first that
 is sent after it, what it received and did not take the first that is taken.
@@ -77,7 +77,7 @@ class LivePump:
         self.is_running = False
         self._socket = socket
         self._control = live.LiveControl()
-        self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of others
+        self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of other connections
 
     async def stream(
         self,

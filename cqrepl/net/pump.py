@@ -1,4 +1,4 @@
-"""One connection: socket on one side, protocol core on the other.
+"""One connection, between its socket and the protocol core.
 
 Three tasks in one nursery: the reader feeds the core and acts on its events one by one; the writer
 is the only one that sends, control documents before frames; the clock calls `tick` when the core
@@ -243,7 +243,7 @@ class Pump:
                 if is_live and (self._unsent or session.has_lanes_only):
                     continue  # what is left of a frame goes before any other
                 filled = 0
-                if self.connection.remote_id is not None:  # whoever says nothing gets no buffer
+                if self.connection.remote_id is not None:  # a silent peer costs no buffer
                     if len(out) != session.out_bytes:
                         out = bytearray(session.out_bytes)
                     filled = session.frame(out)
@@ -393,7 +393,7 @@ class Pump:
 def _set_options(peer: trio.socket.SocketType, silence_ms: int) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # data that is never acknowledged by the other machine ends the connection, heartbeat or not
-        # (it also ends one whose window stays closed: not before the heartbeat would)
+        # data that is never acknowledged by the peer's machine ends the connection, heartbeat or
+        # not (it also ends one whose window stays closed: not before the heartbeat would)
         timeout_ms = min(max(_USER_TIMEOUT_MS, silence_ms), _OPTION_MAX)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)

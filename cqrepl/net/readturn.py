@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-_PATIENCE_SECONDS: Final = 0.05  # whoever takes the turn has other things to do too
+_PATIENCE_SECONDS: Final = 0.05  # the writer task has other things to do too
 
 
 class ReadTurn:
@@ -33,7 +33,7 @@ class ReadTurn:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[bool]:
-        """For the length of a block nobody reads; it begins when the reader has given way.
+        """For the length of a block no task reads; it begins when the reader has given way.
 
         A reader that has too much to do keeps its turn: the block begins all the same, with false.
         """

@@ -1,9 +1,9 @@
 """How soon a thread that wakes gets a processor that another one has.
 
 A sink's live pump sleeps until something comes, and then has work of microseconds. Linux lets it
-wait for whoever runs there, up to a few milliseconds, unless it has asked for turns shorter than
-theirs (from 6.12 on; before, that is taken and does nothing). That takes no privilege, and gives no
-more of a processor: only the same in smaller turns.
+wait for the thread that runs there, up to a few milliseconds, unless it has asked for turns shorter
+than theirs (from 6.12 on; before, that is taken and does nothing). That takes no privilege, and
+gives no more of a processor: only the same in smaller turns.
 """
 
 import ctypes

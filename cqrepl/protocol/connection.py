@@ -2,7 +2,7 @@
 
 Theory of operation. The shell feeds what it received, takes events one by one, acts on each,
 answers through the methods here, and sends what `data_to_send` gives. Parsing is lazy: the next
-document is looked at only when the shell asks for the next event, so whatever the shell answers to
+document is looked at only when the shell asks for the next event, so what the shell answers to
 one event is in place before the next message is read. Time is an argument; `next_deadline` says
 when `tick` is due.
 
@@ -179,7 +179,7 @@ class Connection:
         if self.state is ConnectionState.CLOSED:
             return
         if self._is_busy:
-            self._heard = now  # nobody listened: that is no silence of the peer's
+            self._heard = now  # the shell read nothing: the peer was not silent
         problem = self._overdue(now)
         if problem is None:
             problem = self._tick_handlers(now)
@@ -248,7 +248,7 @@ class Connection:
         self._router.sink(cid).stored(index_last, ns)
 
     def receiving(self) -> list[SinkHandler]:
-        """The queues whose stream is on, for somebody else to receive; none while a document comes
+        """The queues whose stream is on, for a live pump to receive; none while a document comes
         in pieces that is longer than what is received at a time."""
         pending = self._inflow.splitter.pending_bytes
         if self.state is not ConnectionState.OPEN or pending > RECEIVE_BYTES // 2:

@@ -19,10 +19,10 @@ class ConnectionConfig:
     """What our side is and accepts.
 
     Args:
-        remote_ids: host ids that may be at the other end; empty for any but our own. A dialler
+        remote_ids: host ids that the peer may have; empty for any but our own. A dialler
             names exactly one.
         queue_names: the queues that a sink takes from the network.
-        cid_first: cids that we choose count up from here; the other side must not choose the same.
+        cid_first: cids that we choose count up from here; the peer must not choose the same.
     """
 
     role: Role

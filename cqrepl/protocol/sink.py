@@ -100,7 +100,7 @@ class SinkHandler:
             self.stop(StopReason.GAP, problem)
 
     def took(self, next_index: int) -> None:
-        """Somebody else has received, stored and acknowledged everything before this index."""
+        """A live pump has received, stored and acknowledged everything before this index."""
         self._move(SinkMove.EXCERPTS_RECEIVED, LocalProtocolError)
         assert self._intake is not None
         assert next_index >= self._intake.next_index

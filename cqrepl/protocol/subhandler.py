@@ -1,4 +1,4 @@
-"""What a sub-handler is: the one to whom the documents behind its cid go."""
+"""What a sub-handler is: the part that gets the documents behind its cid."""
 
 from typing import Protocol
 

@@ -1,8 +1,8 @@
 """The UberHandler: registers sub-handlers and routes documents to them by csp and cid.
 
-A meta-data document with csp, cid and handler registers; one with a cid alone selects who gets the
+A meta-data document with csp, cid and handler registers; one with a cid alone selects what gets the
 data documents that follow. The selection is a state of the connection; a registration selects what
-it registered. Whatever is refused also deselects, or one handler's data would reach another.
+it registered. A refusal also deselects, or one handler's data would reach another.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from wire import Document, Reader, WireError
 
 REFUSALS_MAX: Final = 100
 HANDLERS_MAX: Final = 1024
-# only a replication event may be larger: the fields of the others are held one by one while read
+# only a replication event may be larger: other documents hold each field apart while read
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
 _CSP_MAX: Final = 1024
 _CSP_SHOWN: Final = 100

@@ -311,7 +311,7 @@ class Queue:
         """Appends excerpts at the end under one lock; the index of the last. From any thread.
 
         Raises:
-            QueueLocked: another process keeps the write lock, or does not let others append.
+            QueueLocked: another process keeps the write lock, or the append lock.
             QueueError: the cycle has no room for them, or one is too long. Nothing was changed.
             OSError: no space. What was appended before it is whole.
         """

@@ -1,8 +1,8 @@
 """A tailer for trio: `async for excerpt in follow(tailer)`.
 
 Reading mapped memory never waits, so all there is to do here is to pause while there is nothing new
-and to let other tasks run in between. It is no generator, so whoever leaves the loop has nothing to
-close.
+and to let other tasks run in between. It is no generator, so a caller that leaves the loop has
+nothing to close.
 """
 
 from typing import Final, Self

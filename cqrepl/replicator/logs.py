@@ -77,7 +77,7 @@ class EntryLog:
             self.close()
 
     def close(self) -> None:
-        """Closes the log; whatever is noted then is forgotten."""
+        """Closes the log; entries that are noted after that are forgotten."""
         if self._queue is not None:
             self._queue.close()
             self._queue = None

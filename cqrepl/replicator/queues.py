@@ -69,6 +69,6 @@ class Signal:
 
 
 async def until(predicate: Callable[[], bool], changed: Signal) -> None:
-    """Waits until something is true, looking whenever `changed` says so."""
+    """Waits until something is true, looking each time that `changed` says so."""
     while not predicate():
         await changed.wait()

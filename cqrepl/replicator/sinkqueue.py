@@ -1,4 +1,4 @@
-"""One queue of a sink: opened or made like the source's, and locked for everybody else."""
+"""One queue of a sink: opened or made like the source's, and locked for every other writer."""
 
 from pathlib import Path
 from typing import Final

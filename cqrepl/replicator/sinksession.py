@@ -45,7 +45,7 @@ class SinkSession:
         self, queues: Mapping[str, SinkQueue], changed: Signal, connection: Connection, pump: Pump
     ) -> None:
         self.out_bytes = OUT_BYTES
-        self.is_settled = True  # whatever was received has been acted on when anybody asks
+        self.is_settled = True  # what was received has been acted on when this is asked
         self.polls = False
         self.has_lanes_only = False
         self.has_progressed = False
@@ -75,7 +75,7 @@ class SinkSession:
                 self._stopped(event.name, event.reason, event.message)
 
     def frame(self, out: bytearray) -> int:
-        """Frames of the back copies, one queue after the other."""
+        """Frames of the back copies, one queue after the next."""
         for cid, copy in list(self._back_copies.items()):
             filled = 0 if self._is_draining else self._frame_guarded(cid, copy, out)
             if filled or self._batch is not None:

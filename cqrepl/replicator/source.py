@@ -1,8 +1,8 @@
 """The source: tails queues and streams them to every sink that connects.
 
-Each connection has its own tailers and its own window, so a slow sink holds nobody up. A source
+Each connection has its own tailers and its own window, so a slow sink holds up no other. A source
 queue is opened for reading; the marks of what was sent and acknowledged are raised in its table
-store. Only while a sink copies back is the queue locked for others and written.
+store. Only while a sink copies back is the queue written, and locked for every other writer.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping

@@ -26,7 +26,7 @@ class SourceQueue:
         self.path = path
         self.queue = Queue.open(path)
         self._release_dead_back_copy()
-        self.target = self.queue.last_index()  # what was there at the start
+        self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
         self.counters = SourceCounters(self.queue, self._drain)
         self.ack_log = EntryLog(ack_log, name, "acknowledgements")

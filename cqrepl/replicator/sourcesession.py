@@ -1,6 +1,6 @@
 """A source's work on one connection: offers its queues, takes back copies, streams.
 
-Each connection has its own tailers and its own window, so a slow sink holds nobody up.
+Each connection has its own tailers and its own window, so a slow sink holds up no other.
 """
 
 import logging
@@ -117,7 +117,7 @@ class SourceSession:
                 self._stopped(self.outgoing[event.cid], event.reason, event.message)
 
     def frame(self, out: bytearray) -> int:
-        """Frames of the queues in turn, so that a busy queue does not hold up the others."""
+        """Frames of the queues in turn, so that a busy queue does not hold up the rest."""
         if self._is_draining:
             return 0
         filled = 0
@@ -172,7 +172,7 @@ class SourceSession:
             self._acknowledged(each, noted)
 
     def look_for_awaited(self) -> None:
-        """Somebody waits for an acknowledgement: it may have come, or is told when it comes."""
+        """A caller waits for an acknowledgement: it may have come, or is told when it comes."""
         for each in self.outgoing.values():
             if each.lane is not None:
                 each.lane.await_index(self._awaited(each))
@@ -276,7 +276,7 @@ class SourceSession:
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
-        """The sink has more than this queue: keeps everybody else out while it copies back."""
+        """The sink has more than this queue: keeps every other writer out while it copies back."""
         offered = self._connection.source(each.cid).offer.next_index
         _logger.info(
             "%s: queue %r: the sink is ahead (%s, here %s): back copy",

@@ -17,7 +17,7 @@ __all__ = ["in_index_order", "register"]
 
 
 def __getattr__(name: str) -> object:
-    """Loads Spark for who needs it: planning runs without."""
+    """Loads Spark when a name that needs it is used: planning runs without."""
     match name:
         case "register":
             from cqrepl.spark.datasource import register

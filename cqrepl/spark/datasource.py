@@ -80,7 +80,7 @@ class ChronicleSource(DataSource):
         return spark_schema(options.columns, options.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads what is there when the query is planned.
+        """Reads what the queues hold when the query is planned.
 
         Raises:
             OptionError: an option cannot be used, or a column is no column of a queue.
@@ -117,7 +117,7 @@ class ChronicleSource(DataSource):
 
 
 def _end_of(path: Path) -> int:
-    """One past the last excerpt; 0 where there is no queue, of which others tell."""
+    """One past the last excerpt; 0 where there is no queue, which the reading itself tells."""
     try:
         with Queue.open(path) as queue:
             return queue.next_index()

@@ -7,9 +7,9 @@ end's. Behind the last excerpt of a cycle it stays there until one of a later cy
 index is ever invented. Spark keeps this as text, so there is one form only: names sorted, indexes
 in hexadecimal.
 
-A batch can be limited. Several queues share a limit evenly, and what one does not need goes to the
-others; each gets at least one excerpt, so that a busy one starves no other. Excerpts and cycles are
-exact; bytes end at the next index slot.
+A batch can be limited. Several queues share a limit evenly, and what one does not need goes to
+the rest; each gets at least one excerpt, so that a busy one starves no other. Excerpts and cycles
+are exact; bytes end at the next index slot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ def _end_within(ranges: Sequence[IndexRange], count: int, size_bytes: int) -> in
 
 
 def _shares(demands: Sequence[int], limit: int | None) -> list[int]:
-    """A limit shared among those who demand, each no more than that, and at least 1."""
+    """A limit shared among demands: none gets more than it asks for, and each at least 1."""
     if limit is None or sum(demands) <= limit:
         return list(demands)
     shares = [0] * len(demands)

@@ -3,14 +3,14 @@
 Theory of operation. Sequences are dense within a cycle, so what a cycle holds is told by two
 numbers, and a queue by one range for each of its cycles. `present` takes them from the files as
 they are at that moment: only whole excerpts count, and what is appended later is in no range. A
-cycle that nobody has ended counts like any other. Who comes back for what is appended meanwhile
-must not leave such a cycle; `followed` is for him.
+cycle without an end counts like any other. A stream, which comes back for what is appended later,
+must not leave such a cycle; `followed` is for that.
 
 A task of Spark costs as much as reading tens of thousands of excerpts, so `split` makes few and
-large ones. It fills one split after the other from the ranges in their order, over cycles and
+large ones. It fills one split after the next from the ranges in their order, over cycles and
 queues alike, and cuts a range only where an index slot stands, as there a reader begins without a
 walk. The positions that slots tell are taken as they are: a wrong one makes a split larger or
-smaller, and nothing else. Ranges of all splits, one behind the other, are exactly those that came.
+smaller, and nothing else. The ranges of all splits, in order, are exactly those that came.
 """
 
 from collections.abc import Sequence
@@ -97,7 +97,7 @@ def followed(
     that has not ended, as more may be appended there.
 
     Args:
-        may_be_lost: goes on with what is there.
+        may_be_lost: goes on with what is left.
 
     Raises:
         IndexGap: what follows `index_from` is not there any more.
@@ -122,7 +122,7 @@ def followed(
 def check_held(queue: Queue, next_index: int) -> None:
     """Does nothing while the queue still holds the cycle of `next_index`, up to that index.
 
-    Without the file nobody can tell what else stood in it, or in those that followed.
+    Without the file it is unknown what else stood in it, or in those that followed.
 
     Raises:
         IndexGap: it does not.
@@ -217,7 +217,7 @@ def cut(one: IndexRange, size_bytes: int, count: int = 1) -> tuple[IndexRange, I
     with Queue.open(one.queue) as queue:
         cycles = queue.cycles
         store = cycles.open(cycle_of(one.index_first, cycles.shift))
-    if store is None:  # gone meanwhile: whoever reads it will say so
+    if store is None:  # gone meanwhile: the task that reads it will say so
         return one, None
     try:
         start = sequence_of(one.index_first, cycles.shift)

@@ -112,7 +112,7 @@ def _launched(conf: SparkConf, streams: dict[str, IO[str]]) -> Any:
     """The way to a new Java process, which is gone if we are interrupted before there is one.
 
     PySpark then removes the folder that Java is to tell in where it can be reached, and Java goes
-    on without telling anybody, for ever.
+    on for ever, unreachable.
     """
     before = _children()
     try:

@@ -2,9 +2,9 @@
 
 Theory of operation. Tasks cannot append: Spark runs them in any order, again after a failure, and
 sometimes twice at once. So a task only stages: it checks that its indexes rise, and writes a file
-of its own, which nobody else knows of until its message arrives. The driver gets one message for
-each task, from the attempt that counts, puts the staged runs into the order of their indexes, and
-appends them at exactly these indexes, under the locks that keep all others out.
+of its own, which the driver does not know of until its message arrives. The driver gets one message
+for each task, from the attempt that counts, puts the staged runs into the order of their indexes,
+and appends them at exactly these indexes, under the locks that keep all other writers out.
 
     <staging>/<job>/<attempt>.arrow     record batches (index, payload); none reaches over a cycle
 
@@ -117,7 +117,7 @@ def stage(folder: Path, shift: int, batches: Iterable["pa.RecordBatch"]) -> Stag
 
 
 def commit(target: Target, parts: Sequence[StagedPart]) -> int:
-    """Appends what was staged, but for what is there already; how many excerpts were appended.
+    """Appends what was staged and the queue lacks; how many excerpts were appended.
 
     Raises:
         IndexGap: there would be a hole. Nothing was changed.
@@ -150,7 +150,7 @@ def discard(folder: Path) -> None:
 
 
 def sweep(staging: Path) -> None:
-    """Removes jobs that nobody has worked on for a day."""
+    """Removes jobs that no task has worked on for a day."""
     if not staging.is_dir():
         return
     for folder in staging.iterdir():
@@ -263,7 +263,7 @@ def _check_longest(parts: Sequence[StagedPart], payload_max: int, target: Target
 
 
 def _store(appender: Appender, batch: ExcerptBatch) -> int:
-    """Compares what is there already, and appends the rest; how many were appended."""
+    """Compares what the queue holds already, and appends the rest; how many were appended."""
     there = min(max(0, appender.next_index - batch.index_first), len(batch))
     if there:
         appender.compare(batch.part(0, there))

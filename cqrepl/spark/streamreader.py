@@ -1,8 +1,8 @@
 """Queues as streams: which offsets there are, and what tasks read between two of them.
 
 Theory of operation. One object lives as long as a query runs and is asked for offsets; another one
-is pickled, and its `read` runs in the tasks. An offset names what was there when it was told, and
-never anything that a tailer would not have reached: a cycle is left only when it has ended.
+is pickled, and its `read` runs in the tasks. An offset names what the queues held when it was told,
+and never anything that a tailer would not have reached: a cycle is left only when it has ended.
 
 What lies between two offsets is a function of these alone, however the queues have grown, because
 Spark plans a batch once more after a failure and must get the same excerpts. If some of them are
@@ -56,7 +56,7 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._schema = schema
         self._finder = Finder(options.finding)
         self._initial: dict[str, object] | None = None
-        self._targets: dict[str, int] | None = None  # where a run ends that takes what is there now
+        self._targets: dict[str, int] | None = None  # where a run ends that takes what exists now
         self._limits = Limits(
             excerpts=stream.excerpts_max, size_bytes=stream.bytes_max, cycles=stream.cycles_max
         )

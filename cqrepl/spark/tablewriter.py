@@ -1,7 +1,7 @@
 """Queues as targets of Spark, in batch and in streams: thin shells around `staging`.
 
-Rows need `index` and `payload`; the other columns that reading gives may be there too. A queue that
-does not exist yet is laid out by the option `rollCycle`, or like another one (`like`).
+Rows need `index` and `payload`; a frame may also have the further columns that reading gives. A
+queue that does not exist yet is laid out by the option `rollCycle`, or like another one (`like`).
 
 A writer is made in a process of the driver, and pickled to the tasks and to the commit, so a batch
 keeps its job's directory. For a stream Spark makes another writer in the commit, so the directory

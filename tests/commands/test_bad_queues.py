@@ -192,7 +192,7 @@ def test_address_of_another_host(invoke: Invoke, queue: Path) -> None:
 
 
 def test_sink_beside_a_live_process(invoke: Invoke, queue: Path) -> None:
-    """Somebody who lives has the append lock: refused, with the process id."""
+    """A living process has the append lock: refused, with the process id."""
     with Queue.open_for_append(queue) as mine:
         mine.append_lock.acquire()
         result = invoke("sink", queue, *LISTEN)

@@ -33,7 +33,7 @@ async def test_lag(tmp_path: Path) -> None:
     path = tmp_path / "q"
     written = fill(path, "FAST_DAILY", {0: 10})
     async with live_source(path) as source:
-        assert lag_text(source) == "more than a cycle"  # nobody has acknowledged anything
+        assert lag_text(source) == "more than a cycle"  # no sink has acknowledged anything
         async with live_sink(tmp_path / "copy", source.port):
             await acked(source, written[-1][0])
         assert lag_text(source) == "0"

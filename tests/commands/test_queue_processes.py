@@ -239,7 +239,7 @@ def test_a_named_tailer_never_misses_anything(tmp_path: Path) -> None:
 
 
 def test_a_writer_in_another_process_is_no_damage(tmp_path: Path) -> None:
-    """It is looked at in the middle of whatever it does; marks may lag, no more than that."""
+    """It is looked at in the middle of its work; marks may lag, no more than that."""
     path, name = tmp_path / "queue", "TEST4_SECONDLY"
     fill(path, name, {0: 1})
 

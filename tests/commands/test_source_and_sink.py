@@ -243,7 +243,7 @@ async def test_until_caught_up_with_an_empty_queue_waits_for_a_sink(tmp_path: Pa
 
 
 async def test_until_caught_up_does_not_wait_for_later_excerpts(queue: Path) -> None:
-    """What was there at the start counts, however much is appended meanwhile."""
+    """What the queue held at the start counts, however much is appended meanwhile."""
     async with commands(120) as start:
         source = await start("source", queue, *LISTEN, "--until-caught-up")
         async with scripted(await source.port(), 2, 1) as sink:
@@ -383,7 +383,7 @@ async def test_a_source_needs_no_libatomic(queue: Path, tmp_path: Path) -> None:
 
 
 async def test_sink_takes_over_from_a_dead_process(queue: Path) -> None:
-    """Its lock is still there, and nobody holds it any more."""
+    """Its lock is still there, and no process holds it any more."""
     with held_by_another_process(queue) as pid:
         with Queue.open_for_append(queue) as here:
             assert here.append_lock.holder() == pid
@@ -440,7 +440,7 @@ def test_unreachable_for_30_seconds(queue: Path) -> None:
 
 
 async def test_dialler_without_a_limit_goes_on(queue: Path) -> None:
-    """Longer than the limit of the others would be here."""
+    """Longer than the limit of ordinary excerpts would be here."""
     command = [sys.executable, "-P", "-c", UNREACHABLE, "0.2", "sink", str(queue)]
     process = await trio.lowlevel.open_process(
         [*command, "--connect", at(reserved_port())], stderr=subprocess.PIPE

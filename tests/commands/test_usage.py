@@ -135,7 +135,7 @@ def test_same_id_on_both_sides(invoke: Invoke, queue: Path, role: str) -> None:
 
 
 def test_default_remote_id_is_the_own_id(invoke: Invoke, queue: Path) -> None:
-    """A source expects 2 when it dials: one that is 2 itself has to say whom it expects."""
+    """A source expects 2 when it dials: one that is 2 itself has to say which id it expects."""
     assert invoke("source", queue, "--connect", "127.0.0.1:1", "--host-id", "2").exit_code == 5
 
 

@@ -3,8 +3,8 @@
     dialler --- proxy --- listener
 
 The proxy passes on excerpts up to a chosen one. In place of that one it kills a process, passes on
-half of the document, and closes both sockets. Whoever was killed is started again, and the other
-one finds it through the proxy.
+half of the document, and closes both sockets. The killed side is started again, and its peer
+finds it through the proxy.
 """
 
 from bisect import bisect_right
@@ -39,7 +39,7 @@ class Case:
 
     Args:
         indexes: of all excerpts of both, rising.
-        sender: who sends excerpts; the sink only in a back copy.
+        sender: the role that sends excerpts; the sink only in a back copy.
     """
 
     source: Path
@@ -87,7 +87,7 @@ class Pair:
         if not in_flight:
             await self._reached.wait()
         await until(lambda: self.case.copied() >= least)
-        if role != self.case.dialler:  # somebody else may listen at its port before long
+        if role != self.case.dialler:  # another process may listen at its port before long
             self.recorder.target = _NOBODY
         await self._running[role].kill()
         self._killed.set()

@@ -1,4 +1,4 @@
-"""What a source that is killed during a back copy leaves locked, and who may give it back."""
+"""What a source that is killed during a back copy leaves locked, and what gives it back."""
 
 import os
 from pathlib import Path

@@ -67,7 +67,7 @@ CASES = [
 
 
 def append_missing(appender: Appender, batches: list[ExcerptBatch]) -> None:
-    """What a sink does with a stream that starts over: compare what is there, append the rest."""
+    """What a sink does with a stream that starts over: compare what it holds, append the rest."""
     for batch in batches:
         place = min(max(appender.next_index - batch.index_first, 0), len(batch))
         if place:
@@ -164,7 +164,7 @@ def test_death_at_any_step_leaves_a_prefix_and_the_next_writer_goes_on(
 
 
 def test_death_by_signal_at_any_time(tmp_path: Path) -> None:
-    """One queue, many writers one after the other, each killed while it appends."""
+    """One queue, many writers one after the next, each killed while it appends."""
     case = Case(roll_cycle="TEST4_SECONDLY", counts={0: 3000, 1: 500, 4: 3000}, per_batch=5)
     batches = case.batches()
     whole: Excerpts = [excerpt for batch in batches for excerpt in stored(batch)]

@@ -63,7 +63,7 @@ async def replicating(
 async def test_frozen_longer_than_the_timeout(
     tmp_path: Path, victim: int, source_dials: bool
 ) -> None:
-    """The other one notices in time; after the thaw everything written meanwhile is copied."""
+    """The awake side notices in time; after the thaw everything written meanwhile is copied."""
     async with replicating(tmp_path, source_dials=source_dials) as sides:
         awake = sides[1 - victim]
         with frozen(sides[victim].pid):
@@ -170,7 +170,7 @@ class Network:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
     def pull(self) -> None:
-        """Everything is lost from now on, and nobody is told."""
+        """Everything is lost from now on, and neither side is told."""
         ip("-n", self.names[1], "link", "set", "far", "down")
 
     def plug(self) -> None:

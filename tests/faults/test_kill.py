@@ -93,7 +93,7 @@ async def test_a_golden_queue(
 
 
 async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) -> None:
-    """The sink has more than the source, which keeps everybody else out while it takes that back:
+    """The sink has more than the source, which keeps other writers out while it takes that back:
     a source that is killed leaves both locks behind, and the next one takes them over."""
     golden = manifest("test4_secondly_overflow")
     sink, source = unpack(golden.name, tmp_path), tmp_path / "source"

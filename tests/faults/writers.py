@@ -85,7 +85,7 @@ def read_numbers(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a killed writer left behind, before anybody repairs it."""
+    """What a killed writer left behind, before a repair."""
 
     is_locked: bool  # it died with the write lock
     has_table: bool  # with all the keys that a writer adds
@@ -143,10 +143,10 @@ def java_survives(java: JavaQueue, plan: Plan, path: Path, acknowledged: int, le
     """Java finds all that was acknowledged in a copy of the queue, and appends to it.
 
     Java's own appender goes wrong where an excerpt was published and the write position was not
-    raised, whoever was killed there: it takes the next sequence from the write position; and if it
-    was the first excerpt of a file, Java does not find the end either. In that state one of our
-    appenders is opened first, which makes up for it. Where the only file has no header yet there
-    is nothing to read, and looking for the end is a failed assertion in Java.
+    raised, no matter which writer was killed: it takes the next sequence from the write position;
+    and if it was the first excerpt of a file, Java does not find the end either. In that state one
+    of our appenders is opened first, which makes up for it. Where the only file has no header yet
+    there is nothing to read, and looking for the end is a failed assertion in Java.
     """
     copy = path.with_name(path.name + "-java")
     if path.exists():  # else it was killed before it had made the directory

@@ -60,7 +60,7 @@ def run_all(names: Sequence[str], seconds: float, *, seed: int = 0) -> Iterator[
     """What came of each target; together they take this long, and one to two seconds each to start.
 
     Args:
-        seed: of the random numbers; 0 for others each time.
+        seed: of the random numbers; 0 for new ones each time.
     """
     for name in names:
         yield run_target(name, seconds / len(names), seed=seed)

@@ -2,7 +2,7 @@
 
 Theory of operation. The hook that instruments modules stays in place until the process ends, so
 that modules which are imported late are instrumented as well; `wire` and `cqrepl` are, the targets
-and the standard library are not. Whatever follows the folder goes to libFuzzer, which ends the
+and the standard library are not. All that follows the folder goes to libFuzzer, which ends the
 process itself: with 0 when its time is over, else at the first finding.
 """
 

@@ -1,4 +1,4 @@
-"""The grammar and the readers: where one takes bytes, so does the other, and gives the same."""
+"""The grammar and the readers: both take the same bytes, and give the same."""
 
 from typing import Final
 

@@ -131,7 +131,7 @@ def lay(contents: list[bytes]) -> None:
 
 
 def agree_any(data: bytes) -> None:
-    """Every function with whatever arguments: both kernels give, refuse and write the same."""
+    """Every function with arguments of any kind: both kernels give, refuse and write the same."""
     numbers, buffer, places = (*parts_of(data), b"", b"", b"")[:3]
     start, count, position, other, third, room, *_ = _numbers(numbers, 6)
     offsets, lengths = _numbers(places)[::2], _numbers(places)[1::2]

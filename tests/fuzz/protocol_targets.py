@@ -43,7 +43,7 @@ from tests.support.peer import (
     uber,
 )
 
-_SILENCE: Final = 0x80  # in the first byte of a part: the others are the half seconds
+_SILENCE: Final = 0x80  # in the first byte of a part: the lower bits are the half seconds
 Make = Callable[[], Ours]
 Told = list[object]
 

@@ -28,7 +28,7 @@ _ZEROS: Final = (0, 4, 512, 1 << 14)  # behind what is given: a file ends anywhe
 _LENGTH_MAX: Final = 4096
 _FIRST, _TABLE = 0, 1
 _LOOKS_MAX: Final = 60
-# a header that is not complete is waited for, a second each time: here nobody completes it
+# a header that is not complete is waited for, a second each time: here no writer completes it
 vars(tablestore)["_READY_TIMEOUT_S"] = 0.0
 
 
@@ -45,14 +45,14 @@ class Sample:
         self._wrong: int | None = None
 
     def place(self, which: int, content: bytes, zeros: int) -> Path:
-        """Puts these bytes in place of one file, and the right ones in place of the other."""
+        """Puts these bytes in place of one file; the second one holds the right ones."""
         if self._wrong is not None and self._wrong != which:
             self._write(self._wrong, self.whole[self._wrong] + bytes(512))
         self._wrong = which
         return self._write(which, content + bytes(zeros))
 
     def _write(self, which: int, content: bytes) -> Path:
-        """Over what is there: to make a file anew takes ten times as long."""
+        """Over the old bytes: to make a file anew takes ten times as long."""
         with self.files[which].open("r+b") as file:
             file.write(content)
             file.truncate()

@@ -28,7 +28,7 @@ class Target:
 
 @contextmanager
 def only(*announced: type[Exception]) -> Iterator[None]:
-    """Takes these errors for an answer, if they give a reason; others go through."""
+    """Takes these errors for an answer, if they give a reason; all else goes through."""
     try:
         yield
     except announced as error:

@@ -15,7 +15,7 @@ from tests.fuzz.target import SEPARATOR, framed, pieces, unframed
 from tests.support.requirements import require
 
 SECONDS = float(os.environ.get("CQREPL_FUZZ_SECONDS", "1"))  # for each target
-SEED = 1  # a change is judged by the same inputs as the one before; `make fuzz` takes others
+SEED = 1  # a change is judged by the same inputs as the one before; `make fuzz` takes new ones
 EXECUTIONS_MIN = 30  # the slowest target makes 100 in a second on a busy machine
 PLANTED_SECONDS = 300  # at most: it ends with what it finds, which takes some seconds
 

@@ -40,7 +40,7 @@ def loads_any(data: bytes) -> None:
 
 
 def decode_any(body: bytes) -> None:
-    """A value or an error, whatever is asked for; the value survives every variant."""
+    """A value or an error, for each way to ask; the value survives every variant."""
     read_in_every_way(body)
     for keep_widths in (False, True):
         with only(WireError):
@@ -120,7 +120,7 @@ def split(parts: list[bytes]) -> tuple[Found, str | None, int]:
 
 
 def take_from(splitter: Splitter, found: Found) -> str | None:
-    """Takes what is there; why the rest is refused, if it is."""
+    """Takes as much as can be read; why the rest is refused, if it is."""
     try:
         while document := splitter.next_document():
             found.append((document.position, document.word, bytes(document.body)))

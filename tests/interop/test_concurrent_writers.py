@@ -140,10 +140,10 @@ def append_and_tell(path: Path, seed: int, told: int) -> None:
 def kill_writers(
     path: Path, seed: int, rng: random.Random, report: Path, go: int, answers: int
 ) -> None:
-    """Forks one writer after the other and kills each within 200 ms of its first append.
+    """Forks one writer after the next and kills each within 200 ms of its first append.
 
     What each has appended by its own word goes into `report`, how many died with the lock into the
-    answer: at least, for somebody else may have taken it over before we look.
+    answer: at least, for another writer may have taken it over before we look.
     """
     os.read(go, 1)
     acknowledged: dict[int, int] = {}
@@ -215,7 +215,7 @@ def assert_verified(java: JavaQueue, path: Path, count: int) -> int:
 def test_two_java_and_two_python_processes_append_to_one_queue(
     verifier: JavaQueue, tmp_path: Path
 ) -> None:
-    """One Python writer appends one by one, the other one also in batches."""
+    """One Python writer appends one by one, a second one also in batches."""
     path = tmp_path / "queue"
     Queue.open_for_append(path, create=QueueLayout.of(by_name(ROLL_CYCLE))).close()
     batches = {3: [1], 4: [1, 1, 20, 1, 7]}
@@ -248,7 +248,7 @@ def test_two_java_and_two_python_processes_append_to_one_queue(
 
 
 def test_nobody_waits_long_for_a_writer_that_is_killed(verifier: JavaQueue, tmp_path: Path) -> None:
-    """Two Java and two Python writers go on, while others come and are killed.
+    """Two Java and two Python writers go on, while further ones come and are killed.
 
     Java itself waits 15 s before it looks whether a lock's holder lives; it waits less here because
     the Python writers take the lock over at once.

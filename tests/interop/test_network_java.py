@@ -63,7 +63,7 @@ class Sides:
         return "sink" if self.ours == "source" else "source"
 
     def ids(self, role: str) -> tuple[int, int]:
-        """Host id of a role, and of the other one."""
+        """Host id of a role, and of its peer."""
         return (2, 1) if role == self.dialler else (1, 2)
 
 
@@ -308,7 +308,7 @@ async def test_back_copy(
 
 
 def locked_by(path: Path) -> int | None:
-    """The process that keeps plain writers out of a queue; None for nobody."""
+    """The process that keeps plain writers out of a queue; None for none."""
     keys = keys_of(path)
     value = keys[APPEND_LOCK_KEY.lower()]
     return None if value == UNLOCKED else value

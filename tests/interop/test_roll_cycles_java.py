@@ -1,4 +1,4 @@
-"""Every roll cycle of Java, with several epochs: what one side writes, the other reads and goes on.
+"""Every roll cycle of Java, with several epochs: each side reads what its peer wrote, and goes on.
 
 The moments and the epochs are those that Java computed cycles and file names for, in
 `tests/vectors/queues/rollcycles.json`; from there on the clock goes a cycle further twice.

@@ -42,7 +42,7 @@ def test_java_verifies_a_synced_queue(java: JavaQueue, tmp_path: Path, name: str
 
 
 def test_java_appends_while_we_append_synced(java: JavaQueue, tmp_path: Path) -> None:
-    """Java finds the end by what is recorded, which a synced writer records later than others."""
+    """Java finds the end by what is recorded, and a synced writer records that late."""
     path = tmp_path / "queue"
     name = "TEST4_SECONDLY"
     layout = QueueLayout.of(by_name(name))

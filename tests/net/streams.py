@@ -82,7 +82,7 @@ def memory_streams() -> tuple[InMemory, InMemory]:
 
 
 def lockstep_streams() -> tuple[InMemory, InMemory]:
-    """Two ends; sending waits until the other end receives."""
+    """Two ends; sending at one waits until the far end receives."""
     near, far = lockstep_stream_pair()
     return InMemory(near), InMemory(far)
 
@@ -161,12 +161,12 @@ class Recorder:
 
 
 async def admit_all(host_id: int, pump: Pump) -> None:
-    """Lets everybody in."""
+    """Lets every host in."""
     await trio.lowlevel.checkpoint()
 
 
 def make_pump(stream: InMemory | trio.SocketStream, config: ConnectionConfig = CONFIG) -> Pump:
-    """A pump that admits everybody."""
+    """A pump that admits every host."""
     connection = Connection(config, trio.current_time())
     return Pump(cast(trio.SocketStream, stream), connection, "test", admit_all)
 

@@ -99,7 +99,7 @@ async def test_something_else_in_the_way(tmp_path: Path, kind: str) -> None:
 async def test_replication_does_not_end_over_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody else took the log's append lock: said once, and excerpts go on."""
+    """Another process took the log's append lock: said once, and excerpts go on."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with live_source(tmp_path / "q", ack_log=tmp_path / "log") as source:
         table = TableStore(tmp_path / "log" / FILE_NAME, writable=True)

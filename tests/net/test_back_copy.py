@@ -268,7 +268,7 @@ async def test_a_gap_in_what_comes_back(tmp_path: Path) -> None:
 async def test_a_queue_that_another_process_has_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source does not take the lock from a living process: it stops, and says who has it."""
+    """The source does not take the lock from a living process: it stops and names the process."""
     monkeypatch.setattr(backcopy, "LOCK_SECONDS", 0.05)
     original, copy, _ = ahead(tmp_path, 5, {0: 5})
     with held_by_another_process(original) as pid:
@@ -320,7 +320,7 @@ async def test_a_damaged_copy(tmp_path: Path) -> None:
 
 
 async def test_a_sink_that_is_empty_again_is_not_ahead(tmp_path: Path) -> None:
-    """The other way round: nothing is copied back, everything is streamed."""
+    """The source is ahead instead: nothing is copied back, everything is streamed."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
     async with live_source(tmp_path / "q") as source:
         async with live_sink(tmp_path / "copy", source.port) as sink:

@@ -179,7 +179,7 @@ async def test_connections_of_no_use_are_made_less_and_less_often(
     assert pauses[0] <= 1.25 * PAUSE_FIRST_SECONDS
     assert all(pause >= 0.75 * PAUSE_MAX_SECONDS for pause in pauses[10:99])
     assert pauses[99] <= 1.25 * PAUSE_FIRST_SECONDS, "useful, and still a long pause"
-    assert not caplog.records  # whoever ran the connections has said why they ended
+    assert not caplog.records  # the part that ran the connections has said why they ended
 
 
 async def test_unknown_host_name(

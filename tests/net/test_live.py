@@ -106,7 +106,7 @@ async def test_nothing_gets_between_the_parts_of_a_frame(tmp_path: Path) -> None
 
 
 async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
-    """A pump would be away for a quarter of a second; whoever cancels gets it back at once."""
+    """A pump would be away for a quarter of a second; a task that cancels has it at once."""
     path, copy = tmp_path / "q", tmp_path / "copy"
     with Queue.open(path, create="FAST_DAILY") as queue:
         for _ in range(5):

@@ -195,4 +195,4 @@ def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:
         ends.far.sendall(acknowledgement((queue.last_index() or 0) - 63))
         ended, *rest = pump.ended()
         assert ended is Ended.SLICE
-        assert rest[0]  # the rest of a batch, which nobody took
+        assert rest[0]  # the rest of a batch, which was not taken

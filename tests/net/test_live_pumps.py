@@ -1,4 +1,4 @@
-"""The native pumps by themselves: what they pass on, and what they leave to others."""
+"""The native pumps by themselves: what they pass on, and what they leave to their caller."""
 
 import random
 import socket
@@ -41,7 +41,7 @@ def filled(path: Path, count: int, *, size: int = 20, seed: int = 1) -> Queue:
 
 
 def copy_of(queue: Queue, path: Path) -> tuple[Queue, Appender]:
-    """A queue that has the first excerpt of another at its index, and who appended that."""
+    """A queue that has the first excerpt of another at its index, and the appender of that."""
     copy = Queue.open(path, create=queue.layout)
     batch = queue.tailer().next_batch(count_max=1)
     assert batch is not None
@@ -294,7 +294,7 @@ def test_the_end_of_the_stream_is_told(tmp_path: Path) -> None:
 
 
 def test_more_than_a_pump_has_room_for_is_left(tmp_path: Path) -> None:
-    """So it is of a long excerpt that comes slowly: what came is for others to take."""
+    """So it is of a long excerpt that comes slowly: what came is for the caller to take."""
     with filled(tmp_path / "q", 1) as queue, Ends.connected() as ends:
         queue.append(bytes(1_000_000))
         copy, appender = copy_of(queue, tmp_path / "copy")

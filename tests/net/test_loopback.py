@@ -162,7 +162,7 @@ async def test_what_is_touched_ahead_changes_nothing(
 
 
 async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> None:
-    """It needs a buffer of its own; the other queue always has something to send meanwhile."""
+    """It needs a buffer of its own; the second queue always has something to send meanwhile."""
     with Queue.open_for_append(tmp_path / "long", create=layout()) as queue:
         last = queue.appender().append([bytes(3_000_000)] * 3, NOON_MS)
     with Queue.open_for_append(tmp_path / "busy", create=layout()) as queue:
@@ -180,7 +180,7 @@ async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> 
 async def test_a_queue_that_the_sink_does_not_know(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is refused, and the other one goes on."""
+    """It is refused, and the queue that is known goes on."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 10})
     fill(tmp_path / "secret", "FAST_DAILY", {0: 10})
     queues = [tmp_path / "q", tmp_path / "secret"]
@@ -247,7 +247,7 @@ async def test_a_late_sink_and_one_that_comes_back(tmp_path: Path) -> None:
 
 
 async def test_a_sink_of_a_source_that_is_started_later(tmp_path: Path) -> None:
-    """The dialler tries again until somebody listens."""
+    """The dialler tries again until the peer listens."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 30})
     port = reserved_port()
     async with live_sink(tmp_path / "copy", port):
@@ -308,7 +308,7 @@ async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """Locks are given back, and both directories can be used by others at once."""
+    """Locks are given back, and both directories can be used by another process at once."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 10})
     async with joined(tmp_path / "q", tmp_path / "copy"):
         await copied(tmp_path / "q", tmp_path / "copy")

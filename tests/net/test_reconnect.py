@@ -120,7 +120,7 @@ async def test_an_acknowledgement_that_was_lost_is_made_up_for(tmp_path: Path) -
 
 
 async def test_second_connection_of_a_host_wins(tmp_path: Path) -> None:
-    """The old connection hangs in a relay without being cut: half-open, as far as anyone knows."""
+    """The old connection hangs in a relay without being cut: half-open, unknown to both sides."""
     original, copy = tmp_path / "q", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 100})
     async with live_source(original) as source:

@@ -48,7 +48,7 @@ class Joined:
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[int, "trio.MemoryReceiveChannel[trio.SocketStream]"]]:
-    """A port, and the streams of those who dial it."""
+    """A port, and the streams of all that dial it."""
     send, receive = trio.open_memory_channel[trio.SocketStream](10)
 
     async def hand_over(stream: trio.SocketStream) -> None:

@@ -62,7 +62,7 @@ async def test_more_than_three_take_overs_in_ten_seconds_are_refused(
         assert "do two hosts have this id?" in refused.ended_why
         assert sum("do two hosts" in message for message in caplog.messages) == 1
         assert house.roster.pumps == [live]
-        assert not (await house.knock(3)).ended.is_set()  # others are not concerned
+        assert not (await house.knock(3)).ended.is_set()  # another host is not concerned
         await trio.sleep(TAKE_OVER_SECONDS - TAKE_OVERS_MAX)
         again = await house.knock(2)  # the first take-over is ten seconds ago now
         assert house.roster.pumps[0] is again

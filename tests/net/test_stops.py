@@ -154,7 +154,7 @@ async def test_back_copy_of_what_the_sink_has_lost(tmp_path: Path) -> None:
 
 
 async def test_stopped_queue_stays_stopped(tmp_path: Path) -> None:
-    """A new connection does not start it again: somebody has to look first."""
+    """A new connection does not start it again: a person has to look first."""
     paths = {name: tmp_path / name for name in TWO}
     async with serve_sink(paths, listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:

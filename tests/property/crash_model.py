@@ -7,9 +7,9 @@
 
 Of every page of 4 KiB all versions are kept that it ever had. A sync makes the pages it asks for
 durable, and the file's size; a sync of a directory its names. A power cut leaves of each page the
-version that was durable, or any later one, whatever it leaves of other pages; of a size and of the
+version that was durable, or any later one, independent of other pages; of a size and of the
 names likewise. What the model does not have: pages that tear, and disks that say they have written
-what they have not. The write position, the table store and the index pages are pages like others.
+what they have not. The write position, the table store and the index pages are ordinary pages.
 """
 
 import os
@@ -76,7 +76,7 @@ class History(Generic[T]):
 
 
 class Recorded:
-    """One file, whatever its name: sizes, and pages (empty ones are left out)."""
+    """One file, under any name: sizes, and pages (empty ones are left out)."""
 
     def __init__(self) -> None:
         self.size = History(0)
@@ -162,7 +162,7 @@ class Recorder:
             self.there.sync(self.time)
 
     def check(self) -> None:
-        """Nothing was stored where nobody looked."""
+        """Nothing was stored where this model does not look."""
         for path in self.folder.iterdir():
             assert not any(path.read_bytes()[_LOOKED_AT:]), f"look further into {path.name}"
 

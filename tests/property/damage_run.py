@@ -1,4 +1,4 @@
-"""Damages queues, one after the other, in a process of its own: `damage_run FOLDER COUNT SEED`.
+"""Damages queues, one after the next, in a process of its own: `damage_run FOLDER COUNT SEED`.
 
 Prints one line of JSON: how many of each area and kind, and how many of them a reader notices. A
 crash of the process leaves the last mutation in `FOLDER/last`, and Python's own trace on standard

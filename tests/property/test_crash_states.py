@@ -1,4 +1,4 @@
-"""After a power cut every `synced` append is there, whatever pages were lost (`crash_model`).
+"""After a power cut every `synced` append is there, for any loss of pages (`crash_model`).
 
 A writer runs once for each scenario; then random states that a power cut could have left are made
 real and opened, by a reader and by an appender, as after a start of the machine. Always
@@ -10,7 +10,7 @@ real and opened, by a reader and by an appender, as after a start of the machine
 Where all appends were synced, such a reader finds all of them, and nothing that is not whole. Where
 some were not, there may be excerpts behind the last synced one that are not whole: a header whose
 page came to the disk before a payload whose page did not reads as zeros. The format has no
-checksums, so nobody can tell; the promise is for `synced`.
+checksums, so no reader can tell; the promise is for `synced`.
 
 The same check is held against two writers with a fault, and must find it.
 """
@@ -192,7 +192,7 @@ class Checker:
 
 
 class Boots:
-    """Makes this process believe in one start of the machine after the other."""
+    """Makes this process believe in one start of the machine after the next."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder, self._patch, self._count = folder, patch, 0

@@ -1,4 +1,4 @@
-"""Whatever happened to a file: an error of ours or the right excerpts, and never anything else.
+"""After any damage to a file: an error of ours or the right excerpts, and never anything else.
 
 A flipped bit inside an excerpt or in its length cannot be told from a right one, as the format has
 no checksums; there the property is only that nothing but `QueueError` comes, that reading ends, and

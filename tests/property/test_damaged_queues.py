@@ -1,4 +1,4 @@
-"""Whatever happens to the files of a queue: an error that says where, or what was committed there.
+"""Under any damage to the files of a queue: an error that says where, or what was committed there.
 
 Each example damages one file and asks everything that reads, appends, inspects and repairs; see
 `damage`, `damage_checks` and `damage_run`. The runs are processes of their own, since what they

@@ -269,7 +269,7 @@ FIELDS_STEPPED_OVER = Struct(
 
 
 def assert_fields_as_parsed(body: bytes) -> None:
-    """Looking for a field steps over all others; names that are objects are left out here."""
+    """Looking for a field steps over all before it; names that are objects are left out here."""
     try:
         parsed = FIELDS_STEPPED_OVER.parse(body)
     except ConstructError:

@@ -1,6 +1,6 @@
 """The native kernel against the plain one: equal in what they give, refuse and leave in buffers.
 
-Arguments are whatever 64 bits can say: positions behind the end, offsets and lengths that point
+Arguments are all that 64 bits can say: positions behind the end, offsets and lengths that point
 anywhere, excerpts that overlap each other or the buffer they are written to.
 """
 
@@ -252,7 +252,7 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 # ---------------------------------------------------------------- the native module itself
 
 
-# never long enough to let others run, or all of it needs Python's objects
+# never long enough to let other threads run, or all of it needs Python's objects
 QUICK = ("join_payloads", "laid_size", "measure_lengths", "number_from")
 
 

@@ -161,7 +161,7 @@ def test_the_kernels_write_the_same_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_pens_are_what_appends(tmp_path: Path, is_batch: bool) -> None:
-    """The other tests would say nothing if no pen was ever used."""
+    """The tests above would say nothing if no pen was ever used."""
     kernel_named("native")
     if pen_type() is None:
         pytest.skip("CQREPL_KERNEL asks for the plain kernel")

@@ -1,4 +1,4 @@
-"""Whatever a peer sends: a `RemoteProtocolError` or nothing, bounded memory, and always an end.
+"""For any bytes of a peer: a `RemoteProtocolError` or nothing, bounded memory, and always an end.
 
 Three kinds of bad peers: noise, recorded sessions with bytes and documents changed, and well-formed
 documents in any order. The shell on our side acts on every event as the real one does; it must
@@ -65,7 +65,7 @@ RECORDED_NAME = "out-1"
 
 
 class Victim:
-    """Our side with a shell that does at once whatever an event asks for."""
+    """Our side with a shell that does at once what an event asks for."""
 
     def __init__(self, ours: Ours) -> None:
         self.ours = ours
@@ -349,6 +349,6 @@ def test_the_recordings_themselves_reach_their_end() -> None:
         for handler in victim.ours.connection._router.handlers.values():
             if isinstance(handler, SinkHandler | SourceHandler):
                 reached[handler.state] += 1
-    assert reached[SinkState.RECEIVING] >= 8  # the others continue queues that ours does not have
+    assert reached[SinkState.RECEIVING] >= 8  # other recordings continue queues that ours lacks
     assert reached[SinkState.RECEIVING] + reached[SinkState.STOPPED] == 11
     assert reached[SourceState.STREAMING] >= 10

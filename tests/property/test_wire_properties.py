@@ -204,7 +204,7 @@ def judged_fields(data: bytes) -> dict[str, tuple[int, int]] | None:
         return None
     places: dict[str, tuple[int, int]] = {}
     for field in found.fields:
-        # filler before the value is stepped over by whoever reads it
+        # filler before the value is stepped over by its reader
         places.setdefault(str(field.name.operand), (field.start, field.end))
     return places
 

@@ -123,7 +123,7 @@ def test_damage_is_told_and_stepped_over(spark: "SparkSession", queue: Path, cop
 
 
 def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    """Nobody can say how far it went: it is read as far as the other copy goes."""
+    """How far it went is unknown: it is read as far as the undamaged copy goes."""
     path = store_files(copy)[0]
     header = path.read_bytes().index(payload(990)) - 4
     with path.open("r+b") as file:

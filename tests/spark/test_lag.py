@@ -69,7 +69,7 @@ def test_percentiles_are_those_of_all_entries(spark: "SparkSession", tmp_path: P
 
 
 def test_a_restart_of_the_machine_begins_a_run(tmp_path: Path) -> None:
-    """The clock falls; wherever the log is cut into parts, the runs are the same."""
+    """The clock falls; however the log is cut into parts, the runs are the same."""
     entries = [
         *entries_from(500 * SECOND, [1000] * 50, SECOND),
         *entries_from(3 * SECOND, [2000] * 30, SECOND),

@@ -93,7 +93,7 @@ def test_clashes_need_a_person(
 def test_the_winner_may_be_the_shorter_one(
     spark: "SparkSession", copies: list[Path], tmp_path: Path
 ) -> None:
-    """Within one block: what the winner holds, and behind it what only the other one has."""
+    """Within one block: what the winner holds, and behind it what only the loser has."""
     short = make_queue(tmp_path / "short", (1000, 100))
     flip_byte(file_of(short, 1), payload(1000 + 5), 9)
     found = rebuilt(spark, tmp_path / "new", copies[0], short, prefer=short)

@@ -240,7 +240,7 @@ def test_retention_waits_for_a_registered_stream(tmp_path: Path) -> None:
 def run(
     spark: "SparkSession", path: Path | str, folder: Path, **options: object
 ) -> "StreamingQuery":
-    """A query that takes what is there into Parquet files, and ends."""
+    """A query that takes what the queue holds into Parquet files, and ends."""
     stream = spark.readStream.format("chronicle")
     for name, value in options.items():
         stream = stream.option(name, str(value))

@@ -1,4 +1,4 @@
-"""Writing queues by Spark, in batch and as streams: once, whatever fails in between."""
+"""Writing queues by Spark, in batch and as streams: once, even if something fails in between."""
 
 import os
 import signal
@@ -133,7 +133,7 @@ def test_a_commit_that_is_killed_half_way_is_completed_by_the_next(
 
 
 def kill_writer(path: Path, length: int) -> int:
-    """Kills who keeps the append lock when a queue has so many excerpts; how many it had then."""
+    """Kills the append lock's owner when a queue has so many excerpts; how many it had then."""
     deadline = time.monotonic() + QUERY_S
     with Queue.open(path) as queue:
         lock = queue.append_lock
@@ -250,7 +250,7 @@ def test_a_batch_of_a_stream_that_is_committed_three_times(
 
 
 def replicate(spark: "SparkSession", source: Path, copy: Path, checkpoint: Path) -> None:
-    """A stream from queue to queue, over what is there now."""
+    """A stream from queue to queue, up to what the source holds now."""
     reading = spark.readStream.format("chronicle").option("maxExcerptsPerBatch", 400)
     writing = reading.options(**{k: str(v) for k, v in CUTS.items()}).load(str(source))
     query = (

@@ -1,4 +1,4 @@
-"""Staging and committing without Spark: order, repeats, others' excerpts, crashes."""
+"""Staging and committing without Spark: order, repeats, another writer's excerpts, crashes."""
 
 import os
 import random

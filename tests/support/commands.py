@@ -4,7 +4,7 @@
         source = await start("source", queue, "--listen", "127.0.0.1:0")
         sink = await start("sink", copy, "--connect", f"127.0.0.1:{await source.port()}")
 
-Whatever is still running at the end of the block is killed. When the block fails, what the
+A process that is still running at the end of the block is killed. When the block fails, what the
 processes have said is added to the error.
 """
 
@@ -76,7 +76,7 @@ class Command:
         await self.succeeds()
 
     async def collect(self) -> None:
-        """Takes what it says until it has ended; kills it when nobody wants it any more."""
+        """Takes what it says until it has ended; kills it when the block has ended."""
         assert self._process.stderr is not None
         try:
             async for data in self._process.stderr:

@@ -1,6 +1,6 @@
 """What may come of a damaged queue, and what may not.
 
-Whatever was damaged, each excerpt that a reader gets stands where that excerpt stood before, under
+Under any damage, each excerpt that a reader gets stands where that excerpt stood before, under
 its index, and its bytes are those that lie there; or there is an error of ours that says where.
 Checks raise `AssertionError`; everything else that comes out is a failure too.
 
@@ -184,7 +184,7 @@ class Case:
         assert after.given[: len(before.given)] == before.given
         if result.number is not None and before.error is None and after.error is None:
             new = after.given[len(before.given) :]
-            # a cycle that was not closed may hide others, which are read now
+            # a cycle that was not closed may hide later ones, which are read now
             assert not new or new[-1].data == b"behind"
 
     def check_repair(self, before: Result) -> None:
@@ -236,7 +236,7 @@ def lay(path: Path, files: dict[str, bytes]) -> None:
     os.makedirs(path)
     for name, data in files.items():
         (path / name).write_bytes(data)
-        os.utime(path / name, (LONG_AGO_S, LONG_AGO_S))  # nobody is just creating it
+        os.utime(path / name, (LONG_AGO_S, LONG_AGO_S))  # as if no process were creating it
 
 
 def is_seen(result: Result, before: Result) -> bool:

@@ -17,7 +17,7 @@ def start(work: Callable[[], None]) -> int:
     try:
         work()
         code = 0
-    except BaseException:  # noqa: BLE001  whatever it was, the child must not return to pytest
+    except BaseException:  # noqa: BLE001  on any error: the child must not return to pytest
         traceback.print_exc()
     os._exit(code)
 

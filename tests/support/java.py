@@ -49,7 +49,7 @@ Line = dict[str, Any]
 
 
 class JavaEndedError(Exception):
-    """The Java process ended while somebody waited for it."""
+    """The Java process ended while a test waited for it."""
 
 
 # ---------------------------------------------------------------- queues
@@ -157,7 +157,7 @@ class JavaQueue:
 
     def _send(self, request: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
-        # a broken pipe: it has ended, and the reader tells whoever waits
+        # a broken pipe: it has ended, and the reader tells each waiting caller
         with self._send_lock, contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -364,7 +364,7 @@ def _start(
 
 
 def _close(stack: contextlib.ExitStack) -> None:
-    with contextlib.suppress(BrokenPipeError):  # a last request that nobody took
+    with contextlib.suppress(BrokenPipeError):  # a last request that Java did not take
         stack.close()
 
 

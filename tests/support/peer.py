@@ -170,7 +170,7 @@ def literal(payload: bytes) -> bytes:
 
 
 def items(*values: object) -> bytes:
-    """Values one after the other, without names."""
+    """Values one after the next, without names."""
     writer = Writer()
     for value in values:
         write_value(writer, value)
@@ -210,7 +210,7 @@ def heartbeat(cid: int = HEARTBEAT_CID) -> bytes:
 
 
 def decoded(stream: bytes) -> list[Message]:
-    """Documents as plain values, whatever the widths of their numbers; `meta` marks meta-data."""
+    """Documents as plain values, for all widths of numbers; `meta` marks meta-data."""
     splitter = Splitter(1 << 30)
     splitter.feed(stream)
     messages = []

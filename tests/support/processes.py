@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def children_of(pid: int) -> list[int]:
-    """The living children of a process, of whichever of its threads."""
+    """The living children of a process, of all of its threads."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # that thread has ended meanwhile
@@ -24,7 +24,7 @@ def kill_tree(pid: int) -> None:
 
 
 def is_there(pid: int) -> bool:
-    """True while a process of this id runs, or has ended and nobody took notice."""
+    """True while a process of this id runs, or has ended and its parent took no notice."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -33,7 +33,7 @@ def is_there(pid: int) -> bool:
 
 
 def private_bytes(pid: int) -> int:
-    """Memory of a process that belongs to nobody else and to no file."""
+    """Memory of a process that belongs to no other process and to no file."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024

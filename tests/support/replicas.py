@@ -77,7 +77,7 @@ async def sink_stopped(sink: Sink, queue: str) -> None:
 
 
 async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> None:
-    """Waits until something comes true that nobody tells of."""
+    """Waits until something comes true that no event announces."""
     with trio.fail_after(seconds):
         while not is_so():
             await trio.sleep(0.002)
@@ -202,7 +202,7 @@ class Relay:
     async def _reset(self, pair: tuple[trio.SocketStream, trio.SocketStream]) -> None:
         for stream in pair:
             # no waiting for what is under way, and a reset instead of an orderly close
-            with suppress(OSError):  # closed by the other direction's task already
+            with suppress(OSError):  # closed by the opposite direction's task already
                 linger = b"\1\0\0\0\0\0\0\0"
                 stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
             await trio.aclose_forcefully(stream)

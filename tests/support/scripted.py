@@ -57,7 +57,7 @@ class Scripted:
         return self.all(name)
 
     async def hear_end(self, seconds: float = 60) -> None:
-        """Waits until the other side closes."""
+        """Waits until our side closes."""
         with trio.fail_after(seconds):
             while not self.has_ended:
                 await self._receive()

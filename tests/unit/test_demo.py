@@ -65,7 +65,7 @@ def test_same_bytes_at_another_index(tmp_path: Path) -> None:
 
 
 def test_same_bytes_cut_elsewhere(tmp_path: Path) -> None:
-    """Two excerpts whose bytes run together are not equal to two that are cut elsewhere."""
+    """Two excerpts with the same bytes in all are not equal to two that are cut elsewhere."""
     for name, data in (("one", [b"ab", b"c"]), ("other", [b"a", b"bc"])):
         with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
             queue.appender().append_at(ExcerptBatch.of(noon_index(), data))

@@ -2,13 +2,13 @@
 
 This is the specification and the judge in tests: the reader, the writer and the splitter must agree
 with it. It is slow, it explains nothing when bytes do not fit, and nothing on the data path uses
-it. It covers the whole format, this module the documents, and each of the others one part:
+it. It covers the whole format; this module covers documents, each of the following one part:
 
     wire.grammar.parts       header word, stop-bit number, text, names, arrays
     wire.grammar.items       all 256 codes with their operands and no meaning: text is bytes, blocks
                              stay closed; values, fields, bodies
     wire.grammar.untyped     the same with blocks open and text decoded
-    wire.grammar.numeric     numbers by whatever code they came; building takes the code that Java's
+    wire.grammar.numeric     numbers by any code that holds one; building takes the code that Java's
                              writer takes
     wire.grammar.requested      the same for all other values, and names
     wire.grammar.temporal       the text forms of dates and times
@@ -134,7 +134,7 @@ REST_OF_FOUR = Default(
     FocusedSeq("gap", "at" / Tell, "gap" / Padding(lambda this: -this.at % 4)), None
 )
 
-# ---- documents with whatever they hold -----------------------------------------------------------
+# ---- documents with any content ------------------------------------------------------------------
 
 _Header = header_word(Rebuild(BitsInteger(30), len_(this._.body)))
 

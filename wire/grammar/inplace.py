@@ -2,7 +2,7 @@
 
 Alignment counts from the start of the file, so these build where they stand in the stream: use them
 inside `nested` blocks and `wire.grammar.file_document`, not inside construct's own `Prefixed`.
-`wire.grammar` is the entry and says what the other parts are.
+`wire.grammar` is the entry and lists all parts of the grammar.
 """
 
 import struct

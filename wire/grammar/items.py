@@ -1,7 +1,7 @@
 """The grammar of items: what each of the 256 codes has behind it.
 
-Here nothing has a meaning yet: text is bytes, blocks stay closed. That is what a reader needs who
-steps over what it does not know. `wire.grammar` is the entry and says what the other parts are.
+Here nothing has a meaning yet: text is bytes, blocks stay closed. That is what a reader needs that
+steps over what it does not know. `wire.grammar` is the entry and lists all parts.
 
     00-7F  numbers         80-82  blocks      86  history in a block    8A  bytes in a block
     8D     longs in place  8E 8F  padding     90-96, A0-AF  numbers, UUID
@@ -147,7 +147,7 @@ def value_of(operands: dict[int, Construct], types: Construct) -> Construct:
 
 Value = value_of(VALUE_OPERANDS, types=Counted)
 # What can be stepped over is a little more. Bytes that do not start their block are an error of
-# whoever wrote them; they take the rest of it.
+# the writer's; they take the rest of it.
 _OVER_ONLY: Final[dict[int, Construct]] = {Code.U8_ARRAY: GreedyBytes} | {
     code: DELTA_OPERANDS[code]
     for code in (Code.FLOAT_SET_LOW_0, Code.FLOAT_SET_LOW_2, Code.FLOAT_SET_LOW_4)
@@ -178,7 +178,7 @@ def fields_of(value: Construct) -> Construct:
 
 
 def values_of(value: Construct) -> Construct:
-    """A sequence. It starts with a value; then there may be values with a name among the others."""
+    """A sequence. It starts with a value; then values with a name may stand among those without."""
     more = GreedyRange(Select(field_of(value), value))
     run = Struct("first" / Optional(value), "more" / If(lambda this: this.first is not None, more))
     values = ExprAdapter(
@@ -202,7 +202,7 @@ def content_of(value: Construct) -> Construct:
 
 
 Field = field_of(Value)
-# only who asks knows whether a body or a block is the one or the other; a dump must guess
+# only the caller knows whether a body or a block is fields or values; a dump must guess
 Fields = fields_of(Value)
 Values = values_of(Value)
 Content = content_of(Value)

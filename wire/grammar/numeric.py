@@ -1,9 +1,9 @@
 """The grammar of numbers: taken from any code that holds one, built with the code that Java takes.
 
 Building takes the first form that can hold the number: that is the whole rule. `wire.grammar` is
-the entry and says what the other parts are.
+the entry and lists all parts of the grammar.
 
-    Number     a whole number of up to 64 bits, by whatever method of Java it is written
+    Number     a whole number of up to 64 bits, by any method of Java that writes one
     Index      one that is shown in hexadecimal
     Double     a `double`; 256.0 is another code than the whole number 256, -0.0 loses its sign
     Single     a `float`

@@ -1,6 +1,6 @@
 """The grammar of what items are made of: header word, stop-bit number, text, names, arrays.
 
-First part of the grammar; `wire.grammar` is the entry and says what the other parts are.
+First part of the grammar; `wire.grammar` is the entry and lists all parts.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The grammar of values that are asked for: by whatever code they came, built as Java writes them.
+"""The grammar of values that are asked for: by any code that holds one, built as Java does.
 
 Numbers are in `wire.grammar.numeric`, dates and times in `wire.grammar.temporal`. `wire.grammar` is
-the entry and says what the other parts are.
+the entry and lists all parts of the grammar.
 """
 
 import re

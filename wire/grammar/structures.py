@@ -46,7 +46,7 @@ from wire.grammar.temporal import Time
 
 UberBody = Struct(
     "remoteIdentifier" / field("remoteIdentifier", Number),  # the sender
-    "localIdentifier" / field("localIdentifier", Number),  # who receives this
+    "localIdentifier" / field("localIdentifier", Number),  # the receiver
     "wireType" / field("wireType", typed("WireType", Text)),
     "clusterName" / Optional(field("clusterName", Text)),
 )

@@ -7,7 +7,7 @@
 
 Building takes only what Java prints: no seconds where they and the fraction are 0, a fraction of 3,
 6 or 9 digits that does not end in 000, offset 0 as `Z`. Parsing takes a few forms more, as Java
-does. `wire.grammar` is the entry and says what the other parts are.
+does. `wire.grammar` is the entry and lists all parts.
 """
 
 import calendar

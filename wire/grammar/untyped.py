@@ -1,7 +1,7 @@
-"""The grammar of objects: whatever stands there, blocks open, text decoded, dates checked.
+"""The grammar of objects: values of any kind, blocks open, text decoded, dates checked.
 
-What is asked for decides in `wire.grammar.requested`; here the codes alone do, as for a reader who
-knows nothing of the document. `wire.grammar` is the entry and says what the other parts are.
+What is asked for decides in `wire.grammar.requested`; here the codes alone do, as for a reader that
+knows nothing of the document. `wire.grammar` is the entry and lists all parts.
 
 A type name is kept and its value is taken as it is: that a value fits its type is no matter of
 the wire. Nor is a greatest depth, though readers have one.
@@ -32,7 +32,7 @@ OBJECT_OPERANDS: Final[dict[int, Construct]] = {
     Code.STRING_ANY: LongTextOrNull,
     Code.TYPE_LITERAL: LongTextOrNull,
     **{Code.STRING0 + length: text_in(Bytes(length)) for length in range(32)},
-    Code.U8_ARRAY: GreedyBytes,  # not at the start of a block: an error of whoever wrote it
+    Code.U8_ARRAY: GreedyBytes,  # not at the start of a block: an error of the writer's
 }
 Object: Construct = value_of(OBJECT_OPERANDS, types=LongText)
 Body = body_of(Object)

@@ -1,7 +1,7 @@
 """The grammar of the other kinds of binary wire, as far as they are built otherwise.
 
-Reading needs to know of none but RAW. `wire.grammar` is the entry and says what the other parts
-are.
+Reading needs to know of none but RAW. `wire.grammar` is the entry and lists all parts of the
+grammar.
 
     BINARY, BINARY_LIGHT   as everywhere else
     BINARY_FIXED           numbers keep the width of the method: `wire.grammar.numeric.FIXED`

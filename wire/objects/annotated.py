@@ -111,7 +111,7 @@ def write_typed(writer: BodyWriter, message: "DataclassInstance") -> None:
 
 
 def read_fields(kind: type[_M], fields: Fields, depth: int = 0) -> _M:
-    """A message of this class; `depth` says how deep it is nested in others.
+    """A message of this class; `depth` says how deep it is nested in other messages.
 
     Raises:
         WireError: a field is absent and has no default, or is of another type.

@@ -1,7 +1,7 @@
 """Writes every kind of item, in every variant of the binary wire.
 
-A `BodyWriter` is a `Writer` with all the methods of Java's wire: whoever takes a `Writer` can be
-given one. Named methods write one item each, a name and its value in turn:
+A `BodyWriter` is a `Writer` with all the methods of Java's wire: a function that takes a `Writer`
+can be given one. Named methods write one item each, a name and its value in turn:
 
 >>> writer = BodyWriter()
 >>> with writer.document(metadata=True):
@@ -143,7 +143,7 @@ class BodyWriter(Writer):
         _NUMBER_WRITERS[width](self, value)
 
     def fixed(self, code: Code, value: float) -> None:
-        """A number with this code, whatever its value.
+        """A number with this code, also where a shorter one would do.
 
         >>> writer = BodyWriter()
         >>> writer.fixed(Code.INT32, 5)
@@ -242,7 +242,7 @@ class BodyWriter(Writer):
                 write(self, value)
 
     def int64_deltas(self, values: Sequence[int]) -> None:
-        """An array of longs: the first as it is, the others as what they are more than the
+        """An array of longs: the first as it is, each further one as what it is more than the
         first."""
         self.array([*values[:1], *(_wrapped(value - values[0]) for value in values[1:])])
 

@@ -1,4 +1,4 @@
-"""Reads the next value as the type that the caller asks for, by whatever code it came.
+"""Reads the next value as the type that the caller asks for, from any code that can hold it.
 
 Theory of operation. A writer chooses codes by value, and writers differ, so a reader must take a
 number from any code that holds one:
@@ -152,7 +152,7 @@ def read_bytes(reader: Reader) -> bytes | None:
 
 
 def read_literal(reader: Reader) -> bytes | None:
-    """The content of the block that stands next, whatever it is; None for null."""
+    """The bytes of the block that stands next, not decoded; None for null."""
     if next_code(reader, "a block") == Code.NULL:
         reader.position += 1
         return None

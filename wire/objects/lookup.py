@@ -88,7 +88,7 @@ class Fields:
         return None
 
     def next_event(self) -> tuple[str, Reader] | None:
-        """Name and value of the next field or event, whatever it is called; None at the end."""
+        """Name and value of the next field or event, of any name; None at the end."""
         field = self._next()
         return None if field is None else (field.name, field.value)
 
@@ -134,11 +134,11 @@ class Fields:
         return self._read(name, conversions.read_bytes, default)
 
     def literal(self, name: str, default: bytes | None = None) -> bytes | None:
-        """The content of a field's block, whatever it is; None where it is null."""
+        """The bytes of a field's block, not decoded; None where it is null."""
         return self._read(name, conversions.read_literal, default)
 
     def value(self, name: str, default: object = None, *, keep_widths: bool = False) -> object:
-        """A field as whatever its codes say."""
+        """A field as the kind of value that its codes say."""
         return self._read(name, lambda value: read_object(value, keep_widths=keep_widths), default)
 
     def fields(self, name: str) -> "Fields | None":

@@ -1,4 +1,4 @@
-"""Reads whatever stands next: a Python value for every kind of item.
+"""Reads the item that stands next, of any kind, as a Python value.
 
 Theory of operation. Codes say what a value is, a block's first item says whether it is a map, a
 sequence or bytes, and a type name in front is kept beside the value (`Typed`) unless it names

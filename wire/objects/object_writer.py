@@ -7,7 +7,7 @@
     float, Decimal                   a double by its value; text
     str, bool, None                  text, true or false, null
     bytes; BytesLiteral              a block that says it holds bytes; one that does not
-    dict                             a block: names that are text as event names, others as objects
+    dict                             a block: names that are text as event names, else as objects
     list, tuple                      a block of values
     set, frozenset                   type `!set` and a block of values, in the order of their bytes
     array.array                      type `long[]` ... `double[]` and a block of narrow numbers
@@ -83,7 +83,7 @@ def write_object(writer: BodyWriter, value: object) -> None:
             write(writer, value)
             return
     if is_dataclass(value) and not isinstance(value, type):
-        from wire.objects.annotated import write_typed  # each of the two calls the other
+        from wire.objects.annotated import write_typed  # the two call each other
 
         write_typed(writer, value)
         return
@@ -110,7 +110,7 @@ def write_untyped(writer: BodyWriter, value: object) -> None:
 def write_body(writer: BodyWriter, value: object) -> None:
     """A document body: the fields of a dict or a dataclass by name, any other value alone."""
     if is_dataclass(value) and not isinstance(value, (type, *_MARKED)):
-        from wire.objects.annotated import write_fields  # each of the two calls the other
+        from wire.objects.annotated import write_fields  # the two call each other
 
         write_fields(writer, value)
     elif isinstance(value, Mapping) and value:

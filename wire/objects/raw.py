@@ -3,12 +3,12 @@
     number          1, 2, 4 or 8 bytes, by the method's width
     text, type      stop-bit length in bytes, UTF-8; length -1 for null
     true, null      B1, BB; false is 00
-    UUID            16 bytes, as in the other wires
+    UUID            16 bytes, as in every variant of the wire
     block           32-bit length, content; a type name stands before it
     event name      stop-bit length, Latin-1; field names are left out
     bytes           stop-bit length, bytes
     date, time      stop-bit days since 1970-01-01; nanoseconds of the day in 8 bytes
-    date and time   the one, then the other; with a zone, a text
+    date and time   first the date, then the time; with a zone, a text
 
 >>> writer = RawWriter()
 >>> writer.int32(5)

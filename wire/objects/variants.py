@@ -6,7 +6,7 @@
     FIELDLESS_BINARY       field names are left out; event names stay
     RAW                    no codes at all: reader and writer agree beforehand (`wire.objects.raw`)
 
-Reading needs no variant: a reader takes whatever codes come, but for RAW. Compressed and delta
+Reading needs no variant: a reader takes any code that comes, except in RAW. Compressed and delta
 wires are refused by name.
 """
 

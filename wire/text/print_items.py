@@ -339,7 +339,7 @@ class _Renderer:
         return at + size
 
     def _partly_used(self, entries: bytes | memoryview, used: int) -> None:
-        """The used entries one on a line, then the others on one line or as a count."""
+        """The used entries one on a line, then the unused ones on one line or as a count."""
         if self._fold_unused:
             shown = (len(bytes(entries[8 * used :]).rstrip(b"\0")) + 7) // 8 + used
             self._entries(entries[: 8 * shown])

@@ -1,4 +1,4 @@
-"""Text that may go to a terminal, whatever it holds."""
+"""Text made safe for a terminal: control characters become escapes."""
 
 import re
 from typing import Final

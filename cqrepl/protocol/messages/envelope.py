@@ -11,7 +11,7 @@ from wire import Reader, Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routing:
-    """What a meta-data document says: whom the following documents are for, and who that is."""
+    """What a meta-data document says: csp and cid of the next documents, and their handler."""
 
     csp: str | None
     cid: int | None

@@ -1,7 +1,7 @@
 """Single aligned loads and stores, and compare-and-set, on mapped memory that other processes use.
 
 Theory of operation. Processes share a queue's files through memory alone. What one publishes, by
-storing a header word or a lock word, others must see whole, and after everything stored before it.
+storing a header word or a lock word, the others must see whole, and after all stored before it.
 
     load        aligned, whole, acquiring: later reads see what was stored before that word
     store       sequentially consistent, hence a release of all stores before it
@@ -12,8 +12,8 @@ The standard library has no compare-and-set. The native kernel has all of this; 
 (a part of gcc) is called through ctypes, about 0.8 us each: callers use it per batch, never per
 excerpt. Loads are then plain ones through a cast memory view, with a `fence` behind, exact on x86
 without it. Without kernel and library reading works and everything that writes raises
-`AtomicsMissing`. Plain stores are never used for a word that others wait on: Python may split them
-into bytes.
+`AtomicsMissing`. Plain stores are never used for a word that other processes wait on: Python may
+split them into bytes.
 """
 
 import ctypes

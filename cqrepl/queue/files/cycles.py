@@ -1,14 +1,14 @@
 """The store files of a queue directory: which cycles there are, and which comes next.
 
-Theory of operation. Only names that end in `.cq4` count. Cycles without a file are normal: nobody
-wrote then. So the cycle after one is the least greater one that has a file, and finding it means
-listing the directory, which others change meanwhile: a listing may show a file and miss one that
+Theory of operation. Only names that end in `.cq4` count. Cycles without a file are normal: nothing
+was written. So the cycle after one is the least greater one that has a file, and finding it means
+listing the directory, which writers change meanwhile: a listing may show a file and miss one that
 was created before it. Writers go upwards, so everything below a file that has been seen was created
 before it was; a second listing, begun after the first one showed a file, misses nothing below.
 
 A directory can be removed and made anew with another roll cycle. Its files would then be read under
-wrong indexes, so whoever goes on reading asks `check_layout` when he opens a further file, and now
-and then while he waits: it looks at the table store again when that is another file than before.
+wrong indexes, so a reader calls `check_layout` when it opens a further file, and now
+and then while it waits: it looks at the table store again when that is another file than before.
 """
 
 import os

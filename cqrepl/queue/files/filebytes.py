@@ -18,7 +18,7 @@ from cqrepl.queue.format.errors import QueueDamaged
 LONG_BYTES: Final = 8
 _WORD_BYTES: Final = 4
 _POSITION_MAX: Final = 1 << 62  # the system takes no position much above
-_BLOCK_BYTES: Final = 512  # the unit of `st_blocks`, whatever the file system's own
+_BLOCK_BYTES: Final = 512  # the unit of `st_blocks` on every file system
 
 
 class FileBytes:

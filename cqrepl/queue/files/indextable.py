@@ -55,7 +55,7 @@ class Indexing:
         return START
 
     def guess_before(self, sequence: int) -> Place:
-        """What the nearest slot at or before a sequence says; whoever walks from there checks."""
+        """What the nearest slot at or before a sequence says; the walk from there checks it."""
         try:
             found = next(self._indexed_before(sequence), START)
         except QueueDamaged:
@@ -143,8 +143,8 @@ class Indexing:
             words.raise_8(header.last_index, marks[-1][0] + self._spacing)
 
     def forget_from(self, place: Place) -> None:
-        """Empties the slots of excerpts and pages that are not there: a power cut took them. What
-        it has left of the others is in use, whatever it has left of `used`.
+        """Empties the slots of excerpts and pages that a power cut took. A slot that it left
+        to an excerpt or page is in use, even where `used` says that it is not.
 
         Args:
             place: where the documents end.

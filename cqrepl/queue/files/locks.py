@@ -17,8 +17,8 @@ there is a key of ours beside each lock, `cqrepl.write.lock.start` beside `chron
 A lock that names a living process is taken over when its start key names the same process id with
 another start time, and that process does not map the table store. The second condition is for Java,
 which knows nothing of the key: a Java process of that id could have taken the lock later, on top of
-what a killed process of ours left in the key. Whoever uses a lock maps the table store; and the
-table lock is held from looking to taking over, so nobody can begin to use it in between. Where any
+what a killed process of ours left in the key. A process that uses a lock maps the table store; the
+table lock is held from looking to taking over, so none can begin to use it in between. Where any
 of this cannot be read, the holder counts as alive. The two stores to the start key are plain ones:
 they tell who held the lock, and never whether it is held.
 
@@ -26,7 +26,7 @@ Two threads of one process look alike in the word, so a turn for each lock of ea
 front of it; that turn is also what tells whether this process holds the lock. It is a mutex, to
 wait at, and a word beside it, for pens (`pens`), which wait for nothing and know no Python:
 
-    0  nobody has the turn        1  a pen has it        2  whoever holds the mutex has it
+    0  the turn is free           1  a pen has it        2  the thread with the mutex has it
 
 A forked child holds none of its parent's locks, and finds the mutexes free. Pens that it has from
 its parent would store the parent's process id, so they find their turn taken for ever.
@@ -77,7 +77,7 @@ class _Turn:
             self._words.exchange_4(0, 2, 0)
 
     def keep(self) -> None:
-        """Leaves it to nobody any more."""
+        """Keeps the turn taken for ever."""
         if self._words is not None:
             self._words.store_4(0, 1)
 
@@ -177,7 +177,7 @@ class WordLock:
         """Gives the lock back.
 
         Raises:
-            QueueError: the word no longer names this process: somebody took it away by force.
+            QueueError: the word no longer names this process: `free_lock` took it away by force.
         """
         assert self.is_held
         self._held_by = None
@@ -298,7 +298,7 @@ def holder_of(word: int) -> int | None:
 
 
 def free_lock(path: Path, key: str, holder: int) -> bool:
-    """Unlocks a lock that is held by this process id, whoever that is; false if it is not any more.
+    """Unlocks a lock that is held by this process id, alive or dead; false if it no longer is.
 
     For people who know better than any program: a writer that is alive after all, and another one
     that follows it, destroy a queue between them.
@@ -329,14 +329,14 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return pid < 1 << 31  # somebody else's process; beyond that no process id exists
+        return pid < 1 << 31  # another user's process; beyond that no process id exists
     return not _is_zombie(pid)
 
 
 def _is_zombie(pid: int) -> bool:
     """True for a process that has ended and waits for its parent to take notice.
 
-    A process whose first thread has ended while others run looks like one too; those show as tasks.
+    A process whose first thread has ended looks like one too; threads that run show as tasks.
     """
     folder = _PROC / str(pid)
     try:

@@ -1,10 +1,10 @@
-"""Makes store files, which are whole by the time they have a name that others know.
+"""Makes store files, which are whole by the time they have a name that readers know.
 
-Theory of operation. Who finds a store file whose header is not ready waits for its creator: Java
+Theory of operation. A store file whose header is not ready is waited for: by Java
 for 15 seconds, with the write lock held, though the creator may be dead. So a file is filled under
-`<name>.precreated.<process>`, which nobody looks for, and is put in place by a hard link: that
-never replaces a file, as a rename would. Whoever dies in between leaves at most such a file behind;
-the next who opens the queue for appending removes it once its cycle is there (`precreating`).
+`<name>.precreated.<process>`, which no process looks for, and is put in place by a hard link: that
+never replaces a file, as a rename would. A creator that dies in between leaves at most such a file;
+the next appender of the queue removes it once its cycle is there (`precreating`).
 """
 
 import os
@@ -28,7 +28,7 @@ def precreated_path(path: Path) -> Path:
 def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) -> bool:
     """Puts the file in place that was made ahead of time; false when there is none.
 
-    What has no header yet gets this image: Java makes such files, and others may have died over it.
+    A file without a header gets this image: Java makes such files, or their maker has died.
 
     Raises:
         QueueDamaged: there is something else under that name.
@@ -37,7 +37,7 @@ def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) 
     made = precreated_path(path)
     try:
         _finish(made, image, is_synced=is_synced)
-        put_in_place(made, path)  # or somebody else's is there
+        put_in_place(made, path)  # or another process's file stands there already
     except FileNotFoundError:
         return False
     return True

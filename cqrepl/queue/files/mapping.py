@@ -8,7 +8,7 @@ the last of them does.
 Touching a page behind the end of a file kills the process. Hence `check` asks for the size once per
 batch, and a file that has become shorter is reported as damaged instead of being read.
 
-Storing into a hole of a sparse file on a full disk kills the process too. Hence whoever stores
+Storing into a hole of a sparse file on a full disk kills the process too. Hence a writer
 first calls `reserve`, which allocates and so turns a full disk into an `OSError`. A file grows
 under an exclusive record lock over all of it, as Java does it, so that two processes do not set
 sizes against each other.
@@ -23,8 +23,8 @@ says that it is there. All that this package stores into a file goes through few
 `storewriter` calls it, and the kernel's pen, which does what those do (`pens`): in a sink's live
 pump it also writes long runs to the file itself and allocates what is mapped. Files change size
 in `Mapping.reserve` and `Mapping.allocate_ahead`, and names in `os.rename`; and all that is made
-durable is so by `Mapping.sync` and `Mapping.sync_directory`. What nobody can see yet is stored and
-synced by `making`, with `os.posix_fallocate`, `os.pwrite` and `os.fdatasync`, and shown by
+durable is so by `Mapping.sync` and `Mapping.sync_directory`. What no reader can see yet is stored
+and synced by `making`, with `os.posix_fallocate`, `os.pwrite` and `os.fdatasync`, and shown by
 `os.link`. A test that replays power cuts records those, without pens.
 
 `sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
@@ -50,7 +50,7 @@ _PROC: Final = Path("/proc")
 
 
 class _Guard:
-    """A re-entrant mutex that a forked child finds free, whichever thread held it."""
+    """A re-entrant mutex that a forked child finds free, no matter which thread held it."""
 
     def __init__(self) -> None:
         self._renew()
@@ -196,11 +196,11 @@ class Mapping:
         except ValueError:
             return  # closed since
         finally:
-            with RECORD_LOCK_GUARD:  # the last who has it closes a copy of the descriptor
+            with RECORD_LOCK_GUARD:  # the last reference closes a copy of the descriptor
                 del mapped
 
     def write(self, position: int, data: bytes | bytearray) -> None:
-        """Stores bytes that nobody looks at yet."""
+        """Stores bytes that no reader looks at yet."""
         self.data[position : position + len(data)] = data
 
     def sync(self, start: int, end: int) -> None:
@@ -209,7 +209,7 @@ class Mapping:
         Everything stored in the file before is too; callers count on no more than they ask for.
 
         Raises:
-            OSError: it may never get there, whatever a later call says.
+            OSError: it may never get there, even if a later call succeeds.
         """
         assert 0 <= start < end <= self.length
         os.fdatasync(self._descriptor)
@@ -303,7 +303,7 @@ class Mapping:
 def _mapped(pid: int, address: int | None) -> set[tuple[bytes, bytes]]:
     """Device and inode of every file that a process maps, or of that mapped at one address.
 
-    They are compared with nothing but each other: some file systems show others here than `stat`.
+    They are compared with nothing but each other: some file systems show numbers unlike `stat`'s.
     """
     found = set()
     for line in (_PROC / str(pid) / "maps").read_bytes().splitlines():

@@ -1,9 +1,9 @@
 """Store files without a header: left by a creator that died, or damaged.
 
 Theory of operation. A creator lays header and first index pages, and makes the header ready last;
-nobody appends before. So a file whose header is not ready holds nothing behind those pages. If it
-does, the header was lost to damage, the excerpts may still be there, and the file must not be taken
-for one that was never finished: it would be put aside, and its indexes be given out again.
+no writer appends before. So a file whose header is not ready holds nothing behind those pages. If
+it does, the header was lost to damage, the excerpts may still be there, and the file must not be
+taken for one that was never finished: it would be put aside, and its indexes be given out again.
 """
 
 from pathlib import Path

@@ -188,7 +188,7 @@ class StoreFile:
         try:
             return self.walk(Place(0, position)).stop is FindStop.END_OF_FILE
         except QueueDamaged:
-            return False  # a wrong write position: whoever asks will look at the whole file
+            return False  # a wrong write position: the caller will look at the whole file
 
     def write_position(self) -> int:
         """Header position of the last excerpt as recorded; may lag behind, 0 for none."""
@@ -253,7 +253,7 @@ class StoreFile:
         )
 
     def record_last(self, position: int, sequence: int) -> None:
-        """Records the last excerpt published, for whoever opens the file next."""
+        """Records the last excerpt published, for the next process that opens the file."""
         words = self.mapping.words
         words.raise_8(self.header.write_position, position)
         if self.header.sequence is not None:

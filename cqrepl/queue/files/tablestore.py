@@ -133,7 +133,7 @@ class TableStore:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """What tells this file from all others of the machine."""
+        """What tells this file from every other file of the machine."""
         status = os.fstat(self._mapping.descriptor)
         return status.st_dev, status.st_ino
 
@@ -164,7 +164,7 @@ class TableStore:
         return {key: load(position) for key, position in self._positions.items()}
 
     def written(self, key: str) -> str:
-        """A key as whoever added it wrote it; `key` itself when there is none."""
+        """A key as it was spelled when it was added; `key` itself when there is none."""
         self._walk()
         return self._written.get(key.lower(), key)
 
@@ -197,7 +197,7 @@ class TableStore:
         self._mapping.close()
 
     def _add(self, key: str, initial: int) -> None:
-        """Appends a key; the table lock is held, so nobody else is busy at the end."""
+        """Appends a key; the table lock is held, so no other process is busy at the end."""
         position = self._walked
         writer = Writer(origin=position)
         with writer.document(metadata=False, pad=True):
@@ -216,7 +216,7 @@ class TableStore:
 
     def _await_header(self) -> int:
         """Position behind the header; waits a little for a process that is just creating it."""
-        # nobody is still creating a file that has not been touched for longer
+        # no process is still creating a file that has not been touched for longer
         age_s = time.time() - os.fstat(self._mapping.descriptor).st_mtime
         deadline = time.monotonic() + _READY_TIMEOUT_S - max(0.0, min(age_s, _READY_TIMEOUT_S))
         while True:

@@ -3,7 +3,7 @@
     index   where it stands in the queue
     data    its bytes: a view of the mapped file, valid until the next read from that tailer
 
-A view of a file that others write costs nothing and promises little: whoever keeps an excerpt
+A view of a file that is being written costs nothing and promises little: a caller that keeps one
 longer than until the next read takes `bytes(excerpt)`.
 """
 

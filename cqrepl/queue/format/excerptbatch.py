@@ -5,7 +5,7 @@
     lengths   how many bytes each payload has
 
 It is what a tailer hands out, what the protocol carries, and what an appender takes. Nothing here
-costs time per excerpt unless the excerpts are iterated. Who makes the batch keeps `data` alive;
+costs time per excerpt unless the excerpts are iterated. The maker of a batch keeps `data` alive;
 a tailer's batch is valid until the next read from that tailer.
 
 A batch knows its size: its lengths are added up when a step of the way first asks, and kept for

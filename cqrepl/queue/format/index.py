@@ -11,7 +11,7 @@ from typing import Final
 from cqrepl.queue.format.rollcycle import CYCLE_MAX
 
 INDEX_MAX: Final = (1 << 63) - 1
-NEXT_OF_EMPTY: Final = 0  # what an empty queue names as the next index: the start, whatever it is
+NEXT_OF_EMPTY: Final = 0  # what an empty queue names as the next index: its unknown start
 
 
 def index_of(cycle: int, sequence: int, shift: int) -> int:

@@ -140,7 +140,7 @@ def _refuse_weekly(is_weekly: bool) -> None:
 def _whole_days(epoch: int) -> int:
     """The epoch without its time of day, as it shows in file names."""
     if epoch < 0 and epoch % _DAY_MS:
-        return -_DAY_MS  # as Java has it, whatever the number of days
+        return -_DAY_MS  # as Java has it, also for more days than one
     return epoch - epoch % _DAY_MS
 
 

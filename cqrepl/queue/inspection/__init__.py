@@ -1,4 +1,4 @@
-"""Looks into a queue without opening it as one: what is there, what is wrong, what can be repaired.
+"""Looks into a queue without opening it as one: what it holds, what is wrong, what can be repaired.
 
 documentwalk               the walk over documents, by pread
 storescan, pagescan        one store file, its index pages; tablescan: the table store

@@ -3,7 +3,7 @@
 Theory of operation. The file is read in chunks of `CHUNK_BYTES` that begin at a header; the kernel
 finds the excerpts of a chunk at once. What the kernel steps over, meta-data, is found again from
 the gaps that it leaves between excerpts, so nothing happens per excerpt here. An excerpt that is
-longer than a chunk is a stretch of its own, read in pieces by whoever wants its bytes.
+longer than a chunk is a stretch of its own, read in pieces when its bytes are wanted.
 
 A writer may be busy meanwhile. A header that was 0 in the chunk is read again by itself before the
 walk ends there, a few times; then the walk ends although more may have come, and all behind it is
@@ -78,7 +78,7 @@ class Stretch:
         return self.base + self.offsets[-1] - HEADER_BYTES
 
     def payload_pieces(self) -> Iterator[bytes]:
-        """The payloads, one behind the other, in pieces of at most a chunk."""
+        """The payloads without gaps, in pieces of at most a chunk."""
         if len(self.data):
             ends = map(add, self.offsets, self.lengths)
             yield b"".join(map(self.data.__getitem__, map(slice, self.offsets, ends)))

@@ -8,7 +8,7 @@ from cqrepl.queue.format.index import format_index
 
 
 class FindingKind(Enum):
-    """How bad it is, for whom."""
+    """How bad a finding is, and what it disturbs."""
 
     DAMAGE = "damage"  # bytes break the format, or contradict each other
     HINT = "hint"  # a mark lags or is missing: right excerpts, found by walking

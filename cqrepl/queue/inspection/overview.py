@@ -1,9 +1,9 @@
 """What is in a queue directory and what is wrong with it, without opening it as a queue.
 
 Theory of operation. Everything is read by `pread`, nothing is locked or changed, and no damage is
-an exception: it is a finding beside whatever could be read. Only where not even the roll cycle can
+an exception: it is a finding beside all that could be read. Only where not even the roll cycle can
 be told is there nothing to say. A quick inspection takes count and end of each store file from what
-writers recorded; a deep one reads every byte of every excerpt. Both may run while others write.
+writers recorded; a deep one reads every byte of every excerpt. Both may run while writers write.
 """
 
 import os
@@ -93,7 +93,7 @@ class QueueInfo:
     """A queue directory. Files are in the order of their cycles.
 
     `layout` has the indexing numbers of the newest store file. `marks` are the greatest indexes
-    sent, acknowledged and synced, -1 for none; `other_keys` whatever else the table store holds.
+    sent, acknowledged and synced, -1 for none; `other_keys` all else that the table store holds.
     """
 
     path: Path
@@ -328,7 +328,7 @@ def _listing(table: TableReport | None) -> ListingState:
 
 
 def _locks(table: TableReport | None) -> tuple[LockState, ...]:
-    """The write lock, the append lock, and whatever else is named as a lock."""
+    """The write lock, the append lock, and all else that is named as a lock."""
     keys = {} if table is None else table.keys
     names = [key for key in (WRITE_LOCK_KEY, APPEND_LOCK_KEY) if key.lower() in keys]
     others = (key for key in keys.values() if key.name.lower().endswith(_LOCK_SUFFIX))

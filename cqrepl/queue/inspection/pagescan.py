@@ -371,7 +371,7 @@ def long_bytes(value: int) -> bytes:
 
 
 def _unequal_runs(found: "array[int]", expected: "array[int]") -> Iterator[tuple[int, int]]:
-    """Where the two differ, as starts and ends; empty slots apart from others."""
+    """Where the two differ, as starts and ends; empty slots and filled ones apart."""
     begin = -1
     for nth, value in enumerate(expected):
         same = nth < len(found) and found[nth] == value

@@ -11,7 +11,7 @@ damage. A mark that is ahead of the walk is damage of one of two kinds:
                     of all closed with an end-of-file mark, which would hide them for good
 
 They are told apart by whether two marks that are stored separately agree. Another process may be
-writing meanwhile: whatever looks wrong is read again, and is no finding once the end has moved.
+writing meanwhile: what looks wrong is read again, and is no finding once the end has moved.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class StoreReport:
     """One store file. `count` is None when its header cannot be read.
 
     `digest` covers index, length and bytes of every excerpt: equal for equal excerpts under equal
-    indexes, whatever the layout of the files. `is_whole` is false when excerpts seem to lie behind
+    indexes, in any layout of the files. `is_whole` is false when excerpts seem to lie behind
     the place where the documents end, or indexes cannot be trusted.
     """
 

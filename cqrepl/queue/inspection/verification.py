@@ -40,7 +40,7 @@ class ComparedRange:
         present: which of the copies have them, in the order of the paths.
         lengths: of the first excerpt in each copy, None where it is missing; for a difference.
         byte_first: the offset of the first byte that differs in the first excerpt; the shorter
-            one's length where it is the beginning of the other.
+            one's length where it is the beginning of the longer one.
     """
 
     kind: RangeKind

@@ -12,7 +12,7 @@ A slot is not trusted: the walk from it must end exactly where the run above beg
 not, or where there is no index, the file is walked once from its start, and the places passed are
 used in place of the slots from then on.
 
-What was there when a cycle was entered is read; what is appended later lies above. Retention
+What a cycle held when it was entered is read; what is appended later lies above. Retention
 removes the lowest cycles first, so files that go meanwhile only bring the end nearer.
 """
 

@@ -2,7 +2,7 @@
 
     indexes   int64, one for each row
     offsets   int64, one more than there are rows: row n has the bytes offsets[n] .. offsets[n + 1]
-    payload   all payloads, one behind the other
+    payload   all payloads, without gaps
 
 This is how Arrow lays out a column of large binaries, so such a column can be made without copying.
 """

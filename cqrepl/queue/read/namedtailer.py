@@ -6,15 +6,15 @@
 
 Theory of operation. A position is read and moved in place, in memory that all processes share. A
 plain name is moved by a store, the last one wins. What another process moved meanwhile is taken up
-at the next read, so two readers of one name share its excerpts, as two of Java do; nobody keeps
+at the next read, so two readers of one name share its excerpts, as two of Java do; nothing keeps
 them from giving one excerpt twice, so one reader for a name is the rule.
 
 An excerpt counts as read when the next one is asked for, or at `commit`: a reader that dies in
 between gets it again. A queue is not changed by looking at a position; its table store is opened
 for writing at the first move.
 
-Names that begin `replicated:` belong to the source of a replication. While anybody holds the append
-lock the queue is a replica, and such a name cannot be opened; Java refuses it likewise.
+Names that begin `replicated:` belong to the source of a replication. While a process holds the
+append lock the queue is a replica, and such a name cannot be opened; Java refuses it likewise.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,8 @@
 No event announces an append to a mapped file, so it has to be polled. The polls in a row that found
 nothing decide what comes before the next one:
 
-    spins    nothing: the next poll follows at once, for who needs it now and has a core to spend
-    yields   others run, nobody sleeps
+    spins    nothing: the next poll follows at once, for a reader that has a core to spend
+    yields   other threads run, the reader does not sleep
     sleeps   `sleep_min_s`, then doubling up to `sleep_max_s`, which is the worst delay of a reader
 
 The decision (`next_delay`) knows no clock and sleeps nowhere, so that other ways of waiting use it
@@ -46,7 +46,7 @@ class Pauser:
         self._sleep_s = self._sleep_min_s
 
     def next_delay(self) -> float | None:
-        """Seconds before the next poll; 0: only let others run; None: not even that."""
+        """Seconds before the next poll; 0: only let other threads run; None: not even that."""
         self._idle += 1
         if self._idle <= self._spins:
             return None

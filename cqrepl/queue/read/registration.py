@@ -1,11 +1,11 @@
-"""Registered readers: who still needs a queue's excerpts, though he keeps his position elsewhere.
+"""Registered readers: they still need excerpts, though they keep their positions elsewhere.
 
     cqrepl.reader.<name>    next index that the reader needs; -1: not registered any more
 
 A copy, a job or a sink that remembers by itself how far it has come is unknown to the queue, and
 retention would delete what it has not read. So it registers, and says from time to time how far it
-is. A key of a table store is never removed; who unregisters leaves it with -1. The key is ours:
-Java leaves it alone.
+is. A key of a table store is never removed; a reader that unregisters leaves it with -1. The key is
+ours: Java leaves it alone.
 """
 
 from typing import Final
@@ -64,7 +64,7 @@ class Readers:
             value = table.find(_KEY + name)
             now = _UNREGISTERED if value is None else value.load()
             while value is not None and _UNREGISTERED != now < index:
-                value.exchange(now, index)  # who unregisters it meanwhile wins
+                value.exchange(now, index)  # an `unregister` in between wins
                 now = value.load()
             if now == _UNREGISTERED:
                 raise QueueError(f"expected a registered reader, found no {name}", path=self._path)

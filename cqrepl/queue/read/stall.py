@@ -1,4 +1,4 @@
-"""What keeps a waiting tailer from going on: a cycle that nobody will close, files that have gone.
+"""What keeps a waiting tailer from going on: a cycle that no writer will close, or lost files.
 
 Theory of operation. A tailer leaves a cycle only at its end-of-file mark, which a writer sets when
 it goes up to another cycle. A writer that dies in between leaves a file without one, below a newer
@@ -7,7 +7,7 @@ the creator died before its header was ready. Java's tailers wait; so do ours, b
 
     looked at      every 0.25 s while there is nothing to read, never while there is
     suspected      a newer cycle holds excerpts; no writer leaves it so for long. Every 0.1 s then
-    stalled        and no living process holds the write lock: whoever left it so is gone
+    stalled        and no living process holds the write lock: the writer that left it so is gone
     repaired       once it has been so for 0.3 s, by a tailer that was given `queue.write.endrepair`
 
 The same look finds a store file that is no longer the one under its name.

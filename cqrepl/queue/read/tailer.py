@@ -3,19 +3,19 @@
 Theory of operation. A tailer stands at a header position of one store file. It changes nothing and
 takes no lock. A cycle is left only at its end-of-file mark: a file without one may still grow, even
 when newer ones exist, and is waited at, as Java does (`stalling` tells when that is for ever, and
-repairs it for who may). "Nothing yet" is an answer, not an error.
+repairs it for a caller that may). "Nothing yet" is an answer, not an error.
 
-A hole is never stepped over silently. A cycle without a file is no hole, since nobody wrote then;
-but when the tailer's own file has been removed behind it, whole cycles between may have been, and
-that is reported as a gap.
+A hole is never stepped over silently. A cycle without a file is no hole, since nothing was written
+then; but when the tailer's own file has been removed behind it, whole cycles between may have been,
+and that is reported as a gap.
 
 Bytes have no checksums here, but positions can be compared: a length that is wrong shifts all that
 comes behind it, so each batch is held against the index slot of its last indexed excerpt, and where
 nothing follows, the recorded write position must not lie behind. Either way it is reported as
 damage instead of waited at, or passed on under wrong indexes.
 
-Single excerpts come out of a batch that is read ahead, so each costs no look at the file. Whoever
-changes to batches in between gets the rest of it first: the tailer steps back to where it is.
+Single excerpts come out of a batch that is read ahead, so each costs no look at the file. A caller
+that changes to batches in between gets the rest of it first: the tailer steps back to where it is.
 
 Batches and excerpts are views of the mapped file, valid until the next call.
 """
@@ -116,7 +116,7 @@ class Tailer:
 
     @property
     def stalled(self) -> Stall | None:
-        """Why it waits where nobody will write any more; None while that is not so."""
+        """Why it waits where no writer will write any more; None while that is not so."""
         return self._watch.stalled
 
     def next_batch(
@@ -184,7 +184,7 @@ class Tailer:
             yield from self
 
     def stand(self) -> Stand | None:
-        """Where somebody else can read on; None where the file ends, or none is open."""
+        """Where a live pump can read on; None where the file ends, or none is open."""
         self._step_back()
         store = self._store
         if store is None or store.word_at(self._position) == END_OF_FILE:
@@ -199,7 +199,7 @@ class Tailer:
         return Stand(data, self._position, self._index, sequence, write_position, slots)
 
     def pass_by(self, count: int, position: int, position_last: int) -> None:
-        """Goes on behind excerpts that somebody else has read from where this tailer stood.
+        """Goes on behind excerpts that a live pump has read from where this tailer stood.
 
         Args:
             position: of the header behind them.

@@ -1,8 +1,8 @@
 """From a time to the index of the first excerpt at or after it.
 
-Theory of operation. An excerpt says its time itself, in a form that only the caller knows: he gives
-a function that reads it, or that gives None for an excerpt that has none. Times of excerpts that
-have one must not fall from one to the next; then two binary searches and one short walk do:
+Theory of operation. An excerpt says its time itself, in a form that only the caller knows, who
+gives a function that reads it, or that gives None for an excerpt that has none. Times of excerpts
+that have one must not fall from one to the next; then two binary searches and one short walk do:
 
     over the cycles     by the first excerpt of each: the last one that is before the time
     inside that cycle   by the excerpts of index slots: the last one that is before the time

@@ -1,11 +1,11 @@
 """Appends to a queue: at exact indexes, as a replica must, or at the end.
 
-Theory of operation. Every call takes the queue's write lock, catches up with what others have
-appended meanwhile, checks the index, and only then changes anything. The next index is one past the
-last excerpt of the highest cycle that holds any; an append may continue there or begin a higher
-cycle at sequence 0. Nothing else is accepted: a repeat is for `compare`, a gap is an `IndexGap`.
-`ending` tells how cycles are changed, `storewriter` how a run of excerpts becomes visible, and
-`durability` what has reached the disk when a call returns.
+Theory of operation. Every call takes the queue's write lock, catches up with what other writers
+have appended meanwhile, checks the index, and only then changes anything. The next index is one
+past the last excerpt of the highest cycle that holds any; an append may continue there or begin a
+higher cycle at sequence 0. Nothing else is accepted: a repeat is for `compare`, a gap is an
+`IndexGap`. `ending` tells how cycles are changed, `storewriter` how a run of excerpts becomes
+visible, and `durability` what has reached the disk when a call returns.
 
 What can refuse an append does so before anything is stored: the locks, a cycle that is full, an
 excerpt that is longer than readers take (`block`), a full disk.
@@ -13,8 +13,8 @@ excerpt that is longer than readers take (`block`), a full disk.
 The append lock keeps plain writers out of a replica. It must be free or this process's own.
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
-What it refuses goes the long way, as everything does without it; what can be read afterwards, by
-anybody, is the same. The long way is gone under the write lock, so by one thread at a time.
+What it refuses goes the long way, as everything does without it; what any reader finds
+afterwards is the same. The long way takes the write lock: one thread goes it at a time.
 """
 
 import os
@@ -74,8 +74,8 @@ class Appender:
         Args:
             commits: makes appends durable before they return; one for all appenders of a queue.
             block_bytes: what this process's readers map at a time; decides the longest excerpt.
-            payload_max: the longest excerpt in bytes, where somebody else has decided it.
-            toucher: brings pages into memory ahead; to be closed by whoever made it.
+            payload_max: the longest excerpt in bytes, where the caller has decided it.
+            toucher: brings pages into memory ahead; the caller closes it.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
@@ -117,7 +117,7 @@ class Appender:
     def pen(self) -> "Pen | None":
         """What appends in one native call, for a pump that does so; None while there is none.
 
-        It is this appender's: nobody else appends meanwhile.
+        It is this appender's, which appends nothing itself meanwhile.
         """
         return self._pen
 
@@ -254,7 +254,7 @@ class Appender:
     def reserve_ahead(self) -> None:
         """Maps and allocates more of a file that is nearly full; nothing while there is room.
 
-        For whoever has to do that for one queue now, and would for another soon.
+        For a caller that does so for one queue now, and would for this one soon.
 
         Raises:
             QueueLocked, QueueError, OSError: as `append_at`.
@@ -345,7 +345,7 @@ class Appender:
                 self._append_together(list(group))
 
     def _append_together(self, group: list[Pending]) -> None:
-        """Appends for all of a group; when that is refused, for one after the other."""
+        """Appends for all of a group; when that is refused, for each in turn."""
         end = self._end.next_index
         payloads = [payload for pending in group for payload in pending.payloads]
         try:

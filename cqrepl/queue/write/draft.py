@@ -33,7 +33,7 @@ class Draft:
         self._length = length
 
     def rollback(self) -> None:
-        """Drops the excerpt: nothing is appended, whatever is written after."""
+        """Drops the excerpt: nothing is appended, and what is written after is dropped too."""
         self.is_rolled_back = True
 
     def append_with(self, append: Callable[[bytes], int]) -> None:

@@ -16,7 +16,7 @@ from cqrepl.queue.read.stall import Stall, with_excerpts_above
 from cqrepl.queue.write.storewriter import StoreWriter
 from cqrepl.queue.write.writerterms import WriterTerms
 
-_LOCK_TIMEOUT_S: Final = 0.1  # a repair blocks the reader: others take the lock only for moments
+_LOCK_TIMEOUT_S: Final = 0.1  # a repair blocks the reader: writers take the lock only for moments
 
 
 class EndRepair:

@@ -7,15 +7,15 @@ Theory of operation. Store files have no checksums, so a header word on the disk
 is not would be read as a good excerpt. The kernel writes pages back in any order at any time; only
 a sync orders them. A synced writer therefore goes, under the write lock,
 
-    1  lay         payloads and inner headers; the first header word is 0, nobody sees them
-    2  sync        all from the last synced place to the end of the run, also what others appended
+    1  lay         payloads and inner headers; the first header word is 0, no reader sees them
+    2  sync        all from the last synced place to the end of the run, other writers' too
     3  publish     the first header word
     4  sync        that word
     5  record      write position, index slots: never ahead of the documents, on the disk neither
 
 and the same for a new store file (its header word last, then the directory, then the table store),
 a new index page, and the end-of-file mark (which is on the disk before `normalisedEOFsTo` says so).
-Whatever subset of later pages a power cut takes or leaves, it finds: every excerpt whose append
+A power cut may take any subset of later pages, and leaves in any case: every excerpt whose append
 returned; after them, in order, some that were published in 3 and are whole; and nothing else. Marks
 that lag behind are made up for by walking. The write lock is held over both syncs: releasing it
 earlier would mean publishing before 2.

@@ -1,6 +1,6 @@
 """Store files that are made ready before their cycle begins.
 
-Theory of operation. Whoever needs a cycle first looks for `<name>.precreated` beside `<name>.cq4`,
+Theory of operation. A writer of a new cycle looks for `<name>.precreated` beside `<name>.cq4`,
 and renames it: Java's writers too, whose pre-toucher makes such files. Readers, and all that lists
 a queue, know only what ends in `.cq4`. Ours are whole when they get that name (`making`): header
 and index pages are on the disk, as after a power cut a writer would trust them; what follows is
@@ -8,7 +8,7 @@ allocated, and its pages are in memory.
 
 A writer's helper makes the next cycle's file when the clock comes near it, if that cycle is long
 enough and the writer stands in the present one: a tenth of the cycle before its end, and no more
-than a minute. A file that nobody took goes when its cycle has been passed, or with the helper.
+than a minute. A file that was not taken goes when its cycle has been passed, or with the helper.
 """
 
 import os
@@ -43,7 +43,7 @@ def precreate(cycles: Cycles, layout: QueueLayout, cycle: int, touched_bytes: in
     image = store_image(layout.index_count, layout.index_spacing)
     if not make_file(ready, image, touched_bytes=touched_bytes, is_synced=True):
         return None
-    if path.exists():  # somebody came first: without this one, unless he has taken it
+    if path.exists():  # another writer made its own: ours goes, unless it was taken
         ready.unlink(missing_ok=True)
     return ready
 
@@ -54,7 +54,7 @@ def remove_passed(cycles: Cycles, below: int) -> None:
         stem, ready, _ = name.partition(READY)
         cycle = cycles.cycle_of(stem) if ready else None
         if cycle is not None and cycle < below:
-            with suppress(OSError):  # gone, or for others to remove
+            with suppress(OSError):  # gone, or a later writer removes it
                 (cycles.path / name).unlink()
 
 
@@ -102,7 +102,7 @@ class NextCycle:
         self._path = precreate(self._cycles, self._layout, self._cycle + 1, touched)
 
     def forget(self) -> None:
-        """Removes the file that was made, if nobody has taken it."""
+        """Removes the file that was made, if no writer has taken it."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             self._path = None

@@ -92,7 +92,7 @@ class PageToucher:
             self._changed.notify()
 
     def close(self) -> None:
-        """Ends the thread, and takes away what it made and nobody used.
+        """Ends the thread, and takes away the file that it made if no writer used it.
 
         Mappings may be closed before or after; the queue's locks are to be given back after.
         """
@@ -158,7 +158,7 @@ class PageToucher:
 
 
 def usual_ahead_bytes() -> int:
-    """What is touched ahead where nobody has said how much: nothing on two processors."""
+    """What is touched ahead where the user has not said how much: nothing on two processors."""
     return AHEAD_BYTES if len(os.sched_getaffinity(0)) >= _PROCESSORS_MIN else 0
 
 

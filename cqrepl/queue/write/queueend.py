@@ -10,8 +10,8 @@ one for ever. That is Java's rule too; Java only misses some files, and standing
 those as well (`listing` tells how each older file is looked at only once).
 
 With a group commit the order is: the new file, the names of the directory and the table store; then
-what others have left unsynced in lower files, and the marks that close them; then `listing`'s word
-that they are closed.
+what other writers have left unsynced in lower files, and the marks that close them; then
+`listing`'s word that they are closed.
 """
 
 from dataclasses import replace
@@ -133,13 +133,13 @@ class QueueEnd:
         if writer is None:
             writer = StoreWriter.create(path, cycle, self._layout, self._terms)
             self._listing.add(cycle)
-            self.changes_seen += 1  # our own change is known; one of others shows all the same
+            self.changes_seen += 1  # our own change is known; another writer's shows all the same
         assert writer.place.sequence == 0  # only empty files lie above the last excerpt
         self._stand(writer)
         return writer
 
     def _last_with_excerpts(self, cycles: list[int], above: int) -> StoreWriter | None:
-        """The highest of these cycles above the other that holds an excerpt."""
+        """The highest of these cycles that is above `above` and holds an excerpt."""
         for cycle in reversed(cycles):
             if cycle <= above:
                 break

@@ -1,4 +1,4 @@
-"""Deletes store files that nobody needs any more: whole cycles, from the lowest upwards.
+"""Deletes store files that no reader needs any more: whole cycles, from the lowest upwards.
 
 Theory of operation. A store file may go when all of these hold; `plan` tells for each file which
 do not, in words for people:
@@ -6,18 +6,18 @@ do not, in words for people:
     order       every lower cycle goes too: a queue has no hole
     newest      it is below the last cycle with excerpts, where writers stand, and below the number
                 of cycles, and the moment, that the caller wants kept
-    closed      it has its end-of-file mark: nobody appends to it any more
+    closed      it has its end-of-file mark: no writer appends to it any more
     passed      every named tailer, every registered reader, and the replication (by the index that
                 was acknowledged; by that sent, where nothing ever was) stands in a higher cycle
 
-Who stands behind the last excerpt of a cycle still stands in it: without the file nobody could tell
-that he has read all of it. A named tailer that was never moved stands at the start, and holds all.
+A reader behind the last excerpt of a cycle still stands in it: without the file it would be unknown
+that all of it was read. A named tailer that was never moved stands at the start, and holds all.
 Readers without a name or registration hold nothing; what they have mapped stays readable for them.
 
 Deleting happens under the write lock, after a new look at everything. The table store's listing
 gets the new lowest cycle before the first file goes, since Java's read-only tailers trust it, and
 is renewed after the last, since its tailers write there what they found in the directory meanwhile.
-Whoever dies in between leaves a listing that the next writer renews on opening.
+A process that dies in between leaves a listing that the next writer renews on opening.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class FileVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is kept whatever the readers have passed.
+    """What is kept even when all readers have passed it.
 
     Args:
         cycles_min: so many of the newest cycles; the last one with excerpts always stays.
@@ -91,7 +91,7 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
         path = cycles.path_of(cycle)
         try:
             size = path.stat().st_blocks * 512
-        except FileNotFoundError:  # somebody else has removed it
+        except FileNotFoundError:  # another process has removed it
             continue
         verdicts.append(
             FileVerdict(cycle=cycle, path=path, size_bytes=size, reasons=tuple(reasons))
@@ -129,7 +129,7 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
 
 
 def _positions(table_path: Path) -> list[tuple[str, int]]:
-    """Everybody whose position counts, and the next index he needs."""
+    """Every reader whose position counts, and the next index that it needs."""
     try:
         table = TableStore(table_path, writable=False)
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _kept_by_policy(
 
 
 def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: int) -> Iterator[str]:
-    """Who has not passed the cycle; the first few are enough."""
+    """The readers that have not passed the cycle; the first few are enough."""
     holding = [one for one in positions if cycle_of(one[1], cycles.shift) <= cycle]
     for who, at in holding[:_NAMES_SHOWN]:
         where = "the start, never moved" if at == NEXT_OF_EMPTY else format_index(at)

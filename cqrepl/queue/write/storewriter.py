@@ -1,18 +1,18 @@
 """Writes one store file: recovery, runs of excerpts, index pages, the end-of-file mark.
 
 Theory of operation. Everything here happens under the queue's write lock. A run of excerpts is laid
-behind the last document with its first header word left 0, so nobody sees any of it; one
+behind the last document with its first header word left 0, so no reader sees any of it; one
 compare-and-set of that word then publishes the whole run. What comes after is bookkeeping:
 
     1  lay         bodies, headers, gaps, 8 zero bytes behind      invisible
     2  publish     first header word 0 -> length                   the run is there, all of it
-    3  record      write position, sequence word                   hints for whoever opens the file
+    3  record      write position, sequence word                   hints for the next opening
     4  index       a new index page if the run began one; slots, used, lastIndex
 
 A writer that dies before 2 leaves bytes behind a 0 word, which the next one overwrites. One that
 dies after 2 leaves hints that lag; opening walks from the last slot to the true end and makes up
-for what is missing. The 8 zero bytes see to it that the word behind the last body is 0 whatever a
-dead writer left there.
+for what is missing. The 8 zero bytes see to it that the word behind the last body is 0 even where a
+dead writer left bytes.
 
 An index page stands right behind the first excerpt that belongs into it (as Java has it), so a run
 ends with that excerpt at the latest.
@@ -93,14 +93,14 @@ class StoreWriter:
 
     @classmethod
     def open(cls, path: Path, cycle: int, terms: WriterTerms) -> "StoreWriter | None":
-        """The file's writer; None, with the file renamed, if whoever created it died over it.
+        """The file's writer; None, with the file renamed, if its creator died over it.
 
         Raises:
             FileNotFoundError: there is no file.
         """
         store = StoreFile.open(path, cycle, writable=True)
         if store is None:
-            # the write lock is ours, so nobody is still creating it
+            # the write lock is ours, so no process is still creating it
             if not terms.may_have_lost(cycle):
                 check_unfinished(path)
             os.rename(path, _discarded(path))
@@ -298,7 +298,7 @@ class StoreWriter:
         )
 
     def _take(self, walked: Walked) -> None:
-        """Stands where a walk has ended, and records what whoever wrote there may not have."""
+        """Stands where a walk has ended, and records what the last writer may not have."""
         self.place = walked.place
         self.has_ended = walked.stop is FindStop.END_OF_FILE
         self._reserve(self.place.position + _END_MARK_BYTES)
@@ -361,5 +361,5 @@ def _length_for(end: int) -> int:
 
 
 def _discarded(path: Path) -> Path:
-    """A name under which a store file is out of everybody's way, as Java forms it."""
+    """A name under which no process looks for a store file, as Java forms it."""
     return path.with_name(f"{path.name}-{time.time_ns() // 1_000_000}.discard")

@@ -34,7 +34,7 @@ class Writing:
         """Gives the append lock back if it is held, and closes the table store.
 
         Raises:
-            QueueError: somebody took the append lock away by force.
+            QueueError: another process took the append lock away by force.
         """
         try:
             if self.append_lock.is_held:

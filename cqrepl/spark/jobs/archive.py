@@ -3,7 +3,7 @@
 Theory of operation. Only cycles that are closed are archived, as nothing comes into them any more;
 on demand the open one too, which is then archived anew the next time. Tasks write parts and answer
 with the digests of their blocks; the driver writes the manifest when all parts are there, so an
-archive is what its manifest says, whatever a run that was cut off has left. Parts that the new
+archive is what its manifest says, even if a run that was cut off has left more. Parts that the new
 manifest does not name any more are removed last.
 """
 

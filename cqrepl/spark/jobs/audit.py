@@ -108,7 +108,7 @@ def audit(
     common: bool = False,
     task_bytes: int = TASK_BYTES,
 ) -> Audit:
-    """Compares copies of a queue; the first one is what the others should be.
+    """Compares copies of a queue; the first one is what each further one should be.
 
     Args:
         common: up to the end of the shortest copy only: for copies that are being made.

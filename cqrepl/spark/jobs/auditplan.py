@@ -1,7 +1,7 @@
 """What each copy of a queue holds, by its files: the plan of an audit. Knows nothing of Spark.
 
 A cycle whose end cannot be found is read as far as any copy of it can be: behind a damaged place an
-index slot may lead on. It is told in any case, as nobody can say what was behind.
+index slot may lead on. It is told in any case, as it is unknown what was behind.
 """
 
 from collections.abc import Iterator, Sequence

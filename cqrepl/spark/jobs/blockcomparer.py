@@ -23,7 +23,7 @@ _STEP_BYTES: Final = 8 * 1024 * 1024
 class BlockVerdict(Enum):
     """What is wrong with a range; `present` tells which copies hold it."""
 
-    MISSING = "missing"  # the first copy holds it, others do not
+    MISSING = "missing"  # the first copy holds it, another one does not
     EXTRA = "extra"  # the first copy does not hold it
     DIFFERENT = "differ"  # copies hold other bytes
     MIXED = "mixed"  # more differences of several kinds, not told one by one
@@ -197,7 +197,7 @@ def _payload(columns: Columns, nth: int) -> memoryview:
 
 
 def first_difference(one: memoryview, other: memoryview) -> int | None:
-    """Offset of the first byte that differs; the shorter length where one begins the other."""
+    """Offset of the first byte that differs; the shorter length where one is a prefix."""
     if one == other:
         return None
     low, high = 0, min(len(one), len(other))

@@ -1,10 +1,10 @@
 """Makes the store files of a queue one by one, and puts them into place. Knows nothing of Spark.
 
 Theory of operation. A cycle is a store file that stands for itself, so each is made apart, in a
-queue directory of its own beside the target, by whichever task has it. Nothing is in the target
+queue directory of its own beside the target, by the task that has it. Nothing is in the target
 before the driver links the finished and synced files there, the lowest cycle first; a name that
 exists is never replaced. Last the table store is made, and cycles below the last one are closed,
-as every writer does. A run that was cut off leaves whole files and no others, and the next one
+as every writer does. A run that was cut off leaves whole files only, and the next one
 goes on behind them.
 """
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from cqrepl.spark.jobs.lag import LagWindow
 
 PANELS_MAX: Final = 8
-# distinguishable by everybody; of the palette of Okabe and Ito
+# told apart by colour-blind people too; of the palette of Okabe and Ito
 _LINES: Final = (
     ("p50_ns", "50 %", "#0072B2"),
     ("p90_ns", "90 %", "#009E73"),

@@ -1,10 +1,10 @@
-"""Which of so many partitions a key belongs to, for ever and for everybody. Knows no Spark.
+"""Which of so many partitions a key belongs to, for ever and on every machine. Knows no Spark.
 
     partition = CRC-32 of the key as binary wire, modulo the number of partitions
 
 The CRC is that of zlib, PNG and `java.util.zip.CRC32`. Binary wire has one form for a value: a text
 of up to 31 bytes is E0 plus its length, then its UTF-8; a number takes the least width that holds
-it, whatever the type of its column. `tests/vectors/partitions.json` has examples.
+it, for every type of column. `tests/vectors/partitions.json` has examples.
 """
 
 from zlib import crc32

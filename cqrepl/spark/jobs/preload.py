@@ -92,7 +92,7 @@ def queue_path(out: Path, partition: int) -> Path:
 
 
 def partition_column(column: "Column", partitions: int) -> "Column":
-    """The partition of each key of a column, for whoever has to find a key's queue again."""
+    """The partition of each key of a column, for a query that has to find a key's queue again."""
     from pyspark.sql.functions import udf
 
     # Arrow would ask for pandas
@@ -127,7 +127,7 @@ def _keep_settings(out: Path, settings: PreloadSettings) -> None:
     """Keeps the settings of the first run.
 
     Raises:
-        BadArguments: they were others.
+        BadArguments: the first run had other settings.
     """
     wanted: dict[str, Any] = {"v": 1, **asdict(settings)}
     path = out / SETTINGS

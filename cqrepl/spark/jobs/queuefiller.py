@@ -1,7 +1,7 @@
 """Fills one queue with the excerpts that belong into it, as far as they are not there yet.
 
-Theory of operation. The excerpts come in an order that only depends on what they are, so whoever
-comes again brings the same under the same indexes. What the queue holds already is compared with
+Theory of operation. The excerpts come in an order that only depends on what they are, so a run
+that is repeated brings the same at the same indexes. What the queue holds already is compared with
 them, never written again, and the next block is appended behind it. So a filling that was cut off
 anywhere goes on where it was, and one of something else is found out. The append lock is held from
 beginning to end: a second filling of the same queue, live writers and sinks stay out meanwhile.
@@ -39,7 +39,7 @@ class Filled:
 def fill(
     path: Path, layout: QueueLayout, cycle: int, payloads: Iterable[bytes], block: int
 ) -> Filled:
-    """Makes a queue hold these excerpts and no others, all in one cycle.
+    """Makes a queue hold exactly these excerpts, all in one cycle.
 
     Args:
         cycle: for a queue that is empty; else it is that of its first excerpt.
@@ -47,7 +47,7 @@ def fill(
 
     Raises:
         QueueError: the queue holds something else.
-        QueueLocked: somebody else writes to it.
+        QueueLocked: another process writes to it.
     """
     with Queue.open_for_append(path, create=layout) as queue:
         with queue.append_lock.held(LOCK_TIMEOUT_S):

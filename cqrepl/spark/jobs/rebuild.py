@@ -2,7 +2,7 @@
 
 Theory of operation. An audit tells what each copy holds. Where copies hold other bytes under one
 index, a person has to say which one wins, or nothing is made. Then each cycle is a task: its
-excerpts come from whichever copy can be read, its file is built beside the target, read back, and
+excerpts come from any copy that can be read, its file is built beside the target, read back, and
 compared with the digests of copies that hold its blocks whole. An excerpt within a cycle that no
 copy holds stops everything: a queue has no gaps.
 """
@@ -64,7 +64,7 @@ def rebuild(
     prefer: Path | str | None = None,
     task_bytes: int = TASK_BYTES,
 ) -> Rebuilt:
-    """Makes a queue that holds whatever any of the copies holds.
+    """Makes a queue that holds all that any of the copies holds.
 
     Args:
         prefer: the copy that wins where copies differ.

@@ -19,7 +19,7 @@ from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was restored; `made` cycles now, the others were there and hold the same."""
+    """What was restored; `made` cycles now; those that existed before hold the same."""
 
     manifest: Manifest
     made: tuple[int, ...]

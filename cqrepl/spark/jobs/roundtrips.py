@@ -132,7 +132,7 @@ def joined_runs(runs: Iterable[AckRun]) -> list[AckRun]:
 
 
 def _entries(piece: Piece) -> "Sequence[int]":
-    """The numbers of all entries, one behind the other."""
+    """The numbers of all entries in one sequence."""
     for nth, length in enumerate(piece.lengths):
         if length != ENTRY.size:
             index = format_index(piece.index_first + nth)

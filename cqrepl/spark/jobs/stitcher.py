@@ -2,7 +2,7 @@
 
 The first copy that holds the next excerpt is read on until it ends or cannot be followed; then the
 first of all copies that goes on there. What several copies hold is taken to be the same: an audit
-comes before, and whoever calls has decided which copy wins where they differ.
+comes before, and the caller has decided which copy wins where they differ.
 """
 
 from collections.abc import Iterator, Sequence

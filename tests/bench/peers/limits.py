@@ -25,7 +25,7 @@ def stream(folder: Path, mib: int) -> dict[str, float]:
 
 
 def echo(folder: Path, size: int, count: int, gap_us: int, mode: str) -> dict[str, float]:
-    """Round trips, both sides polling ("spin") or sleeping ("block"): `p50_us` and others."""
+    """Round trips, both sides polling ("spin") or sleeping ("block"): `p50_us` and more."""
     return said_numbers(run([_program(folder), "echo", size, count, gap_us, mode]))
 
 

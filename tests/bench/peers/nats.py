@@ -72,7 +72,7 @@ class Client:
         raise RuntimeError(f"NATS did not grant {subject}: {answer}")
 
     def ask(self, subject: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer; None when nobody gives one in time."""
+        """The answer; None when none comes in time."""
         data = json.dumps(body).encode()
         self._connection.sendall(
             b"PUB %s answer %d\r\n%s\r\n" % (subject.encode(), len(data), data)

@@ -74,7 +74,7 @@ class Wire(NamedTuple):
 
 
 def run_of(parts: list[Part]) -> tuple[list[Construct], dict[str, Any]]:
-    """The parts one behind the other, each value under the number of its place."""
+    """The parts in a row, each value under the number of its place."""
     constructs = [str(place) / part.construct for place, part in enumerate(parts)]
     return constructs, {str(place): part.value for place, part in enumerate(parts)}
 

@@ -67,7 +67,7 @@ def _methods_of(calls: list[Call]) -> set[str]:
 
 
 def is_binary(vector: Vector) -> bool:
-    """True for the wire of sockets and queues; the others are text, or name or number otherwise."""
+    """True for the wire of sockets and queues; all else is text, or names or numbers otherwise."""
     return vector["wire"] in ("BINARY_LIGHT", "BINARY")
 
 

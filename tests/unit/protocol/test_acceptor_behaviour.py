@@ -226,7 +226,7 @@ def test_a_case_that_is_the_same_also_ends_alike(name: str) -> None:
 
 @pytest.mark.parametrize("name", JAVA_DIFFERS)
 def test_a_case_that_differs_does_differ(name: str) -> None:
-    """Or it belongs to the others."""
+    """A case that does not differ belongs to `SAME`."""
     wanted, case = JAVA_DIFFERS[name], CASES[name]
     java = decoded(b"".join(bytes.fromhex(each) for each in case["received"]))
     same_words = wanted.said == [kind(each) for each in java]

@@ -1,4 +1,4 @@
-"""The first documents of both sides: who dials, which ids and which wire type are taken."""
+"""The first documents of both sides: which side dials, which ids and which wire type are taken."""
 
 import json
 import math

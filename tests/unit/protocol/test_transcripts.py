@@ -1,6 +1,6 @@
 """Recorded sessions of two Java peers, replayed: our core takes the place of either side.
 
-The other side's recorded bytes are fed flight by flight, in any segmentation. At the end the model
+The peer's recorded bytes are fed flight by flight, in any segmentation. At the end the model
 queue holds what the transcript implies, and what our core sent decodes to what Java sent, but for
 what may differ: cids, nano times of our own, widths of numbers, heartbeats in between, the
 extension block, and how many events one acknowledgement covers when several come at once.
@@ -48,7 +48,7 @@ class Transcript:
     heartbeat_cids: list[int]  # one for each connection
     offers: list[Message]  # bodies of the source's handlers, one for each connection
     answers: list[Message]
-    excerpts: dict[int, bytes]  # every event that anybody sent
+    excerpts: dict[int, bytes]  # every event that was sent
 
     @property
     def connections(self) -> int:
@@ -108,7 +108,7 @@ TRANSCRIPTS = {name: load(name) for name in NAMES}
 
 
 def known_before(transcript: Transcript, next_index: int) -> dict[int, bytes]:
-    """What a queue holds whose next index is this, as far as anybody can know."""
+    """What a queue of this next index holds, as far as the transcript tells."""
     if next_index == 0:
         return {}
     first = next_index - sequence_of(next_index, SHIFT)
@@ -284,7 +284,7 @@ def test_a_replayed_session_ends_as_it_was_recorded(name: str, role: Role, cut: 
 @EVERY
 @ROLE
 def test_ends_of_recorded_connections(name: str, role: Role) -> None:
-    """A Java source cannot announce its end; a sink of whatever kind that just goes is lost."""
+    """A Java source cannot announce its end; a sink of any kind that just goes is lost."""
     side, _ = replay(TRANSCRIPTS[name], role, whole)
     assert len(side.ends) == TRANSCRIPTS[name].connections
     wanted = ev.OrderlyEnd if role is Role.SINK else ev.PeerLost

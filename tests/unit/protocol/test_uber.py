@@ -1,4 +1,4 @@
-"""Registrations and routing: what is refused, who gets the data, and which binding stays."""
+"""Registrations and routing: what is refused, where data goes, and which binding stays."""
 
 from itertools import product
 from typing import Any
@@ -205,7 +205,7 @@ def test_an_unknown_handler_is_refused_and_deselects(name: str) -> None:
 
 
 def hostile_names() -> list[str | None]:
-    """Threat T1: whatever could pick a path, and whatever is nearly the right name."""
+    """Threat T1: names that could pick a path, and names that are nearly right."""
     parts = ["..", "/", ".", "\0", "\\", "／", "．．", "~", "%2e%2e%2f", "\n", "\x1b[2J", " "]
     names: list[str | None] = [None, "", "metadata", "metadata.cq4t", "Q", "qq", "ｑ", "q\u0301"]
     names += ["/abs", "../x", "a/b", "C:\\q", "\\\\host\\q", "nul", "con", "-rf", "$(id)", "`id`"]

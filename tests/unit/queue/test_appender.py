@@ -327,7 +327,7 @@ def test_plain_append_follows_the_clock_but_never_back(path: Path) -> None:
 
 
 def test_two_appenders_take_turns(path: Path) -> None:
-    """Also over rolls: each finds what the other did meanwhile."""
+    """Also over rolls: each of two appenders finds what its neighbour did meanwhile."""
     day = 86_400_000
     with (
         Queue.open_for_append(path, create=layout()) as one,
@@ -429,7 +429,7 @@ def test_a_foreign_write_lock_is_waited_for_and_never_robbed(
 def test_exclusive_keeps_other_writers_out_and_knows_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other writer is a thread here, and a process in the interop tests."""
+    """The second writer is a thread here, and a process in the interop tests."""
     monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 0.02)
     with (
         Queue.open_for_append(path, create=layout()) as queue,

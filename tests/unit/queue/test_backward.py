@@ -29,7 +29,7 @@ def golden(name: str, tmp_path: Path) -> Cycles:
 
 @pytest.mark.parametrize("name", READABLE)
 def test_golden_queues_read_backwards(name: str, tmp_path: Path) -> None:
-    """All that is in the files: a cycle without end-of-file mark stops nobody on the way down."""
+    """All that is in the files: a cycle without end-of-file mark is no obstacle on the way down."""
     cycles = golden(name, tmp_path)
     expected = manifest(name).digests
     assert digests(down_of(BackwardTailer(cycles)))[::-1] == expected
@@ -221,7 +221,7 @@ def test_files_that_are_not_ready_hold_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("word", [0, 0x3FFFFFFF, 4, 1])
 def test_damage_below_is_reported_and_nothing_wrong_is_given(path: Path, word: int) -> None:
-    """Somebody writes into the file while it is read."""
+    """The file is written to while it is read."""
     written = fill(path, "SMALL_DAILY", {0: 3000}, per_batch=3000)
     with Queue.open(path) as queue:
         batch = queue.tailer().next_batch(count_max=900)

@@ -1,4 +1,4 @@
-"""Excerpts as columns: the same excerpts as a tailer's, whatever the limits."""
+"""Excerpts as columns: the same excerpts as a tailer's, under all limits."""
 
 from itertools import pairwise
 from pathlib import Path

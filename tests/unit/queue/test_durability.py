@@ -63,7 +63,7 @@ def test_marks_ahead_of_the_documents_are_damage_unless_the_machine_was_restarte
     at = store.find(0).offsets[nth] - 4
     store.mapping.data[at : at + 8] = bytes(8)
     store.close()
-    if nth >= 18:  # an appender does not look further back, as what is there was there before
+    if nth >= 18:  # an appender does not look further back, as all of that was there before
         with Queue.open(path) as queue, pytest.raises(QueueDamaged, match="documents end before"):
             queue.append(b"x", now_ms=NOON_MS)
     restarted(path)

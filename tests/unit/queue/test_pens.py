@@ -1,4 +1,4 @@
-"""Appends through a pen: what it refuses, what follows from that, and who else may be there."""
+"""Appends through a pen: what it refuses, what follows from that, and other writers beside it."""
 
 import os
 import threading
@@ -144,7 +144,7 @@ def test_what_others_have_done(path: Path, queue: Queue) -> None:
         case.appender.append_one(b"a", NOON_MS)
         pen, writer = case.appender._pen, case.appender._end.writer
         assert writer is not None
-        for nth in range(2, 30, 4):  # walked over, whatever they have recorded of it
+        for nth in range(2, 30, 4):  # walked over, even where nothing of it is recorded
             for _ in range(3):
                 other.append(b"b", now_ms=NOON_MS)
             writer.store.set_back_last(0, -1)  # as if they had died over it
@@ -259,7 +259,7 @@ def test_what_only_a_broken_writer_can_cause(path: Path, queue: Queue) -> None:
         appender._pens.check(-Refusal.LOCK_LOST, pen, appender._end)
 
 
-# ---------------------------------------------------------------- who else may be there
+# ---------------------------------------------------------------- other writers beside it
 
 
 def test_threads_share_the_appender_of_a_queue(path: Path) -> None:
@@ -285,7 +285,7 @@ def test_threads_share_the_appender_of_a_queue(path: Path) -> None:
 def test_threads_wait_for_the_write_lock_at_the_same_time(
     path: Path, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One who waits keeps no other one from finding out that the lock is held."""
+    """A thread that waits keeps no other one from finding out that the lock is held."""
     case = Case(path, queue)
     case.hold(WRITE_LOCK_KEY, ONE_BEFORE)
     monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 0.05)
@@ -310,7 +310,7 @@ def test_threads_wait_for_the_write_lock_at_the_same_time(
 def test_an_interrupted_turn_is_taken_up_again(path: Path, queue: Queue) -> None:
     case = Case(path, queue)
     lock = queue._for_writing().write_lock
-    assert lock._turn.take()  # and nobody gives it back
+    assert lock._turn.take()  # and it is not given back
     case.refuses(Refusal.CONTENDED, [b"a"])
     case.appender.append_one(b"a", NOON_MS)
     assert case.appender._pen is not None

@@ -1,4 +1,4 @@
-"""Which store files may go, why the others stay, and what deleting leaves behind."""
+"""Which store files may go, why the rest stay, and what deleting leaves behind."""
 
 import os
 from pathlib import Path

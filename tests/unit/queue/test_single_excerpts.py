@@ -134,7 +134,7 @@ def test_wait_and_follow_block_until_something_comes(path: Path) -> None:
 
 
 def test_an_excerpt_that_is_held_keeps_its_bytes(path: Path) -> None:
-    """More than is promised: a view never shows another file's bytes, whatever happens later."""
+    """More than is promised: a view never shows another file's bytes, even after `close`."""
     written = fill(path, "FAST_DAILY", {0: 2000, 1: 2000}, per_batch=1000)
     tailer = Tailer(cycles_of(path), 0)
     held = list(tailer)

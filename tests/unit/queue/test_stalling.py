@@ -1,4 +1,4 @@
-"""Cycles that nobody closes, and files and directories that go or change behind a tailer."""
+"""Cycles that no writer closes, and files and directories that go or change behind a tailer."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def clock() -> Clock:
 
 @contextmanager
 def lock_word(path: Path, key: str, holder: int) -> Iterator[None]:
-    """Somebody holds a lock."""
+    """A process of this id holds a lock."""
     set_word(path, key, holder)
     yield
     set_word(path, key, UNLOCKED)
@@ -142,7 +142,7 @@ def test_a_living_holder_of_a_lock_is_left_alone(path: Path, clock: Clock, key: 
 
 
 def test_a_busy_writer_above_does_not_keep_it_waiting(path: Path, clock: Clock) -> None:
-    """Its lock is seen held now and then; whoever left the cycle open is gone all the same."""
+    """Its lock is seen held now and then; the writer of the open cycle is gone all the same."""
     written = fill(path, "FAST_DAILY", {0: 3, 1: 2})
     without_end_mark(path)
     cycles = cycles_of(path)

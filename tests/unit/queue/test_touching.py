@@ -114,7 +114,7 @@ def test_allocating_ahead_maps_nothing(tmp_path: Path) -> None:
 
 @populates
 def test_a_mapping_may_be_renewed_and_closed_while_it_is_populated(tmp_path: Path) -> None:
-    """The last who holds an old one closes it; none is left over."""
+    """The last holder of an old one closes it; none is left over."""
     path = tmp_path / "file"
     descriptors = len(os.listdir("/proc/self/fd"))
     for _ in range(20):

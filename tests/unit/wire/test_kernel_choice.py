@@ -1,4 +1,4 @@
-"""Which kernel is used: CQREPL_KERNEL, what is there, and whether it fits."""
+"""Which kernel is used: CQREPL_KERNEL, what is installed, and whether it fits."""
 
 import sys
 from types import ModuleType

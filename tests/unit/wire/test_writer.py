@@ -1,4 +1,4 @@
-"""The writer of the data path makes Java's bytes of the same calls; the others: `test_vectors`."""
+"""The writer of the data path makes Java's bytes of the same calls; the rest: `test_vectors`."""
 
 import struct
 
