@@ -16,7 +16,7 @@ from tests.support.ports import reserved_port
 from tests.support.requirements import require
 from tests.support.samples import flip_byte
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,9 @@ def test_no_pyspark() -> None:
     assert done.stderr == f"cqrepl spark audit: {said}\n"
 
 
-@pytest.mark.parametrize("name", ["spark-submit", "pyspark.daemon"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("spark-submit", marks=pytest.mark.long), "pyspark.daemon"]
+)
 def test_interrupted(tmp_path: Path, name: str) -> None:
     """While Java starts, and when its workers of Python are at work."""
     paths = [str(make_queue(tmp_path / each, (400_000,))) for each in "ab"]

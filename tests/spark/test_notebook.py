@@ -12,6 +12,7 @@ from tests.support.requirements import require
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(notebook.TIMEOUT_S + 60)
 def test_orders() -> None:
     reason = spark_missing()
