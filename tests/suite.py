@@ -21,6 +21,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TALLY: Final = ROOT / "build" / "tally.json"
+SUMMARY: Final = ROOT / "build" / "summary.txt"
 BIN: Final = Path(sys.executable).parent
 # a change is judged by the same examples as the one before; `make test-long` takes others
 SEEDED: Final = "--hypothesis-seed=1"
@@ -177,7 +178,9 @@ def main() -> int:
         print("\nTo repeat what failed:\n")
         print("\n".join(commands))
     failed = sum(outcome.failed for outcome in outcomes)
-    print(f"\n{sum(outcome.passed for outcome in outcomes)} passed, {failed} failed", flush=True)
+    summary = f"{sum(outcome.passed for outcome in outcomes)} passed, {failed} failed"
+    SUMMARY.write_text(f"{summary}\n")  # `make` speaks after a failure; .ci/run says it once more
+    print(f"\n{summary}", flush=True)
     return 1 if failed else 0
 
 
