@@ -31,6 +31,8 @@ SHORT: Final = ("-m", "not long", SEEDED, *SPREAD)
 
 # coverage is taken where it is cheap and says most; what starts processes runs without
 COVERED: Final = ("tests/unit", "tests/net")
+# apart: the system counts what a process had grown to when it started the fuzzer as the fuzzer's
+FUZZED: Final = "tests/fuzz"
 # kernel tests take each kernel anyway; these once more, as they lay files and frames with it
 ON_BOTH: Final = (
     "tests/unit/queue",
@@ -90,8 +92,8 @@ def tests(name: str, *words: str, **environment: str) -> Phase:
 
 
 def apart() -> list[str]:
-    """Everything in tests/ that is not covered."""
-    ours = [ROOT / name for name in COVERED]
+    """Everything in tests/ that has no phase of its own."""
+    ours = [ROOT / name for name in (*COVERED, FUZZED)]
     beside = [path for path in (ROOT / "tests").iterdir() if path not in ours]
     holding = [path for path in beside if path.is_dir() and any(path.rglob("test_*.py"))]
     files = [path for path in beside if path.match("test_*.py")]
@@ -105,6 +107,7 @@ def test_phases() -> list[Phase]:
         *(made(target) for target in ("lint", "types", "layers", "native")),
         tests("unit and net", *SHORT, *coverage, *COVERED),
         Phase(name="coverage", words=(sys.executable, "-P", "tests/coverage_floor.py")),
+        tests("fuzzing", *SHORT, FUZZED),
         tests("everything else", *SHORT, *apart()),
     ]
     if has_native():

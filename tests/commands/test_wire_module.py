@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kernels import kernel_named
 
-SAY = "from wire import kernel; print(kernel.NAME)"
+SAY = "from cqrepl.kernel import choose; print(choose.NAME)"
 
 
 def document(body: bytes) -> bytes:
