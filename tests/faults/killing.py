@@ -1,10 +1,10 @@
-"""A source and a sink with the recording proxy between them, killed at chosen documents.
+"""A source and a sink with the relay between them, killed at chosen documents.
 
-    dialler --- proxy --- listener
+    dialler --- relay --- listener
 
-The proxy passes on excerpts up to a chosen one. In place of that one it kills a process, passes on
+The relay passes on excerpts up to a chosen one. In place of that one it kills a process, passes on
 half of the document, and closes both sockets. The killed side is started again, and its peer
-finds it through the proxy.
+finds it through the relay.
 """
 
 from bisect import bisect_right
@@ -18,11 +18,9 @@ import trio
 
 from cqrepl.queue import NotAQueue, Queue
 from tests.support.commands import Command, Start, commands, until
-from tools import record
-from tools.record import Action
+from tests.support.relay import NOBODY, Action, Relay, drop_entry
 
 UNTIL_DONE: Final = {"source": "--until-caught-up", "sink": "--once"}
-_NOBODY: Final = ("127.0.0.1", 0)
 _NO_INDEX: Final = 1 << 63
 _EXCERPT: Final = b"\xc2re\x82"
 _INDEX: Final = slice(13, 21)
@@ -59,12 +57,13 @@ class Case:
 
 
 class Pair:
-    """The two processes and the proxy; made by `pair`."""
-
-    recorder: record.Recorder
+    """The two processes and the relay; made by `pair`."""
 
     def __init__(self, case: Case, start: Start) -> None:
         self.case = case
+        self.relay = Relay(
+            NOBODY, dialler=case.dialler, on_document=self.on_document, on_entry=drop_entry
+        )
         self._start = start
         self._running: dict[str, Command] = {}
         self._stop_at = _NO_INDEX
@@ -88,7 +87,7 @@ class Pair:
             await self._reached.wait()
         await until(lambda: self.case.copied() >= least)
         if role != self.case.dialler:  # another process may listen at its port before long
-            self.recorder.target = _NOBODY
+            self.relay.target = NOBODY
         await self._running[role].kill()
         self._killed.set()
         return self.case.copied()
@@ -103,7 +102,7 @@ class Pair:
     def on_document(
         self, _conn: int, sender: str, _number: int, raw: bytes
     ) -> Action | Awaitable[Action]:
-        """What the proxy asks about every document."""
+        """What the relay asks about every document."""
         index = excerpt_index(raw) if sender == self.case.sender else None
         if index is None or index < self._stop_at:
             return Action.FORWARD
@@ -124,22 +123,17 @@ class Pair:
                 continue
             address = ("--listen", "127.0.0.1:0")
             if role == self.case.dialler:
-                address = ("--connect", f"127.0.0.1:{self.recorder.port}")
+                address = ("--connect", f"127.0.0.1:{self.relay.port}")
             command = await self._start(role, f"q={queues[role]}", *address, UNTIL_DONE[role])
             self._running[role] = command
             if role != self.case.dialler:
-                self.recorder.target = ("127.0.0.1", await command.port())
+                self.relay.target = ("127.0.0.1", await command.port())
 
 
 @asynccontextmanager
 async def pair(case: Case, seconds: float = 300) -> AsyncIterator[Pair]:
-    """A pair that is not started yet, and the proxy; both are gone after the block."""
+    """A pair that is not started yet, and the relay; both are gone after the block."""
     async with commands(seconds) as start:
         made = Pair(case, start)
-        async with record.proxy(
-            _NOBODY,
-            dialler=case.dialler,
-            on_document=made.on_document,
-            on_entry=record.drop_entry,
-        ) as made.recorder:
+        async with made.relay.running():
             yield made

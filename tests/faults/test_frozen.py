@@ -16,7 +16,8 @@ import trio
 from cqrepl.queue import Queue
 from tests.support import peer
 from tests.support.commands import Command, commands
-from tests.support.replicas import Relay, at, copied, eventually, last_of, more_excerpts
+from tests.support.relay import Relay
+from tests.support.replicas import at, copied, eventually, last_of, more_excerpts
 from tests.support.requirements import require
 from tests.support.samples import fill, noon_index, read
 from tests.support.scripted import scripted
@@ -98,7 +99,7 @@ async def test_swallowed_in_a_relay(tmp_path: Path) -> None:
             with trio.fail_after(NOTICED_SECONDS):
                 await source.says(SILENT)
                 await sink.says(SILENT)
-            relay.gate.set()
+            relay.open_gate()
             await copied(original, copy)
             await sink.terminate()
             await source.terminate()

@@ -1,7 +1,7 @@
 """Our source and the sink on the real Chronicle-Network, and our sink and the source there.
 
 Java dials only from the higher host id to the lower one, so the side that dials is host 2. A Java
-source says nothing of its roll cycle. Between the two is the recording proxy, which tells what was
+source says nothing of its roll cycle. Between the two is the relay, which tells what was
 said, and cuts where a test wants it.
 """
 
@@ -23,9 +23,8 @@ from tests.support.commands import Command, commands, until
 from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
+from tests.support.relay import Action, OnDocument, Relay, forward_all
 from tests.support.tables import keys_of
-from tools import record
-from tools.record import Action
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
@@ -76,12 +75,12 @@ ALL_SIDES = [
 
 @dataclass(kw_only=True)
 class Meeting:
-    """Our command and the Java peer, both started, and the proxy between them."""
+    """Our command and the Java peer, both started, and the relay between them."""
 
     queues: dict[str, Path]
     ours: Command
     peer: JavaPeer
-    recorder: record.Recorder
+    relay: Relay
 
     async def has_all(self, count: int) -> None:
         """Waits until the sink is as far as the source, which holds so many."""
@@ -91,14 +90,14 @@ class Meeting:
 
     def said(self, role: str, name: bytes) -> list[bytes]:
         """Documents of one side that were passed on and contain these bytes."""
-        return [raw for raw in self.recorder.documents_from(role) if name in raw]
+        return [raw for raw in self.relay.documents_from(role) if name in raw]
 
     def connections_with(self, role: str, name: bytes) -> list[int]:
         """The numbers of the connections of those documents, one for each document.
 
         Whoever dials may do so once more when the other side has ended, and says nothing then.
         """
-        entries = self.recorder.entries
+        entries = self.relay.entries
         return [
             each.conn for each in entries if each.direction.startswith(role) and name in each.raw
         ]
@@ -132,7 +131,7 @@ async def meeting(
     peer_options: Mapping[str, Any],
     *,
     ack: bool = True,
-    on_document: record.OnDocument = record.forward_all,
+    on_document: OnDocument = forward_all,
 ) -> AsyncIterator[Meeting]:
     """Starts both sides with further options; what is left of them after the block is ended."""
     local_id, remote_id = sides.ids(sides.java)
@@ -141,13 +140,9 @@ async def meeting(
     if sides.ours == "source" and not ack:
         words.append("--no-ack")
     java_port = reserved_port()
-    async with (
-        commands(before=PATIENT) as start,
-        record.proxy(
-            ("127.0.0.1", java_port), dialler=sides.dialler, on_document=on_document
-        ) as recorder,
-    ):
-        address = f"127.0.0.1:{recorder.port}"
+    relay = Relay(java_port, dialler=sides.dialler, on_document=on_document)
+    async with commands(before=PATIENT) as start, relay.running():
+        address = f"127.0.0.1:{relay.port}"
         is_dialled = sides.java != sides.dialler
         with JavaPeer(
             role=sides.java,
@@ -165,9 +160,9 @@ async def meeting(
                 ours = await start(sides.ours, *words, "--connect", address)
             else:
                 ours = await start(sides.ours, *words, "--listen", "127.0.0.1:0")
-                recorder.target = ("127.0.0.1", await ours.port())
+                relay.target = ("127.0.0.1", await ours.port())
             try:
-                yield Meeting(queues=queues, ours=ours, peer=peer, recorder=recorder)
+                yield Meeting(queues=queues, ours=ours, peer=peer, relay=relay)
             except BaseException as error:
                 error.add_note("\n".join(str(event) for event in peer.events()[-30:]))
                 error.add_note(peer.stderr_text())
@@ -356,5 +351,5 @@ async def beat(sides: Sides, folder: Path) -> None:
         await met.has_all(COUNT)
         assert not met.peer.events("DISCONNECTED")
         assert "disconnected" not in met.ours.said
-        assert met.recorder.connections == 1
+        assert met.relay.connections == 1
         await met.ours.terminate()

@@ -17,10 +17,10 @@ from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
 from tests.support import peer
+from tests.support.relay import Relay
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
-    Relay,
     acked,
     at,
     copied,
@@ -141,7 +141,7 @@ async def test_cut_in_the_middle_of_a_back_copy(tmp_path: Path) -> None:
     before = len(read(original))
     cut_after = 2_000_000  # towards the dialler, which is the source here
     async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
-        async with Relay(sink.port, cut_after).running() as relay:
+        async with Relay(sink.port, cut_after=cut_after).running() as relay:
             async with serve_source({"q": original}, connect=at(relay.port), **BEATS):
                 await eventually(lambda: relay.connections == 2)
                 assert len(read(original)) > before

@@ -14,7 +14,8 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.net.live_pumps import content
-from tests.support.replicas import BEATS, LOOPBACK, Relay, copied, eventually, received
+from tests.support.relay import Relay
+from tests.support.replicas import BEATS, LOOPBACK, copied, eventually, received
 
 WAIT_S = 30
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
@@ -98,7 +99,7 @@ async def test_nothing_gets_between_the_parts_of_a_frame(tmp_path: Path) -> None
                 await received(sink, before + 1, "large")
                 relay.close_gate()
                 await two_heartbeats(source)
-                relay.gate.set()
+                relay.open_gate()
             late.append(b"now")
             for name in paths:
                 await copied(paths[name], copies[name])

@@ -13,11 +13,11 @@ from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from tests.support.ports import reserved_port
+from tests.support.relay import Relay
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     SECONDS,
-    Relay,
     acked,
     at,
     copied,
@@ -105,10 +105,10 @@ async def test_three_sinks_of_different_speeds(tmp_path: Path) -> None:
                 slower.close_gate()
                 await copied(original, quick)
                 assert sink.queues["q"].received_excerpts < len(written)
-                slow.gate.set()
+                slow.open_gate()
                 await copied(original, second)
                 assert last_sink.queues["q"].received_excerpts < len(written)
-                slower.gate.set()
+                slower.open_gate()
                 await copied(original, third)
                 await eventually(
                     lambda: all(

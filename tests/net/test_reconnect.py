@@ -14,11 +14,11 @@ from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from tests.support import peer
 from tests.support.ports import reserved_port
+from tests.support.relay import Relay
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
     SECONDS,
-    Relay,
     acked,
     at,
     copied,
@@ -54,12 +54,12 @@ async def test_cut_once_at_any_byte(
     cut_after = random.Random(seed).randrange(1, bytes_max)
     if source_dials:
         async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
-            async with Relay(sink.port, cut_after).running() as relay:
+            async with Relay(sink.port, cut_after=cut_after).running() as relay:
                 async with serve_source({"q": original}, connect=at(relay.port), **BEATS) as source:
                     await acked(source, written[-1][0])
     else:
         async with live_source(original) as source:
-            async with Relay(source.port, cut_after).running() as relay:
+            async with Relay(source.port, cut_after=cut_after).running() as relay:
                 async with live_sink(copy, relay.port):
                     await acked(source, written[-1][0])
                     assert relay.connections == 2
@@ -76,7 +76,7 @@ async def test_cut_many_times(rolled: tuple[Path, Excerpts], tmp_path: Path) -> 
             async with live_sink(copy, relay.port) as sink:
                 for _ in range(5):
                     await received(sink, seen + 1)
-                    await relay.cut()
+                    relay.reset()
                     seen = sink.queues["q"].received_excerpts
                     if seen == len(written):
                         break
@@ -133,7 +133,7 @@ async def test_second_connection_of_a_host_wins(tmp_path: Path) -> None:
                     await copied(original, copy)
                     assert [pump.ended_why for pump in pumps(source)] == [""]
                     await eventually(lambda: len(source.endpoint.sessions) == 1)
-                relay.gate.set()
+                relay.open_gate()
 
 
 async def test_old_connection_of_a_source_gives_its_queue_back(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_old_connection_of_a_source_gives_its_queue_back(tmp_path: Path) -
                     with trio.fail_after(SECONDS):
                         await again.wait_caught_up()
                     assert read(copy) == read(original)
-                relay.gate.set()
+                relay.open_gate()
 
 
 async def test_a_second_source_of_a_queue_is_not_answered(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_peer_that_falls_silent_is_left_and_found_again(tmp_path: Path) ->
                 relay.close_gate()
                 await eventually(lambda: not source.endpoint.sessions)
                 more_excerpts(original, 1, 5)
-                relay.gate.set()
+                relay.open_gate()
                 await copied(original, copy)
 
 

@@ -1,9 +1,9 @@
-"""Sources and sinks in this process, on loopback, and a relay between them that a test controls."""
+"""Sources and sinks in this process, on loopback, and waiting for what they do."""
 
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ from tests.support.samples import Excerpts, noon_index, payloads, read, stored
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
 BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
-RELAY_BYTES: Final = 16 * 1024
 SECONDS: Final = 60.0  # a wait that takes longer has failed
 
 
@@ -119,90 +118,3 @@ def held_by_another_process(path: Path) -> Iterator[int]:
         holder.stdout.readline()
         yield holder.pid
         holder.kill()
-
-
-class Relay:
-    """Forwards connections to a port, as long as its gate is open, and can cut them.
-
-    Bytes are taken in small pieces, and none while the gate is closed: then the system's buffers
-    fill up and the sender has to wait.
-
-    Args:
-        cut_after: cut the first connection after exactly so many bytes towards the dialler.
-    """
-
-    def __init__(self, target: int | None, cut_after: int | None = None) -> None:
-        assert target is not None
-        self.port = 0
-        self.passed = 0  # towards the dialler
-        self.connections = 0
-        self.gate = trio.Event()
-        self.gate.set()
-        self._target = target
-        self._cut_after = cut_after
-        self._live: list[tuple[trio.SocketStream, trio.SocketStream]] = []
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator["Relay"]:
-        """Listens for the length of a block."""
-        async with trio.open_nursery() as nursery:
-            listeners = await nursery.start(
-                lambda *, task_status: trio.serve_tcp(
-                    self._forward, 0, host="127.0.0.1", task_status=task_status
-                )
-            )
-            self.port = listeners[0].socket.getsockname()[1]
-            yield self
-            nursery.cancel_scope.cancel()
-
-    def close_gate(self) -> None:
-        """From now on bytes wait until the gate is set."""
-        self.gate = trio.Event()
-
-    async def cut(self) -> None:
-        """Resets every connection there is, both ways."""
-        for pair in list(self._live):
-            await self._reset(pair)
-
-    async def _forward(self, near: trio.SocketStream) -> None:
-        try:
-            far = await trio.open_tcp_stream("127.0.0.1", self._target)
-        except OSError:
-            await near.aclose()
-            return
-        for stream, option in ((far, trio.socket.SO_RCVBUF), (near, trio.socket.SO_SNDBUF)):
-            stream.setsockopt(trio.socket.SOL_SOCKET, option, 4 * RELAY_BYTES)
-        self.connections += 1
-        pair = (near, far)
-        self._live.append(pair)
-        try:
-            async with near, far, trio.open_nursery() as nursery:
-                nursery.start_soon(self._copy, near, far, False)
-                nursery.start_soon(self._copy, far, near, True)
-        finally:
-            if pair in self._live:
-                self._live.remove(pair)
-
-    async def _copy(
-        self, receiving: trio.SocketStream, sending: trio.SocketStream, is_counted: bool
-    ) -> None:
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while data := await receiving.receive_some(RELAY_BYTES):
-                await self.gate.wait()
-                if is_counted:
-                    left = None if self._cut_after is None else self._cut_after - self.passed
-                    data = data[:left]
-                    self.passed += len(data)
-                await sending.send_all(data)
-                if self._cut_after is not None and self.passed >= self._cut_after:
-                    self._cut_after = None
-                    await self.cut()
-            await sending.send_eof()
-
-    async def _reset(self, pair: tuple[trio.SocketStream, trio.SocketStream]) -> None:
-        for stream in pair:
-            # no waiting for what is under way, and a reset instead of an orderly close
-            with suppress(OSError):  # closed by the opposite direction's task already
-                linger = b"\1\0\0\0\0\0\0\0"
-                stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
-            await trio.aclose_forcefully(stream)

@@ -1,4 +1,4 @@
-"""The recording proxy on loopback: what it writes down, and where exactly it fails."""
+"""The relay on loopback: what it passes and writes down, and where exactly it fails."""
 
 import json
 import os
@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_replication_event
+from tests.support.relay import Action, OnDocument, Relay, at, forward_all
+from tests.support.transcript import Entry, TranscriptFile
 from tools import record
-from tools.record import Action, OnDocument, Recorder, forward_all
-from tools.transcript import Entry, TranscriptFile
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests/vectors/network"
@@ -33,16 +33,16 @@ ANSWER = write_acknowledgement(5, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A proxy with one connection through it; the sink dials."""
+    """A relay with one connection through it; the sink dials."""
 
-    recorder: Recorder
+    relay: Relay
     sink: trio.SocketStream
     source: trio.SocketStream
     accepted: "trio.MemoryReceiveChannel[trio.SocketStream]"
 
     @asynccontextmanager
     async def again(self) -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]]:
-        async with await trio.open_tcp_stream("127.0.0.1", self.recorder.port) as sink:
+        async with await trio.open_tcp_stream("127.0.0.1", self.relay.port) as sink:
             yield sink, await self.accepted.receive()
 
 
@@ -63,14 +63,14 @@ async def listening() -> AsyncIterator[tuple[int, "trio.MemoryReceiveChannel[tri
 
 
 @asynccontextmanager
-async def joined(on_document: OnDocument = forward_all) -> AsyncIterator[Joined]:
-    async with (
-        listening() as (port, accepted),
-        record.proxy(("127.0.0.1", port), dialler="sink", on_document=on_document) as recorder,
-    ):
-        async with await trio.open_tcp_stream("127.0.0.1", recorder.port) as sink:
-            source = await accepted.receive()
-            yield Joined(recorder=recorder, sink=sink, source=source, accepted=accepted)
+async def joined(
+    on_document: OnDocument | None = forward_all, cut_after: int | None = None
+) -> AsyncIterator[Joined]:
+    async with listening() as (port, accepted):
+        async with Relay(port, on_document=on_document, cut_after=cut_after).running() as relay:
+            async with await trio.open_tcp_stream("127.0.0.1", relay.port) as sink:
+                source = await accepted.receive()
+                yield Joined(relay=relay, sink=sink, source=source, accepted=accepted)
 
 
 async def read_count(stream: trio.SocketStream, count: int) -> bytes:
@@ -97,8 +97,8 @@ async def assert_silent(stream: trio.SocketStream) -> None:
     assert scope.cancelled_caught
 
 
-def happened(recorder: Recorder) -> list[str]:
-    return [entry.kind for entry in recorder.entries if entry.direction == "event"]
+def happened(relay: Relay) -> list[str]:
+    return [entry.kind for entry in relay.entries if entry.direction == "event"]
 
 
 async def test_documents_of_both_sides_pass_and_are_recorded() -> None:
@@ -107,12 +107,12 @@ async def test_documents_of_both_sides_pass_and_are_recorded() -> None:
         assert await read_count(ends.sink, sum(map(len, DOCUMENTS))) == b"".join(DOCUMENTS)
         await ends.sink.send_all(ANSWER)
         assert await read_count(ends.source, len(ANSWER)) == ANSWER
-        recorder = ends.recorder
-    assert recorder.documents_from("source") == DOCUMENTS
-    assert recorder.documents_from("sink") == [ANSWER]
-    assert (recorder.count_from("source"), recorder.count_from("sink")) == (5, 1)
-    assert recorder.entries[0].kind == "connected by sink"
-    entry = [each for each in recorder.entries if each.raw][-1].as_json()
+        relay = ends.relay
+    assert relay.documents_from("source") == DOCUMENTS
+    assert relay.documents_from("sink") == [ANSWER]
+    assert (relay.count_from("source"), relay.count_from("sink")) == (5, 1)
+    assert relay.entries[0].kind == "connected by sink"
+    entry = [each for each in relay.entries if each.raw][-1].as_json()
     assert entry == {
         "conn": 1,
         "t_ms": entry["t_ms"],
@@ -138,7 +138,7 @@ async def test_a_recorded_session_is_recorded_alike(path: Path) -> None:
                 sender, receiver = receiver, sender
             await sender.send_all(raw)
             assert await read_count(receiver, len(raw)) == raw
-        entries = [entry.as_json() for entry in ends.recorder.entries]
+        entries = [entry.as_json() for entry in ends.relay.entries]
     found = [
         {key: each[key] for key in ("dir", "kind", "hex", "text")}
         for each in entries
@@ -153,30 +153,30 @@ async def test_documents_may_come_byte_by_byte() -> None:
             for byte in document:
                 await ends.source.send_all(bytes([byte]))
             assert await read_count(ends.sink, len(document)) == document
-        assert ends.recorder.documents_from("source") == DOCUMENTS[:2]
+        assert ends.relay.documents_from("source") == DOCUMENTS[:2]
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
 async def test_cut_passes_its_document_and_ends_both_sides(number: int) -> None:
-    async with joined(record.at(number, "source", Action.CUT)) as ends:
+    async with joined(at(number, "source", Action.CUT)) as ends:
         await ends.source.send_all(b"".join(DOCUMENTS))
         assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:number])
         assert await read_to_end(ends.source) == b""
-        assert ends.recorder.documents_from("source") == DOCUMENTS[:number]
-        assert happened(ends.recorder)[-1] == "connection dropped by the network"
+        assert ends.relay.documents_from("source") == DOCUMENTS[:number]
+        assert happened(ends.relay)[-1] == "connection dropped by the network"
 
 
 async def test_cut_inside_passes_half_of_its_document() -> None:
-    async with joined(record.at(4, "source", Action.CUT_INSIDE)) as ends:
+    async with joined(at(4, "source", Action.CUT_INSIDE)) as ends:
         await ends.source.send_all(b"".join(DOCUMENTS))
         half = DOCUMENTS[3][: len(DOCUMENTS[3]) // 2]
         assert await read_to_end(ends.sink) == b"".join(DOCUMENTS[:3]) + half
-        assert ends.recorder.documents_from("source") == DOCUMENTS[:3]
-        assert happened(ends.recorder)[-1] == "connection dropped by the network inside a document"
+        assert ends.relay.documents_from("source") == DOCUMENTS[:3]
+        assert happened(ends.relay)[-1] == "connection dropped by the network inside a document"
 
 
 async def test_only_the_named_sender_is_counted() -> None:
-    async with joined(record.at(1, "sink", Action.CUT)) as ends:
+    async with joined(at(1, "sink", Action.CUT)) as ends:
         await ends.source.send_all(DOCUMENTS[0])
         assert await read_count(ends.sink, len(DOCUMENTS[0])) == DOCUMENTS[0]
         await ends.sink.send_all(ANSWER)
@@ -196,7 +196,7 @@ async def test_a_later_connection_is_not_touched_and_counts_on() -> None:
         async with ends.again() as (sink, source):
             await source.send_all(DOCUMENTS[2])
             assert await read_count(sink, len(DOCUMENTS[2])) == DOCUMENTS[2]
-        assert ends.recorder.connections == 2
+        assert ends.relay.connections == 2
     assert numbers == [
         (1, "source", 1, DOCUMENTS[0]),
         (1, "source", 2, DOCUMENTS[1]),
@@ -205,24 +205,24 @@ async def test_a_later_connection_is_not_touched_and_counts_on() -> None:
 
 
 async def test_stall_keeps_both_sockets_open_and_passes_nothing() -> None:
-    async with joined(record.at(2, "source", Action.STALL)) as ends:
+    async with joined(at(2, "source", Action.STALL)) as ends:
         await ends.source.send_all(b"".join(DOCUMENTS))
         passed = b"".join(DOCUMENTS[:2])
         assert await read_count(ends.sink, len(passed)) == passed
-        await ends.recorder.stalled.wait()
+        await ends.relay.stalled.wait()
         await ends.sink.send_all(ANSWER)
         await assert_silent(ends.source)
         await assert_silent(ends.sink)
         await ends.source.aclose()
         assert await read_to_end(ends.sink) == b""
-        assert happened(ends.recorder)[-2:] == [
+        assert happened(ends.relay)[-2:] == [
             "network stalls, nothing is forwarded any more",
             "closed by source",
         ]
 
 
 async def test_a_stalled_sender_meets_a_full_socket() -> None:
-    async with joined(record.at(1, "source", Action.STALL)) as ends:
+    async with joined(at(1, "source", Action.STALL)) as ends:
         with trio.move_on_after(0.2) as scope:
             await ends.source.send_all(DOCUMENTS[0] + bytes(64 * 1024 * 1024))
         assert scope.cancelled_caught
@@ -266,11 +266,11 @@ async def test_the_caller_may_cut_at_any_time() -> None:
     async with joined() as ends:
         await ends.source.send_all(DOCUMENTS[0])
         await read_count(ends.sink, len(DOCUMENTS[0]))
-        ends.recorder.cut()
+        ends.relay.cut()
         assert await read_to_end(ends.sink) == b""
         assert await read_to_end(ends.source) == b""
-        ends.recorder.cut()
-        assert happened(ends.recorder)[1:] == ["connection dropped by the network"]
+        ends.relay.cut()
+        assert happened(ends.relay)[1:] == ["connection dropped by the network"]
 
 
 async def test_bytes_that_are_no_documents_pass_as_they_are() -> None:
@@ -280,8 +280,8 @@ async def test_bytes_that_are_no_documents_pass_as_they_are() -> None:
         assert await read_count(ends.sink, len(sent)) == sent
         await ends.source.send_all(b"more")
         assert await read_count(ends.sink, 4) == b"more"
-        assert ends.recorder.documents_from("source") == DOCUMENTS[:1]
-        assert happened(ends.recorder)[-1].startswith("no documents any more from source")
+        assert ends.relay.documents_from("source") == DOCUMENTS[:1]
+        assert happened(ends.relay)[-1].startswith("no documents any more from source")
 
 
 async def test_a_torn_document_passes_with_the_end_of_the_stream() -> None:
@@ -289,7 +289,7 @@ async def test_a_torn_document_passes_with_the_end_of_the_stream() -> None:
         await ends.source.send_all(DOCUMENTS[1][:-1])
         await ends.source.aclose()
         assert await read_to_end(ends.sink) == DOCUMENTS[1][:-1]
-        assert happened(ends.recorder)[-1] == "closed by source"
+        assert happened(ends.relay)[-1] == "closed by source"
 
 
 async def test_an_end_of_one_direction_leaves_the_other_open() -> None:
@@ -299,7 +299,7 @@ async def test_an_end_of_one_direction_leaves_the_other_open() -> None:
         await ends.source.send_all(DOCUMENTS[0])
         await ends.source.aclose()
         assert await read_to_end(ends.sink) == DOCUMENTS[0]
-        assert happened(ends.recorder)[1:] == ["closed by sink"]
+        assert happened(ends.relay)[1:] == ["closed by sink"]
 
 
 async def test_a_reset_of_one_side_ends_the_other() -> None:
@@ -308,16 +308,79 @@ async def test_a_reset_of_one_side_ends_the_other() -> None:
         ends.sink.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, linger)
         await ends.sink.aclose()
         assert await read_to_end(ends.source) == b""
-        assert happened(ends.recorder)[-1] == "closed by sink"
+        assert happened(ends.relay)[-1] == "closed by sink"
 
 
 async def test_nobody_at_the_target_ends_the_connection() -> None:
     async with listening() as (port, _):
         pass
-    async with record.proxy(("127.0.0.1", port), dialler="source") as recorder:
-        async with await trio.open_tcp_stream("127.0.0.1", recorder.port) as stream:
+    async with Relay(port, dialler="source").running() as relay:
+        async with await trio.open_tcp_stream("127.0.0.1", relay.port) as stream:
             assert await read_to_end(stream) == b""
-        assert happened(recorder) == ["connected by source", "sink is not there"]
+        assert happened(relay) == ["connected by source", "sink is not there"]
+
+
+# bytes
+
+
+async def test_bytes_pass_as_they_come() -> None:
+    """Nothing waits for a document to be whole."""
+    async with joined(None) as ends:
+        for data in (b"\x05\0", b"anything", bytes(100_000)):
+            await ends.source.send_all(data)
+            assert await read_count(ends.sink, len(data)) == data
+        await ends.sink.send_eof()
+        assert await read_to_end(ends.source) == b""
+        await ends.source.send_all(b"more")
+        assert await read_count(ends.sink, 4) == b"more"
+        assert happened(ends.relay) == ["connected by sink", "closed by sink"]
+
+
+@pytest.mark.parametrize("on_document", [None, forward_all], ids=["bytes", "documents"])
+async def test_nothing_passes_while_the_gate_is_closed(on_document: OnDocument | None) -> None:
+    async with joined(on_document) as ends:
+        ends.relay.close_gate()
+        await ends.source.send_all(DOCUMENTS[0])
+        await ends.sink.send_all(ANSWER)
+        await assert_silent(ends.sink)
+        await assert_silent(ends.source)
+        ends.relay.open_gate()
+        assert await read_count(ends.sink, len(DOCUMENTS[0])) == DOCUMENTS[0]
+        assert await read_count(ends.source, len(ANSWER)) == ANSWER
+
+
+async def test_a_closed_gate_makes_its_sender_wait() -> None:
+    async with joined(None) as ends:
+        ends.relay.close_gate()
+        with trio.move_on_after(0.2) as scope:
+            await ends.source.send_all(bytes(64 * 1024 * 1024))
+        assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+async def test_a_reset_after_so_many_bytes_towards_the_dialler(count: int) -> None:
+    """None more arrive; later connections pass whole."""
+    async with joined(None, cut_after=count) as ends:
+        await ends.sink.send_all(bytes(9999))
+        assert await read_count(ends.source, 9999) == bytes(9999)
+        sent = bytes(range(200)) * 100
+        await ends.source.send_all(sent)
+        assert sent[:count].startswith(await read_to_end(ends.sink))
+        async with ends.again() as (sink, source):
+            await source.send_all(sent)
+            assert await read_count(sink, len(sent)) == sent
+
+
+async def test_a_reset_reaches_both_sides() -> None:
+    async with joined(None) as ends:
+        await ends.source.send_all(b"x")
+        await read_count(ends.sink, 1)
+        ends.relay.reset()
+        for stream in (ends.sink, ends.source):
+            with pytest.raises(trio.BrokenResourceError):
+                await stream.receive_some()
+        ends.relay.reset()
+        assert happened(ends.relay)[1:] == ["connection dropped by the network"]
 
 
 def test_a_transcript_is_whole_after_every_entry(tmp_path: Path) -> None:
@@ -410,8 +473,8 @@ async def test_killing_a_process_that_is_gone_still_cuts() -> None:
     gone = await trio.run_process(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_stdout=True
     )
-    async with joined(record.at(1, "source", Action.STALL)) as ends:
+    async with joined(at(1, "source", Action.STALL)) as ends:
         await ends.source.send_all(DOCUMENTS[0])
-        await record.kill_when_stalled(ends.recorder, int(gone.stdout))
+        await record.kill_when_stalled(ends.relay, int(gone.stdout))
         assert await read_to_end(ends.sink) == DOCUMENTS[0]
     assert not os.path.exists(f"/proc/{int(gone.stdout)}")
