@@ -98,11 +98,10 @@ class SourceLane:
     def __new__(
         cls,
         store: memoryview,
-        place: tuple[int, int, int],
+        place: tuple[int, int, int, int],
         cid_document: bytes,
         payload_max: int,
-        write_position: int,
-        slots: tuple[int, int, int, int] | None,
+        recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None],
         room: tuple[int, int],
         is_logged: bool,
         awaited: int,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 7  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 8  # raised with every change of a function's meaning, in all kernels
 
 
 class Kernel(Protocol):

@@ -207,11 +207,10 @@ class SourceSession:
         source = self._connection.source(each.cid)
         return live.SourceLane(
             stand.data,
-            (stand.position, stand.index, stand.sequence),
+            (stand.position, stand.index, stand.sequence, stand.certain_end),
             source.cid_document,
             self._connection.config.payload_max,
-            stand.write_position,
-            stand.slots,
+            stand.recorded,
             source.room,
             each.queue.ack_log.is_wanted,
             self._awaited(each),

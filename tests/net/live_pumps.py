@@ -110,15 +110,18 @@ def source_lane(
     payload_max: int = PAYLOAD_MAX,
     *,
     is_logged: bool = False,
+    certain_end: int | None = None,
 ) -> live.SourceLane:
-    """A lane from where a tailer stands."""
-    tailer.has_next()  # it enters the first file
+    """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file."""
+    if certain_end is None:
+        tailer.has_next()  # it enters the first file
     stand = tailer.stand()
     assert stand is not None
-    place = (stand.position, stand.index, stand.sequence)
+    certain_end = stand.certain_end if certain_end is None else certain_end
+    place = (stand.position, stand.index, stand.sequence, certain_end)
     return live.SourceLane(
-        stand.data, place, CID_DOCUMENT, payload_max, stand.write_position, stand.slots, room,
-        is_logged, kernel.NO_LIMIT,
+        stand.data, place, CID_DOCUMENT, payload_max, stand.recorded, room, is_logged,
+        kernel.NO_LIMIT,
     )  # fmt: skip
 
 

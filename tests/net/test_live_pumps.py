@@ -117,18 +117,49 @@ def test_a_source_leaves_what_is_longer_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
+    """It sends what the slot before proves, and no more."""
     with filled(tmp_path / "q", 600) as queue, Ends.connected() as ends:
         tailer = queue.tailer()
         tailer.has_next()
         stand = tailer.stand()
         assert stand is not None
-        assert stand.slots is not None
-        slot = stand.slots[0] + 8  # of sequence 256
+        _, _, slots = stand.recorded
+        assert slots is not None
+        frames, expected = frames_of(queue)[:256], content(tmp_path / "q")[:256]
         (file,) = (tmp_path / "q").glob("*.cq4")
         with file.open("r+b") as store:
-            store.seek(slot)
+            store.seek(slots[0] + 2 * 8)  # of sequence 512
             store.write((4711 * 4).to_bytes(8, "little"))
-        assert ends.stream(source_lane(tailer), slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+        lane = source_lane(tailer, certain_end=0)
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
+        stream = received(ends.far, len(b"".join(frames)))
+        assert excerpts_of(stream) == (expected, b"")
+        assert pump.ended() == (Ended.UNUSUAL, b"")
+        assert len(lane.take_lengths()) == 256
+
+
+@pytest.mark.parametrize("shift", [-4, 4, 40, 4000])
+@pytest.mark.parametrize("count", [9, 200])
+def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
+    tmp_path: Path, count: int, shift: int
+) -> None:
+    """One length is wrong in a file of fewer excerpts than a slot spans: it could be any."""
+    with filled(tmp_path / "q", count) as queue, Ends.connected() as ends:
+        tailer = queue.tailer()
+        tailer.has_next()
+        batch = tailer.next_batch()
+        assert batch is not None
+        at = batch.offsets[4] - 4
+        (file,) = (tmp_path / "q").glob("*.cq4")
+        with file.open("r+b") as store:
+            store.seek(at)
+            length = int.from_bytes(store.read(4), "little")
+            store.seek(at)
+            store.write((length + shift).to_bytes(4, "little"))
+        tailer.give_back(batch, 0)
+        lane = source_lane(tailer, certain_end=0)
+        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+        assert not len(lane.take_lengths())
 
 
 def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:

@@ -371,6 +371,31 @@ async def test_damage_found_while_streaming(tmp_path: Path) -> None:
     assert str(file) in only(source).message
 
 
+@pytest.mark.parametrize("count", [200, 500])
+async def test_a_wrong_length_where_no_slot_tells_reaches_no_sink(
+    tmp_path: Path, count: int
+) -> None:
+    """An excerpt swallows its neighbour: all behind would come under the index before its own."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: count})
+    file = noon_path(tmp_path / "q")
+    with Queue.open(tmp_path / "q") as queue:
+        batch = queue.tailer().next_batch(count_max=100)
+        assert batch is not None
+        header, behind = batch.offsets[80] - 4, batch.offsets[82] - 4
+    with file.open("r+b") as store:
+        store.seek(header)
+        store.write((behind - header - 4).to_bytes(4, "little"))
+    copies = {"q": tmp_path / "copy"}
+    async with serve_source([tmp_path / "q"], listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            await eventually(lambda: bool(source.stops))
+    assert only(source).reason is StopReason.DAMAGED
+    assert str(file) in only(source).message
+    copied_now = read(copies["q"]) if copies["q"].exists() else []
+    assert copied_now == written[: len(copied_now)]
+    assert len(copied_now) <= 80
+
+
 async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
     """All queues of the source have stopped then, though none was ever on a connection."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 1})

@@ -17,7 +17,6 @@ So a damaged page costs time and never shows bytes that are no excerpt.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
 from cqrepl.kernel.batch import NO_LIMIT
@@ -62,42 +61,17 @@ class Indexing:
             return START
         return found if self._is_within(found) else START
 
-    def check_last(self, sequence: int, offsets: array[int]) -> None:
-        """Holds a run of excerpts against the slot of the last one that has a slot.
+    def position_of(self, sequence: int) -> int:
+        """Where the slot of a sequence, a multiple of the spacing, says that its excerpt stands.
 
-        Args:
-            sequence: of the first excerpt of the run.
-            offsets: where the bodies start.
+        0: not known. The slot is not set yet, or its writer died before, or there is no such page.
 
         Raises:
-            QueueDamaged: the slot names another position: the walk has gone astray.
+            QueueDamaged: what the page of pages names is no index page.
         """
-        last = sequence + len(offsets) - 1
-        last -= last % self._spacing
-        if last < sequence:
-            return
-        page, slot = divmod(last // self._spacing, self._count)
+        page, slot = divmod(sequence // self._spacing, self._count)
         array = self.array_of(page)
-        expected = 0 if array is None else self._slot(array, slot)
-        found = offsets[last - sequence] - HEADER_BYTES
-        if expected not in (0, found):  # 0: not yet there, or its writer died before
-            raise QueueDamaged(
-                f"expected excerpt {last} at {expected}, as its index slot says",
-                path=self._store.path,
-                position=found,
-            )
-
-    def certain_count(self, sequence: int, offsets: array[int]) -> int:
-        """How many excerpts of a run that went astray come before the last slot it agrees with."""
-        count = sequence + len(offsets) - 1
-        count -= count % self._spacing + sequence
-        while count > 0:
-            try:
-                self.check_last(sequence, offsets[: count + 1])
-                return count
-            except QueueDamaged:
-                count -= self._spacing
-        return 0
+        return 0 if array is None else self._slot(array, slot)
 
     def slots_for(self, sequence: int) -> tuple[int, int, int, int] | None:
         """The index page that a sequence belongs into: position of its first slot, sequence of that

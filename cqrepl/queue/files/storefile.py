@@ -194,8 +194,9 @@ class StoreFile:
         """Header position of the last excerpt as recorded; may lag behind, 0 for none."""
         return self.mapping.words.load_8(self.header.write_position)
 
-    def check_end(self, position: int, last: Place | None) -> None:
-        """Does nothing when what writers recorded agrees with a walk that ended at `position`.
+    def check_end(self, position: int, last: Place | None) -> bool:
+        """True when what writers recorded agrees with a walk that ended at `position`; false when
+        more has come there meanwhile.
 
         Args:
             last: the last excerpt passed, (0, 0) for none in the file; None when unknown.
@@ -206,7 +207,7 @@ class StoreFile:
         recorded = self.write_position()
         fence()  # a writer stores it after the header word, so it is read before that
         if is_ready(self.word_at(position)):
-            return  # came meanwhile
+            return False
         if recorded >= position if last is None else recorded > last.position:
             raise QueueDamaged(
                 f"expected an excerpt, as one at {recorded} was recorded, found none",
@@ -215,6 +216,7 @@ class StoreFile:
             )
         if last is not None and recorded == last.position != 0:
             self._check_sequence(last)
+        return True
 
     def _check_sequence(self, last: Place) -> None:
         if self.header.sequence is None:

@@ -27,6 +27,7 @@ from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import cycle_of, index_of, sequence_of
+from cqrepl.queue.read.agreement import Agreement
 from wire.header import HEADER_BYTES
 
 _RUN_MIN: Final = 256  # excerpts; a run is the least multiple of the index spacing with these
@@ -178,6 +179,11 @@ class BackwardTailer:
         self._upper, self._last = walked.place, walked.position_last
         if walked.place.sequence < end:
             self._check_end(store, walked)
+        elif walked.position_last:
+            # the end that was asked for is not the file's: it is held against what comes behind
+            last = Place(end - 1, walked.position_last)
+            found = store.find(last.position, count_max=1)
+            Agreement(store, self._indexing).certain_count(last, found)
         return True
 
     def _check_end(self, store: StoreFile, walked: Walked) -> None:

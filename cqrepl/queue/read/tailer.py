@@ -9,10 +9,10 @@ A hole is never stepped over silently. A cycle without a file is no hole, since 
 then; but when the tailer's own file has been removed behind it, whole cycles between may have been,
 and that is reported as a gap.
 
-Bytes have no checksums here, but positions can be compared: a length that is wrong shifts all that
-comes behind it, so each batch is held against the index slot of its last indexed excerpt, and where
-nothing follows, the recorded write position must not lie behind. Either way it is reported as
-damage instead of waited at, or passed on under wrong indexes.
+Excerpts have no checksums, but positions can be compared: only what agrees with an index slot, or a
+recorded end, is given out (see `agreement`). Where nothing follows, the recorded write position
+must not lie behind. So a wrong length is reported as damage instead of waited at, or passed on
+under wrong indexes.
 
 Single excerpts come out of a batch that is read ahead, so each costs no look at the file. A caller
 that changes to batches in between gets the rest of it first: the tailer steps back to where it is.
@@ -35,6 +35,7 @@ from cqrepl.queue.format.errors import ExcerptTooLarge, IndexGap, QueueDamaged
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
+from cqrepl.queue.read.agreement import Agreement
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall, StallWatch
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length
@@ -53,16 +54,18 @@ class Stand:
     Args:
         data: the mapped file, for as long as the tailer is not used otherwise.
         position: of the next header.
-        write_position: position of the word that names the last excerpt's header.
-        slots: see `Indexing.slots_for`.
+        certain_end: all headers before this position agree with what writers recorded.
+        recorded: where they do: position of the word that names the last excerpt's header; position
+            of the sequence word beside it, with how many bits of it are the sequence's; see
+            `Indexing.slots_for`.
     """
 
     data: memoryview
     position: int
     index: int
     sequence: int
-    write_position: int
-    slots: tuple[int, int, int, int] | None
+    certain_end: int
+    recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None]
 
 
 class Tailer:
@@ -97,6 +100,7 @@ class Tailer:
         self._listed_at = -_LISTING_PAUSE_S
         self._store: StoreFile | None = None
         self._indexing: Indexing | None = None
+        self._agreement: Agreement | None = None
         self._last: Place | None = None  # the last excerpt passed, if it is known
         self._cycle = _BEFORE_ALL
         self._unready = _BEFORE_ALL  # the cycle whose file was found without a header
@@ -190,13 +194,17 @@ class Tailer:
         if store is None or store.word_at(self._position) == END_OF_FILE:
             return None
         assert self._indexing is not None
+        assert self._agreement is not None
         sequence = sequence_of(self._index, self._cycles.shift)
         try:
             slots = self._indexing.slots_for(sequence)
         except QueueDamaged:
             return None  # the next batch tells
-        write_position, data = store.header.write_position, store.mapping.data.toreadonly()
-        return Stand(data, self._position, self._index, sequence, write_position, slots)
+        data, word = store.mapping.data.toreadonly(), store.header.sequence
+        bits = None if word is None else (word, store.sequence_bits)
+        recorded = (store.header.write_position, bits, slots)
+        end = self._agreement.end
+        return Stand(data, self._position, self._index, sequence, end, recorded)
 
     def pass_by(self, count: int, position: int, position_last: int) -> None:
         """Goes on behind excerpts that a live pump has read from where this tailer stood.
@@ -252,11 +260,12 @@ class Tailer:
                 self._position, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
             )
             if found.offsets:
-                found = self._certain(store, found)
+                found = self._certain(found)
                 self._position = found.position
                 return self._take(store, found)
             self._position = found.position
             if found.stop is FindStop.TOO_LARGE:
+                self._certain(store.find(found.position, count_max=1))  # or its length is wrong
                 length = body_length(store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=store.path)
             store.check_end(found.position, self._last)
@@ -278,26 +287,18 @@ class Tailer:
         self._watch.goes_on()
         return batch
 
-    def _certain(self, store: StoreFile, found: Found) -> Found:
-        """The run, as far as index slots and what is recorded of its end agree with it.
+    def _certain(self, found: Found) -> Found:
+        """The run, as far as what writers recorded agrees with it.
 
         Raises:
             QueueDamaged: not even its first excerpt is certain.
         """
-        assert self._indexing is not None
-        sequence = sequence_of(self._index, self._cycles.shift)
-        last = Place(sequence + len(found.offsets) - 1, found.offsets[-1] - HEADER_BYTES)
-        try:
-            self._indexing.check_last(sequence, found.offsets)
-            if found.stop is FindStop.PAST_END:
-                store.find(found.position, count_max=1)  # it is within the file, or refused
-            elif found.stop in (FindStop.NOT_READY, FindStop.END_OF_FILE):
-                store.check_end(found.position, last)
+        assert self._agreement is not None
+        start = Place(sequence_of(self._index, self._cycles.shift), self._position)
+        count = self._agreement.certain_count(start, found)
+        if count == len(found.offsets):
             return found
-        except QueueDamaged:
-            count = self._indexing.certain_count(sequence, found.offsets)
-            if count == 0:
-                raise
+        assert count > 0
         position = found.offsets[count] - HEADER_BYTES
         return Found(position, FindStop.LIMIT, found.offsets[:count], found.lengths[:count])
 
@@ -314,6 +315,7 @@ class Tailer:
             path = self._cycles.path
             raise IndexGap(index, found, "its store file is not there", path=path)
         self._indexing = Indexing(store)
+        self._agreement = Agreement(store, self._indexing)
         try:
             walked = store.walk(self._indexing.place_before(sequence), sequence)
             if walked.place.sequence < sequence:
@@ -353,6 +355,7 @@ class Tailer:
             self._store.close()
         self._store, self._cycle, self._position = store, cycle, 0
         self._indexing, self._last = Indexing(store), START
+        self._agreement = Agreement(store, self._indexing)
         self._index = index_of(cycle, 0, self._cycles.shift)
         return True
 

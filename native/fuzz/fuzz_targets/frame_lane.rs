@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use cqrepl_kernel::batch::apart::Apart;
 use cqrepl_kernel::batch::documents::{Limits, Walk};
 use cqrepl_kernel::batch::frames::Scan;
-use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, Slots, SourceLane};
+use cqrepl_kernel::live::recorded::{Recorded, SequenceWord, Slots};
+use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, SourceLane};
 use cqrepl_kernel::mem::{Source, Target};
 use cqrepl_kernel_fuzz::{Number, Store};
 use libfuzzer_sys::fuzz_target;
@@ -17,8 +18,12 @@ use libfuzzer_sys::fuzz_target;
 const CID: &[u8] = b"\x07\x00\x00\x40\xc3cid\x05\x00\x00";
 const FREE: i64 = i64::MAX;
 
-fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], u16)| {
-    let (Store(store), [position, index, sequence, recorded], slots, limits, room) = input;
+type Input =
+    (Store, [Number; 4], (Number, Option<(Number, u8)>), Option<[Number; 4]>, [Option<u8>; 3], u16);
+
+fuzz_target!(|input: Input| {
+    let (Store(store), [position, index, sequence, certain_end], written, slots, limits, room) =
+        input;
     let limit = |nth: usize| limits[nth].map_or(FREE, i64::from);
     if position.0 < 0 || sequence.0 < 0 {
         return; // `SourceLane` in Python refuses such a place
@@ -29,10 +34,18 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
         count: count.0,
         spacing: spacing.0.max(1),
     });
+    let (write_position, word) = written;
+    let recorded = Recorded {
+        write_position: write_position.0 as usize,
+        sequence: word
+            .map(|(at, bits)| SequenceWord { position: at.0 as usize, bits: u32::from(bits) }),
+        slots,
+    };
     let place = LanePlace {
         position: position.0,
         index: index.0 >> 1,
         sequence: sequence.0,
+        certain_end: certain_end.0,
         position_last: 0,
         room_excerpts: limit(0),
         room_bytes: limit(1),
@@ -42,8 +55,7 @@ fuzz_target!(|input: (Store, [Number; 4], Option<[Number; 4]>, [Option<u8>; 3], 
         store: Source::from(&*store),
         cid_document: CID,
         payload_max: limit(2),
-        write_position: recorded.0 as usize,
-        slots,
+        recorded,
         sent: &sent,
         is_logged: false,
         awaited: &AtomicI64::new(FREE),

@@ -3,6 +3,7 @@
 //! ```text
 //! source_pump  sends excerpts of mapped files as frames to a socket
 //! source_lane  one queue in the pump of a source
+//! recorded     what writers recorded, which a lane is held against before anything is sent
 //! sink_pump    stores frames from a socket as excerpts, in one queue or several
 //! acks         acknowledgements, as a sink writes them and a source takes them in
 //! control      how the event loop calls a pump back, and hands it bytes
@@ -12,6 +13,7 @@
 pub mod acks;
 pub mod control;
 pub mod pauser;
+pub mod recorded;
 pub mod sink_pump;
 pub mod source_lane;
 pub mod source_pump;

@@ -11,39 +11,19 @@ use std::sync::Mutex;
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::batch::apart::{Apart, APART_MIN};
-use crate::batch::documents::{self, Limits, Walk, WalkStop};
+use crate::batch::documents::{self, Limits, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
 use crate::live::acks::Taker;
 use crate::live::control::locked;
+use crate::live::recorded::{Certain, Recorded};
 use crate::mem::fault::{push, Fault};
 use crate::mem::{Source, Target};
 
 /// So many excerpts are looked for at a time, as it is not known how many frames fit.
 const RUN_EXCERPTS: i64 = 1024;
-const SLOT_BYTES: usize = 8;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
 /// The most that a frame adds to its payload is less than this.
 const FRAME_BYTES: usize = 4096;
-
-/// The slots of the index page that the excerpts of a lane fall into.
-#[derive(Clone, Copy)]
-pub struct Slots {
-    /// The position of the first slot.
-    pub position: usize,
-    /// The sequence that the first slot is for.
-    pub sequence: i64,
-    /// The number of slots.
-    pub count: i64,
-    /// The number of sequences from one slot to the next.
-    pub spacing: i64,
-}
-
-impl Slots {
-    /// How many excerpts from this sequence on have no slot, up to the first one that has a slot.
-    fn excerpts_to(&self, sequence: i64) -> i64 {
-        (self.spacing - sequence % self.spacing) % self.spacing
-    }
-}
 
 /// Where a lane is, and what it may still send.
 #[derive(Clone, Copy)]
@@ -54,6 +34,8 @@ pub struct LanePlace {
     pub index: i64,
     /// The sequence of the next excerpt.
     pub sequence: i64,
+    /// All documents before this position agree with what was recorded.
+    pub certain_end: i64,
     /// The position of the header of the last excerpt sent; 0 when none was.
     pub position_last: i64,
     /// How many excerpts the window has room for.
@@ -81,10 +63,8 @@ pub struct SourceLane<'a> {
     pub cid_document: &'a [u8],
     /// The length of the longest excerpt that may be sent.
     pub payload_max: i64,
-    /// The position of the word in which writers record the position of the last excerpt.
-    pub write_position: usize,
-    /// The slots of the index page that the lane is in, if they are known.
-    pub slots: Option<Slots>,
+    /// What the lane is held against.
+    pub recorded: Recorded,
     /// What was sent, for the event loop, which asks while the pump runs.
     pub sent: &'a Mutex<Sent>,
     /// True when all acknowledgements are to be kept.
@@ -145,28 +125,27 @@ impl<'a> SourceLane<'a> {
         filled: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Look, Fault> {
-        let place = locked(self.sent).place;
+        let mut place = locked(self.sent).place;
         if place.room_excerpts <= 0 || place.room_bytes <= 0 {
             return Ok(Look::Nothing);
+        }
+        if place.position >= place.certain_end {
+            match self.recorded.walk_ahead(self.store, place.position, place.sequence)? {
+                Certain::Nothing => return Ok(Look::Nothing),
+                Certain::Before(end) => place.certain_end = end,
+                Certain::Unusual => return Ok(Look::Unusual),
+            }
         }
         let limits = Limits {
             count: place.room_excerpts.min(RUN_EXCERPTS),
             bytes: i64::try_from(out.len().saturating_sub(filled + apart.bytes)).unwrap_or(0),
             payload: self.payload_max,
         };
-        let end = i64::try_from(self.store.len()).unwrap_or(i64::MAX);
-        let recorded = self.store.number(self.write_position);
-        let mut walk = Walk::new(self.store, place.position, end, limits)?;
-        let first = match walk.excerpt() {
-            Ok(found) => found,
-            Err(stop) => {
-                // a writer records a position after it has stored the header there
-                let is_lost = recorded.is_none_or(|recorded| recorded >= place.position);
-                let is_waiting = stop == WalkStop::NotReady && !is_lost;
-                return Ok(if is_waiting { Look::Nothing } else { Look::Unusual });
-            }
+        let mut walk = Walk::new(self.store, place.position, place.certain_end, limits)?;
+        let Ok(first) = walk.excerpt() else {
+            return Ok(Look::Unusual);
         };
-        let (mark, out_bytes, ns_item) = (apart.mark(), out.len(), now_item());
+        let (out_bytes, ns_item) = (out.len(), now_item());
         let none: &[i64] = &[];
         let frames = Frames {
             data: self.store,
@@ -178,13 +157,9 @@ impl<'a> SourceLane<'a> {
         let from = i64::try_from(filled).unwrap_or(i64::MAX);
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
-        let framed = self.frame_run(&mut walk, first, &mut framing, place)?;
+        let (next, lengths) = self.frame_run(&mut walk, first, &mut framing, place)?;
         let (filled_end, framed_count) = (framing.filled, framing.count);
         *apart = mem::take(&mut framing.apart);
-        let Some((next, lengths)) = framed else {
-            apart.go_back(mark);
-            return Ok(Look::Unusual);
-        };
         if lengths.is_empty() {
             let (_, length) = first;
             let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
@@ -199,29 +174,22 @@ impl<'a> SourceLane<'a> {
     }
 
     /// Writes the frame of one excerpt after the other, as many as fit. The answer is the place
-    /// behind them, and their lengths. It is `None` when an index slot says that one of them stands
-    /// elsewhere: then none of them may be sent.
+    /// behind them, and their lengths.
     fn frame_run(
         &self,
         walk: &mut Walk,
         first: (u64, i64),
         framing: &mut Framing,
         mut place: LanePlace,
-    ) -> Result<Option<(LanePlace, Vec<i64>)>, Fault> {
+    ) -> Result<(LanePlace, Vec<i64>), Fault> {
         let (mut found, mut lengths) = (first, Vec::new());
-        let mut to_slot = self.slots.map_or(i64::MAX, |slots| slots.excerpts_to(place.sequence));
         loop {
             let (body, length) = (found.0 as i64, found.1);
             let header = body - HEADER_BYTES;
             debug_assert!(header >= place.position);
             debug_assert!(header >= place.position_last);
+            debug_assert!(header < place.certain_end);
             debug_assert!(self.store.has(body as usize, length as usize));
-            if to_slot == 0 {
-                if !self.agrees(place.sequence, header) {
-                    return Ok(None);
-                }
-                to_slot = self.slots.map_or(i64::MAX, |slots| slots.spacing);
-            }
             if !framing.put(body, length)? {
                 place.position = header;
                 break;
@@ -229,7 +197,6 @@ impl<'a> SourceLane<'a> {
             push(&mut lengths, length)?;
             place.position_last = header;
             place.sequence = place.sequence.saturating_add(1);
-            to_slot -= 1;
             match walk.excerpt() {
                 Ok(next) => found = next,
                 Err(_) => {
@@ -239,21 +206,7 @@ impl<'a> SourceLane<'a> {
             }
         }
         place.index = place.index.saturating_add(lengths.len() as i64);
-        Ok(Some((place, lengths)))
-    }
-
-    /// False when an index slot says that the excerpt of this sequence stands elsewhere.
-    fn agrees(&self, sequence: i64, position: i64) -> bool {
-        let Some(slots) = self.slots else {
-            return true;
-        };
-        let slot = sequence.saturating_sub(slots.sequence) / slots.spacing;
-        if !(0..slots.count).contains(&slot) {
-            return true; // the slot is in another page
-        }
-        let slot = usize::try_from(slot).unwrap_or(usize::MAX);
-        let at = slots.position.saturating_add(slot.saturating_mul(SLOT_BYTES));
-        self.store.number(at).is_some_and(|found| found == 0 || found == position)
+        Ok((place, lengths))
     }
 
     /// Notes excerpts as sent, and where the lane is then.

@@ -8,7 +8,7 @@ use crate::python::live_classes::{self, PyLiveControl, PySinkLane, PySourceLane}
 use crate::python::pen_class::PyPen;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 7;
+const INTERFACE: u32 = 8;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.

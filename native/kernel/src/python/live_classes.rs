@@ -10,8 +10,9 @@ use pyo3::types::PyBytes;
 
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::pauser::{self, Pauser, Pausing};
+use crate::live::recorded::{Recorded, SequenceWord, Slots};
 use crate::live::sink_pump::{self, Stored};
-use crate::live::source_lane::{LanePlace, Sent, Slots, SourceLane};
+use crate::live::source_lane::{LanePlace, Sent, SourceLane};
 use crate::live::source_pump;
 use crate::mem::fault::Fault;
 use crate::mem::{self, View};
@@ -19,6 +20,9 @@ use crate::python::functions::array;
 use crate::python::pen_class::PyPen;
 
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Position, first sequence, count and spacing of the slots of a page.
+type PySlots = (usize, i64, i64, i64);
 
 impl From<PumpError> for PyErr {
     fn from(error: PumpError) -> Self {
@@ -69,8 +73,7 @@ pub struct PySourceLane {
     store: View,
     cid_document: Vec<u8>,
     payload_max: i64,
-    write_position: usize,
-    slots: Option<Slots>,
+    recorded: Recorded,
     sent: Mutex<Sent>,
     is_logged: bool,
     awaited: AtomicI64,
@@ -83,17 +86,18 @@ impl PySourceLane {
     #[allow(clippy::too_many_arguments)]
     fn new(
         store: &Bound<'_, PyAny>,
-        place: (i64, i64, i64),
+        place: (i64, i64, i64, i64),
         cid_document: Vec<u8>,
         payload_max: i64,
-        write_position: usize,
-        slots: Option<(usize, i64, i64, i64)>,
+        recorded: (usize, Option<(usize, u32)>, Option<PySlots>),
         room: (i64, i64),
         is_logged: bool,
         awaited: i64,
     ) -> PyResult<Self> {
-        let (position, index, sequence) = place;
+        let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
+        let (write_position, sequence_word, slots) = recorded;
+        let sequence_word = sequence_word.map(|(position, bits)| SequenceWord { position, bits });
         let slots = slots.map(|(position, sequence, count, spacing)| Slots {
             position,
             sequence,
@@ -103,8 +107,16 @@ impl PySourceLane {
         if position < 0 || sequence < 0 || slots.is_some_and(|slots| slots.spacing <= 0) {
             return Err(PyValueError::new_err("expected a place in a store file"));
         }
-        let place =
-            LanePlace { position, index, sequence, position_last: 0, room_excerpts, room_bytes };
+        let place = LanePlace {
+            position,
+            index,
+            sequence,
+            certain_end,
+            position_last: 0,
+            room_excerpts,
+            room_bytes,
+        };
+        let recorded = Recorded { write_position, sequence: sequence_word, slots };
         let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
         let (store, awaited) = (View::of(store)?, AtomicI64::new(awaited));
         let room_low = (room_excerpts / 2, room_bytes / 2);
@@ -112,8 +124,7 @@ impl PySourceLane {
             store,
             cid_document,
             payload_max,
-            write_position,
-            slots,
+            recorded,
             sent,
             is_logged,
             awaited,
@@ -189,8 +200,7 @@ pub fn stream_live<'py>(
             store: lane.store.source(),
             cid_document: &lane.cid_document,
             payload_max: lane.payload_max,
-            write_position: lane.write_position,
-            slots: lane.slots,
+            recorded: lane.recorded,
             sent: &lane.sent,
             is_logged: lane.is_logged,
             awaited: &lane.awaited,

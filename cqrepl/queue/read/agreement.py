@@ -1,0 +1,114 @@
+"""How far a walk over a store file agrees with what its writers recorded.
+
+Theory of operation. Excerpts have no checksums, and a walk finds them by their lengths alone: one
+that is wrong shifts all that comes behind it, and may come into step again, with every index from
+there on wrong by one. So a walk is believed only up to a place that was recorded independently:
+
+    an index slot   names the position of every `index_spacing`-th excerpt
+    the end         no header is ready behind the last excerpt, and the write position, with the
+                    sequence beside it, names that excerpt, or one before it that was passed
+
+A slot that is not set says nothing: neither that the walk is right nor that it is wrong. It is
+then walked on, over headers alone, to the next place that says something. How far that has led is
+kept, so each header is looked at twice at most.
+"""
+
+from bisect import bisect_left
+
+from cqrepl.kernel.batch import FindStop, Found
+from cqrepl.queue.files.indextable import Indexing
+from cqrepl.queue.files.storefile import Place, StoreFile
+from cqrepl.queue.format.errors import QueueDamaged
+from wire.header import HEADER_BYTES
+
+_WALK_COUNT_MIN = 64  # excerpts in one step of the walk ahead, if slots are nearer than that
+_WALK_COUNT_MAX = 65_536
+_ENDS = (FindStop.NOT_READY, FindStop.END_OF_FILE)
+
+
+class Agreement:
+    """What is certain of one store file. Every header before the position `end` is."""
+
+    def __init__(self, store: StoreFile, indexing: Indexing) -> None:
+        self._store = store
+        self._indexing = indexing
+        self.end = 0
+
+    def certain_count(self, start: Place, found: Found) -> int:
+        """How many excerpts of a run are certain: at least one.
+
+        Args:
+            start: of the first excerpt of the run; a place that a certain walk has led to.
+
+        Raises:
+            QueueDamaged: the walk has gone astray, or what was recorded has.
+        """
+        offsets = found.offsets
+        if offsets[-1] - HEADER_BYTES >= self.end:
+            self._extend(start, found)
+        return bisect_left(offsets, self.end + HEADER_BYTES)
+
+    def _extend(self, start: Place, found: Found) -> None:
+        """Moves `end` behind the run, or as far as what was recorded agrees."""
+        first, wanted = found.offsets[0] - HEADER_BYTES, found.offsets[-1] - HEADER_BYTES
+        sequence, count = start.sequence, _WALK_COUNT_MIN
+        last = start  # for a run that is not empty it is replaced before it is used
+        try:
+            while True:
+                if found.offsets:
+                    self._hold_slots(sequence, found)
+                    sequence += len(found.offsets)
+                    last = Place(sequence - 1, found.offsets[-1] - HEADER_BYTES)
+                if found.stop in _ENDS and self._ends(start, found, last):
+                    self.end = max(self.end, found.position)
+                if self.end > wanted:
+                    return
+                to_slot = -sequence % self._store.header.index_spacing + 1
+                found = self._store.find(found.position, count_max=max(to_slot, count))
+                count = min(2 * count, _WALK_COUNT_MAX)
+        except QueueDamaged:
+            if self.end <= first:
+                raise
+
+    def _hold_slots(self, sequence: int, found: Found) -> None:
+        """Moves `end` to the last excerpt of a run that stands where its slot says.
+
+        Raises:
+            QueueDamaged: a slot behind that one says something else.
+        """
+        spacing = self._store.header.index_spacing
+        damaged = None
+        first, last = sequence + -sequence % spacing, sequence + len(found.offsets) - 1
+        for indexed in range(last - last % spacing, first - 1, -spacing):
+            recorded = self._indexing.position_of(indexed)
+            position = found.offsets[indexed - sequence] - HEADER_BYTES
+            if recorded == position:
+                self.end = max(self.end, position)
+                break
+            if recorded:
+                damaged = QueueDamaged(
+                    f"expected excerpt {indexed} at {recorded}, as its index slot says",
+                    path=self._store.path,
+                    position=position,
+                )
+        if damaged is not None:
+            raise damaged
+
+    def _ends(self, start: Place, found: Found, last: Place) -> bool:
+        """True when what was recorded agrees that the file ends here; false when more has come.
+
+        Raises:
+            QueueDamaged: it names an excerpt that the walk did not find, or as another one.
+        """
+        if not self._store.check_end(found.position, last):
+            return False
+        recorded, body = self._store.write_position(), 0
+        if start.position <= recorded < last.position and found.offsets:
+            body = recorded + HEADER_BYTES
+        if found.offsets and found.offsets[0] < body not in found.offsets:
+            raise QueueDamaged(
+                "expected the excerpt that was recorded last, passed no header there",
+                path=self._store.path,
+                position=recorded,
+            )
+        return True
