@@ -274,25 +274,23 @@ class Mapping:
 
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it
-            if self._keeps_views:
-                self._leave()
-            else:
+            if not self._keeps_views:
                 self._unmap()
                 if not self.unmaps_later:
                     self.unmap_left()
             if size == 0:
                 return  # nothing to map; only a writer that died at once leaves such a file
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
-            self._map = mmap.mmap(self._descriptor, size, mmap.MAP_SHARED, protection)
-            self.data = memoryview(self._map)
-            self.words = Words(self.data)
+            mapped = mmap.mmap(self._descriptor, size, mmap.MAP_SHARED, protection)
+            if self._map is not None:
+                self._left.append(self._map)
+            # other threads take one of these at any time: each is usable before it stands there
+            data = memoryview(mapped)
+            self._map, self.words, self.data = mapped, Words(data), data
 
     def _unmap(self) -> None:
         self.words.release()
         self.data.release()
-        self._leave()
-
-    def _leave(self) -> None:
         self.data = memoryview(b"")
         self.words = Words(self.data)
         mapped, self._map = self._map, None

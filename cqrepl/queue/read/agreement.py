@@ -8,9 +8,10 @@ there on wrong by one. So a walk is believed only up to a place that was recorde
     the end         no header is ready behind the last excerpt, and the write position, with the
                     sequence beside it, names that excerpt, or one before it that was passed
 
-A slot that is not set says nothing: neither that the walk is right nor that it is wrong. It is
-then walked on, over headers alone, to the next place that says something. How far that has led is
-kept, so each header is looked at twice at most.
+A slot that is not set says nothing: neither that the walk is right nor that it is wrong. Mostly the
+last slot of a run agrees, and the few excerpts behind it can come with the next run. Where that
+would leave too little, it is walked on, over headers alone, to the next place that says something.
+How far that has led is kept, so each header is looked at twice at most.
 """
 
 from bisect import bisect_left
@@ -23,6 +24,7 @@ from wire.header import HEADER_BYTES
 
 _WALK_COUNT_MIN = 64  # excerpts in one step of the walk ahead, if slots are nearer than that
 _WALK_COUNT_MAX = 65_536
+_ENOUGH_NUMERATOR, _ENOUGH_DENOMINATOR = 3, 4  # such a part of a run is given without the rest
 _ENDS = (FindStop.NOT_READY, FindStop.END_OF_FILE)
 
 
@@ -34,23 +36,28 @@ class Agreement:
         self._indexing = indexing
         self.end = 0
 
-    def certain_count(self, start: Place, found: Found) -> int:
+    def certain_count(self, start: Place, found: Found, *, is_whole: bool = True) -> int:
         """How many excerpts of a run are certain: at least one.
 
         Args:
             start: of the first excerpt of the run; a place that a certain walk has led to.
+            is_whole: the whole run is wanted, if it is right; else most of it will do, where that
+                saves the walk ahead.
 
         Raises:
             QueueDamaged: the walk has gone astray, or what was recorded has.
         """
         offsets = found.offsets
-        if offsets[-1] - HEADER_BYTES >= self.end:
-            self._extend(start, found)
+        if offsets[-1] - HEADER_BYTES < self.end:
+            return len(offsets)
+        count = len(offsets)
+        enough = count - 1 if is_whole else count * _ENOUGH_NUMERATOR // _ENOUGH_DENOMINATOR
+        self._extend(start, found, offsets[enough] - HEADER_BYTES)
         return bisect_left(offsets, self.end + HEADER_BYTES)
 
-    def _extend(self, start: Place, found: Found) -> None:
-        """Moves `end` behind the run, or as far as what was recorded agrees."""
-        first, wanted = found.offsets[0] - HEADER_BYTES, found.offsets[-1] - HEADER_BYTES
+    def _extend(self, start: Place, found: Found, wanted: int) -> None:
+        """Moves `end` behind the header at `wanted`, or as far as what was recorded agrees."""
+        first = found.offsets[0] - HEADER_BYTES
         sequence, count = start.sequence, _WALK_COUNT_MIN
         last = start  # for a run that is not empty it is replaced before it is used
         try:

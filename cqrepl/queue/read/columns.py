@@ -77,8 +77,9 @@ class ColumnReader:
         rows = _Rows(max_rows, max_bytes)
         while not rows.is_full:
             batch = self._held or tailer.next_batch(
-                count_max=rows.rows_left, bytes_max=rows.bytes_left, payload_max=NO_LIMIT
-            )
+                count_max=rows.rows_left, bytes_max=rows.bytes_left, payload_max=NO_LIMIT,
+                is_whole=True,  # two pieces would have to be joined
+            )  # fmt: skip
             self._held = None
             if batch is None:
                 break

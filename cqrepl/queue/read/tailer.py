@@ -129,12 +129,14 @@ class Tailer:
         count_max: int = NO_LIMIT,
         bytes_max: int = BYTES_MAX,
         payload_max: int = PAYLOAD_MAX,
+        is_whole: bool = False,
     ) -> ExcerptBatch | None:
         """The excerpts that follow, at least one, within one cycle; None: nothing yet.
 
         Args:
             bytes_max: of payload in a batch of more than one excerpt.
             payload_max: of one excerpt.
+            is_whole: as many as that allows, for a caller to whom a second batch is dear.
 
         Raises:
             ExcerptTooLarge: the next excerpt has more bytes than `payload_max`.
@@ -144,7 +146,7 @@ class Tailer:
         """
         assert count_max > 0
         self._step_back()
-        return self._fetch(count_max, bytes_max, payload_max)
+        return self._fetch(count_max, bytes_max, payload_max, is_whole=is_whole)
 
     def next_excerpt(self) -> Excerpt | None:
         """The excerpt that follows, of any size; None: nothing yet.
@@ -251,7 +253,9 @@ class Tailer:
         if ahead is not None and self._next <= ahead.index_last:
             self.give_back(ahead, self._next - ahead.index_first)
 
-    def _fetch(self, count_max: int, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
+    def _fetch(
+        self, count_max: int, bytes_max: int, payload_max: int, *, is_whole: bool = False
+    ) -> ExcerptBatch | None:
         assert not self.is_closed
         while self._store is not None or self._enter_next():
             store = self._store
@@ -260,12 +264,14 @@ class Tailer:
                 self._position, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
             )
             if found.offsets:
-                found = self._certain(found)
+                found = self._certain(found, is_whole)
                 self._position = found.position
                 return self._take(store, found)
             self._position = found.position
             if found.stop is FindStop.TOO_LARGE:
-                self._certain(store.find(found.position, count_max=1))  # or its length is wrong
+                self._certain(
+                    store.find(found.position, count_max=1), True
+                )  # or its length is wrong
                 length = body_length(store.word_at(found.position))
                 raise ExcerptTooLarge(self._index, length, payload_max, path=store.path)
             store.check_end(found.position, self._last)
@@ -287,7 +293,7 @@ class Tailer:
         self._watch.goes_on()
         return batch
 
-    def _certain(self, found: Found) -> Found:
+    def _certain(self, found: Found, is_whole: bool) -> Found:
         """The run, as far as what writers recorded agrees with it.
 
         Raises:
@@ -295,7 +301,7 @@ class Tailer:
         """
         assert self._agreement is not None
         start = Place(sequence_of(self._index, self._cycles.shift), self._position)
-        count = self._agreement.certain_count(start, found)
+        count = self._agreement.certain_count(start, found, is_whole=is_whole)
         if count == len(found.offsets):
             return found
         assert count > 0

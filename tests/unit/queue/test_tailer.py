@@ -57,12 +57,12 @@ def test_waits_at_the_end_and_goes_on_with_what_comes(path: Path) -> None:
 def test_limits_cut_batches_and_nothing_is_lost(path: Path) -> None:
     written = fill(path, "FAST_DAILY", {0: 120})
     with Queue.open(path) as queue:
-        for limits in ({"count_max": 7}, {"bytes_max": 100}, {"bytes_max": 1}):
+        for count_max, bytes_max in ((7, 4000), (120, 100), (120, 1)):
             tailer = queue.tailer()
             found = []
-            while (batch := tailer.next_batch(**limits)) is not None:
-                assert len(batch) <= limits.get("count_max", 120)
-                assert batch.payload_bytes <= limits.get("bytes_max", 4000) or len(batch) == 1
+            while batch := tailer.next_batch(count_max=count_max, bytes_max=bytes_max):
+                assert len(batch) <= count_max
+                assert batch.payload_bytes <= bytes_max or len(batch) == 1
                 found += [(index, bytes(data)) for index, data in batch]
             assert found == written
 
