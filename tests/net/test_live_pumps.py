@@ -162,6 +162,44 @@ def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
         assert not len(lane.take_lengths())
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_length_is_wrong_what_a_source_sends_was_written(
+    tmp_path: Path, seed: int
+) -> None:
+    """With all slots, and with only some of them set, in runs longer than one look."""
+    chance = random.Random(seed)
+    size = chance.choice([20, 60])
+    with filled(tmp_path / "q", 1800, size=size, seed=seed) as queue, Ends.connected() as ends:
+        expected = content(tmp_path / "q")
+        tailer = queue.tailer()
+        headers = []
+        while (batch := tailer.next_batch()) is not None:
+            headers += [offset - 4 for offset in batch.offsets]
+        tailer = queue.tailer()
+        tailer.has_next()
+        stand = tailer.stand()
+        assert stand is not None
+        _, _, slots = stand.recorded
+        assert slots is not None
+        nth = chance.randrange(len(headers) - 40)
+        ahead = chance.choice([headers[nth + chance.randrange(2, 30)] - headers[nth], 4 * nth + 8])
+        (file,) = (tmp_path / "q").glob("*.cq4")
+        with file.open("r+b") as store:
+            for slot in range(1, 8):
+                if chance.random() < seed / 8:
+                    store.seek(slots[0] + slot * 8)
+                    store.write(bytes(8))
+            store.seek(headers[nth])
+            store.write((ahead - 4).to_bytes(4, "little"))
+        lane = source_lane(tailer, certain_end=0)
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
+        assert pump.ended()[0] is Ended.UNUSUAL
+        sent = len(lane.take_lengths())
+        assert sent <= nth
+        ends.near.shutdown(socket.SHUT_WR)
+        assert excerpts_of(received(ends.far, 1 << 30)) == (expected[:sent], b"")
+
+
 def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
     """The excerpt is longer than all that the system keeps for a peer: the pump has to wait."""
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:

@@ -37,6 +37,17 @@ impl<'a> Apart<'a> {
         push(&mut self.cuts, Cut { at, payload })
     }
 
+    /// The present state, to be given to `go_back`.
+    pub fn mark(&self) -> (usize, usize) {
+        (self.cuts.len(), self.bytes)
+    }
+
+    /// Takes all payloads out that were put in after that mark.
+    pub fn go_back(&mut self, (count, bytes): (usize, usize)) {
+        self.cuts.truncate(count);
+        self.bytes = bytes;
+    }
+
     /// Takes all payloads out.
     pub fn clear(&mut self) {
         self.cuts.clear();

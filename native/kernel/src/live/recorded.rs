@@ -80,15 +80,44 @@ pub struct Recorded {
 /// What a walk ahead has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certain {
-    /// There is no excerpt yet.
-    Nothing,
     /// At least one excerpt, and all documents before this position.
     Before(i64),
-    /// Not even the first excerpt: the tailer has to look at it.
-    Unusual,
+    /// Not even the first excerpt, or there is none.
+    Nothing,
+}
+
+/// What is recorded of one excerpt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// Nothing: it has no slot, or its slot is not set.
+    Nothing,
+    /// It stands here: all before it is certain.
+    Here,
+    /// It stands elsewhere, or is another one: the walk has gone astray.
+    Elsewhere,
 }
 
 impl Recorded {
+    /// Begins to hold a walk against what is recorded. To be called before the walk looks at
+    /// anything: writers record a position after they have stored the header there, so the walk
+    /// finds all that is recorded now. `None` when the file does not have these words.
+    pub fn check<'a>(
+        &self,
+        store: Source<'a>,
+        position: i64,
+        sequence: i64,
+    ) -> Option<WalkCheck<'a>> {
+        let written = store.number(self.write_position)?;
+        Some(WalkCheck {
+            recorded: *self,
+            store,
+            written,
+            is_passed: written < position,
+            to_slot: self.slots.map_or(i64::MAX, |slots| slots.excerpts_to(sequence)),
+            last: position,
+        })
+    }
+
     /// Walks on from the header at `position`, which is that of the excerpt `sequence` or of a
     /// document before it, as far as what was recorded agrees.
     pub fn walk_ahead(
@@ -97,57 +126,93 @@ impl Recorded {
         position: i64,
         sequence: i64,
     ) -> Result<Certain, Fault> {
-        // writers record a position after they have stored the header there: as this is read
-        // before the walk, the walk finds the excerpt
-        let Some(recorded) = store.number(self.write_position) else {
-            return Ok(Certain::Unusual);
+        let Some(mut check) = self.check(store, position, sequence) else {
+            return Ok(Certain::Nothing);
         };
         let end = i64::try_from(store.len()).unwrap_or(i64::MAX);
         let mut walk = Walk::new(store, position, end, FREE)?;
-        let (mut first, mut last, mut count, mut certain) = (None, position, 0_i64, position);
-        let mut is_passed = recorded < position;
-        let mut to_slot = self.slots.map_or(i64::MAX, |slots| slots.excerpts_to(sequence));
-        let stop = loop {
-            let header = match walk.excerpt() {
-                Ok((body, _)) => body as i64 - HEADER_BYTES as i64,
-                Err(stop) => break Some(stop),
-            };
-            let at = sequence.saturating_add(count);
-            if header == recorded {
-                if self.sequence.is_some_and(|word| !word.agrees(store, header, at)) {
-                    break None;
+        let (mut count, mut certain) = (0_i64, None);
+        loop {
+            match walk.excerpt() {
+                Ok((body, _)) => {
+                    let header = body as i64 - HEADER_BYTES as i64;
+                    match check.pass(header, sequence.saturating_add(count)) {
+                        Says::Elsewhere => break,
+                        Says::Here if count > 0 => certain = Some(header),
+                        Says::Here | Says::Nothing => {}
+                    }
                 }
-                is_passed = true;
-            }
-            if to_slot == 0 {
-                let slot = self.slots.and_then(|slots| slots.position_of(store, at));
-                match slot {
-                    Some(named) if named != header => break None,
-                    Some(_) => certain = header,
-                    None => {}
-                }
-                to_slot = self.slots.map_or(i64::MAX, |slots| slots.spacing);
-                if count >= RUN_EXCERPTS && slot.is_some() {
-                    break None;
+                Err(stop) => {
+                    if count > 0 && check.ends(stop) {
+                        certain = i64::try_from(walk.position).ok();
+                    }
+                    break;
                 }
             }
-            first = first.or(Some(header));
-            last = header;
             count += 1;
-            to_slot -= 1;
-        };
-        if matches!(stop, Some(WalkStop::NotReady | WalkStop::EndOfFile)) {
-            if first.is_none() && recorded < position {
-                let is_end = stop == Some(WalkStop::EndOfFile);
-                return Ok(if is_end { Certain::Unusual } else { Certain::Nothing });
-            }
-            if is_passed && recorded <= last {
-                certain = i64::try_from(walk.position).unwrap_or(i64::MAX);
+            if count > RUN_EXCERPTS && certain.is_some() {
+                break;
             }
         }
-        Ok(match first {
-            Some(first) if first < certain => Certain::Before(certain),
-            _ => Certain::Unusual,
-        })
+        Ok(certain.map_or(Certain::Nothing, Certain::Before))
+    }
+}
+
+/// A walk that is held against what is recorded.
+pub struct WalkCheck<'a> {
+    recorded: Recorded,
+    store: Source<'a>,
+    /// The position recorded of the last excerpt, before the walk began.
+    written: i64,
+    /// True when the excerpt recorded last was passed.
+    is_passed: bool,
+    /// How many excerpts come before the next one that has a slot.
+    to_slot: i64,
+    /// The header passed last.
+    last: i64,
+}
+
+impl WalkCheck<'_> {
+    /// Passes the excerpt with this header.
+    #[inline]
+    pub fn pass(&mut self, header: i64, sequence: i64) -> Says {
+        debug_assert!(header >= self.last);
+        self.last = header;
+        if header == self.written {
+            let word = self.recorded.sequence;
+            if word.is_some_and(|word| !word.agrees(self.store, header, sequence)) {
+                return Says::Elsewhere;
+            }
+            self.is_passed = true;
+        }
+        self.to_slot -= 1;
+        if self.to_slot >= 0 {
+            return Says::Nothing;
+        }
+        self.look_at_slot(header, sequence)
+    }
+
+    fn look_at_slot(&mut self, header: i64, sequence: i64) -> Says {
+        let Some(slots) = self.recorded.slots else {
+            return Says::Nothing;
+        };
+        self.to_slot = slots.spacing - 1;
+        match slots.position_of(self.store, sequence) {
+            None => Says::Nothing,
+            Some(named) if named == header => Says::Here,
+            Some(_) => Says::Elsewhere,
+        }
+    }
+
+    /// True when the walk has passed at least one excerpt, ended so, and what is recorded agrees
+    /// that nothing is behind.
+    pub fn ends(&self, stop: WalkStop) -> bool {
+        let is_end = matches!(stop, WalkStop::NotReady | WalkStop::EndOfFile);
+        is_end && self.is_passed && self.written <= self.last
+    }
+
+    /// True when a walk that ended so before its first excerpt, at this position, has to wait.
+    pub fn waits(&self, stop: WalkStop, position: i64) -> bool {
+        stop == WalkStop::NotReady && self.written < position
     }
 }

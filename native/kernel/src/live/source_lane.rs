@@ -15,12 +15,12 @@ use crate::batch::documents::{self, Limits, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
 use crate::live::acks::Taker;
 use crate::live::control::locked;
-use crate::live::recorded::{Certain, Recorded};
+use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
 use crate::mem::fault::{push, Fault};
 use crate::mem::{Source, Target};
 
-/// So many excerpts are looked for at a time, as it is not known how many frames fit.
-const RUN_EXCERPTS: i64 = 1024;
+/// After so many excerpts what was framed is noted.
+const RUN_EXCERPTS: usize = 1024;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
 /// The most that a frame adds to its payload is less than this.
 const FRAME_BYTES: usize = 4096;
@@ -76,6 +76,31 @@ pub struct SourceLane<'a> {
     pub room_low: (i64, i64),
 }
 
+/// Frames that were written, and may not all be sent.
+struct FramedRun {
+    /// Where the lane is behind them.
+    place: LanePlace,
+    /// The lengths of their payloads.
+    lengths: Vec<i64>,
+    /// True when all of them agree with what is recorded.
+    is_certain: bool,
+    /// True when the excerpt behind them stands elsewhere than recorded.
+    is_astray: bool,
+    /// How many are proved by a slot, at least.
+    proved: Option<Proved>,
+    /// What was in `apart` before them.
+    apart_first: (usize, usize),
+}
+
+/// A place in a run of frames: all before it are certain.
+#[derive(Clone, Copy)]
+struct Proved {
+    place: LanePlace,
+    count: usize,
+    filled: usize,
+    apart: (usize, usize),
+}
+
 impl Taker for SourceLane<'_> {
     fn cid_document(&self) -> &[u8] {
         self.cid_document
@@ -125,25 +150,27 @@ impl<'a> SourceLane<'a> {
         filled: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Look, Fault> {
-        let mut place = locked(self.sent).place;
+        let place = locked(self.sent).place;
         if place.room_excerpts <= 0 || place.room_bytes <= 0 {
             return Ok(Look::Nothing);
         }
-        if place.position >= place.certain_end {
-            match self.recorded.walk_ahead(self.store, place.position, place.sequence)? {
-                Certain::Nothing => return Ok(Look::Nothing),
-                Certain::Before(end) => place.certain_end = end,
-                Certain::Unusual => return Ok(Look::Unusual),
-            }
-        }
         let limits = Limits {
-            count: place.room_excerpts.min(RUN_EXCERPTS),
+            count: place.room_excerpts,
             bytes: i64::try_from(out.len().saturating_sub(filled + apart.bytes)).unwrap_or(0),
             payload: self.payload_max,
         };
-        let mut walk = Walk::new(self.store, place.position, place.certain_end, limits)?;
-        let Ok(first) = walk.excerpt() else {
+        let is_certain = place.position < place.certain_end;
+        let Some(check) = self.recorded.check(self.store, place.position, place.sequence) else {
             return Ok(Look::Unusual);
+        };
+        let end = if is_certain { place.certain_end } else { length_of(self.store) };
+        let mut walk = Walk::new(self.store, place.position, end, limits)?;
+        let first = match walk.excerpt() {
+            Ok(first) => first,
+            Err(stop) => {
+                let waits = !is_certain && check.waits(stop, place.position);
+                return Ok(if waits { Look::Nothing } else { Look::Unusual });
+            }
         };
         let (out_bytes, ns_item) = (out.len(), now_item());
         let none: &[i64] = &[];
@@ -157,39 +184,74 @@ impl<'a> SourceLane<'a> {
         let from = i64::try_from(filled).unwrap_or(i64::MAX);
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
-        let (next, lengths) = self.frame_run(&mut walk, first, &mut framing, place)?;
-        let (filled_end, framed_count) = (framing.filled, framing.count);
-        *apart = mem::take(&mut framing.apart);
-        if lengths.is_empty() {
+        let check = (!is_certain).then_some(check);
+        let mut run = self.frame_run(&mut walk, first, &mut framing, place, check)?;
+        if run.lengths.is_empty() {
+            *apart = mem::take(&mut framing.apart);
+            if run.is_astray {
+                return Ok(Look::Unusual);
+            }
             let (_, length) = first;
             let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
             let is_first = filled == 0 && size > out_bytes;
             return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
         }
-        debug_assert_eq!(framed_count, lengths.len(), "each frame is noted");
+        let framed_count = framing.count;
+        debug_assert_eq!(framed_count, run.lengths.len(), "each frame is noted");
+        let mut filled_end = framing.filled;
+        *apart = mem::take(&mut framing.apart);
+        if !run.is_certain && !self.is_proved_ahead(&mut run)? {
+            let Some(proved) = run.proved else {
+                apart.go_back(run.apart_first);
+                return Ok(Look::Unusual);
+            };
+            run.lengths.truncate(proved.count);
+            run.place = proved.place;
+            filled_end = proved.filled;
+            apart.go_back(proved.apart);
+        }
         debug_assert!(filled < filled_end);
         debug_assert!(filled_end + apart.bytes <= out_bytes);
-        self.note(next, &lengths);
+        run.place.index = place.index.saturating_add(run.lengths.len() as i64);
+        self.note(run.place, &run.lengths);
         Ok(Look::Framed(filled_end))
     }
 
-    /// Writes the frame of one excerpt after the other, as many as fit. The answer is the place
-    /// behind them, and their lengths.
+    /// Writes the frame of one excerpt after the other, as many as fit, and holds them against what
+    /// is recorded if they are not certain yet.
     fn frame_run(
         &self,
         walk: &mut Walk,
         first: (u64, i64),
         framing: &mut Framing,
         mut place: LanePlace,
-    ) -> Result<(LanePlace, Vec<i64>), Fault> {
-        let (mut found, mut lengths) = (first, Vec::new());
+        mut check: Option<WalkCheck>,
+    ) -> Result<FramedRun, Fault> {
+        let (mut found, mut lengths, mut proved) = (first, Vec::new(), None);
+        let apart_first = framing.apart.mark();
+        let (mut is_certain, mut is_astray) = (check.is_none(), false);
         loop {
             let (body, length) = (found.0 as i64, found.1);
             let header = body - HEADER_BYTES;
             debug_assert!(header >= place.position);
             debug_assert!(header >= place.position_last);
-            debug_assert!(header < place.certain_end);
             debug_assert!(self.store.has(body as usize, length as usize));
+            match check.as_mut().map_or(Says::Nothing, |check| check.pass(header, place.sequence)) {
+                Says::Nothing => {}
+                Says::Here => {
+                    place.position = header;
+                    let (count, filled) = (lengths.len(), framing.filled);
+                    let apart = framing.apart.mark();
+                    proved = (count > 0).then_some(Proved { place, count, filled, apart });
+                    if count >= RUN_EXCERPTS {
+                        break;
+                    }
+                }
+                Says::Elsewhere => {
+                    is_astray = true;
+                    break;
+                }
+            }
             if !framing.put(body, length)? {
                 place.position = header;
                 break;
@@ -199,14 +261,34 @@ impl<'a> SourceLane<'a> {
             place.sequence = place.sequence.saturating_add(1);
             match walk.excerpt() {
                 Ok(next) => found = next,
-                Err(_) => {
+                Err(stop) => {
                     place.position = i64::try_from(walk.position).unwrap_or(i64::MAX);
+                    is_certain = check.as_ref().is_none_or(|check| check.ends(stop));
                     break;
                 }
             }
+            if is_certain && lengths.len() >= RUN_EXCERPTS {
+                place.position = found.0 as i64 - HEADER_BYTES;
+                break;
+            }
         }
-        place.index = place.index.saturating_add(lengths.len() as i64);
-        Ok((place, lengths))
+        Ok(FramedRun { place, lengths, is_certain, is_astray, proved, apart_first })
+    }
+
+    /// True when a walk ahead proves all of a run, of which so far too little is proved.
+    fn is_proved_ahead(&self, run: &mut FramedRun) -> Result<bool, Fault> {
+        let enough = run.lengths.len() / 4 * 3;
+        if run.is_astray || run.proved.is_some_and(|proved| proved.count >= enough) {
+            return Ok(false);
+        }
+        let place = &mut run.place;
+        match self.recorded.walk_ahead(self.store, place.position, place.sequence)? {
+            Certain::Nothing => Ok(false),
+            Certain::Before(end) => {
+                place.certain_end = end;
+                Ok(true)
+            }
+        }
     }
 
     /// Notes excerpts as sent, and where the lane is then.
@@ -221,6 +303,10 @@ impl<'a> SourceLane<'a> {
         sent.place = LanePlace { room_excerpts, room_bytes, ..place };
         sent.lengths.extend_from_slice(lengths);
     }
+}
+
+fn length_of(store: Source) -> i64 {
+    i64::try_from(store.len()).unwrap_or(i64::MAX)
 }
 
 /// The time now on the clock that frames and logs name.
