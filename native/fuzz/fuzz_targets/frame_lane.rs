@@ -46,6 +46,7 @@ fuzz_target!(|input: Input| {
         index: index.0 >> 1,
         sequence: sequence.0,
         certain_end: certain_end.0,
+        stretch_bytes: 0,
         position_last: 0,
         room_excerpts: limit(0),
         room_bytes: limit(1),

@@ -8,8 +8,6 @@ use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
 use crate::mem::fault::Fault;
 use crate::mem::Source;
 
-/// After so many excerpts a walk ahead ends at the last slot that agreed.
-const RUN_EXCERPTS: i64 = 1024;
 const SLOT_BYTES: usize = 8;
 const FREE: Limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
 
@@ -30,6 +28,11 @@ impl Slots {
     /// How many excerpts from this sequence on have no slot, up to the first one that has a slot.
     fn excerpts_to(&self, sequence: i64) -> i64 {
         (self.spacing - sequence % self.spacing) % self.spacing
+    }
+
+    /// The sequence behind those that have a slot in this page.
+    fn end(&self) -> i64 {
+        self.sequence.saturating_add(self.count.saturating_mul(self.spacing))
     }
 
     /// The position that the slot of this sequence names; `None` when it is not set, or stands in
@@ -119,7 +122,8 @@ impl Recorded {
     }
 
     /// Walks on from the header at `position`, which is that of the excerpt `sequence` or of a
-    /// document before it, as far as what was recorded agrees.
+    /// document before it, to the first place behind it that agrees. Where the page of slots ends,
+    /// the tailer has to look: the next page tells more, and the file may be long.
     pub fn walk_ahead(
         &self,
         store: Source,
@@ -132,6 +136,7 @@ impl Recorded {
         let end = i64::try_from(store.len()).unwrap_or(i64::MAX);
         let mut walk = Walk::new(store, position, end, FREE)?;
         let (mut count, mut certain) = (0_i64, None);
+        let page_end = self.slots.map_or(i64::MAX, |slots| slots.end());
         loop {
             match walk.excerpt() {
                 Ok((body, _)) => {
@@ -150,7 +155,7 @@ impl Recorded {
                 }
             }
             count += 1;
-            if count > RUN_EXCERPTS && certain.is_some() {
+            if certain.is_some() || sequence.saturating_add(count) >= page_end {
                 break;
             }
         }

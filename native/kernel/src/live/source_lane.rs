@@ -36,6 +36,8 @@ pub struct LanePlace {
     pub sequence: i64,
     /// All documents before this position agree with what was recorded.
     pub certain_end: i64,
+    /// How long the frames from one slot to the next were, the last time; 0 when not known.
+    pub stretch_bytes: usize,
     /// The position of the header of the last excerpt sent; 0 when none was.
     pub position_last: i64,
     /// How many excerpts the window has room for.
@@ -160,6 +162,9 @@ impl<'a> SourceLane<'a> {
             payload: self.payload_max,
         };
         let is_certain = place.position < place.certain_end;
+        if !is_certain && filled > 0 && out.len() < filled + apart.bytes + place.stretch_bytes {
+            return Ok(Look::Nothing); // it would end before a slot, and be written in vain
+        }
         let Some(check) = self.recorded.check(self.store, place.position, place.sequence) else {
             return Ok(Look::Unusual);
         };
@@ -185,7 +190,7 @@ impl<'a> SourceLane<'a> {
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
         let check = (!is_certain).then_some(check);
-        let mut run = self.frame_run(&mut walk, first, &mut framing, place, check)?;
+        let mut run = self.frame_run(&mut walk, first, &mut framing, place, check, out_bytes)?;
         if run.lengths.is_empty() {
             *apart = mem::take(&mut framing.apart);
             if run.is_astray {
@@ -226,10 +231,12 @@ impl<'a> SourceLane<'a> {
         framing: &mut Framing,
         mut place: LanePlace,
         mut check: Option<WalkCheck>,
+        out_bytes: usize,
     ) -> Result<FramedRun, Fault> {
         let (mut found, mut lengths, mut proved) = (first, Vec::new(), None);
         let apart_first = framing.apart.mark();
         let (mut is_certain, mut is_astray) = (check.is_none(), false);
+        let mut stretch_start = None;
         loop {
             let (body, length) = (found.0 as i64, found.1);
             let header = body - HEADER_BYTES;
@@ -242,8 +249,13 @@ impl<'a> SourceLane<'a> {
                     place.position = header;
                     let (count, filled) = (lengths.len(), framing.filled);
                     let apart = framing.apart.mark();
+                    let now = filled + framing.apart.bytes;
+                    if let Some(start) = stretch_start.replace(now) {
+                        place.stretch_bytes = now - start;
+                    }
                     proved = (count > 0).then_some(Proved { place, count, filled, apart });
-                    if count >= RUN_EXCERPTS {
+                    if count >= RUN_EXCERPTS || (count > 0 && out_bytes < now + place.stretch_bytes)
+                    {
                         break;
                     }
                 }

@@ -112,6 +112,7 @@ impl PySourceLane {
             index,
             sequence,
             certain_end,
+            stretch_bytes: 0,
             position_last: 0,
             room_excerpts,
             room_bytes,
