@@ -20,11 +20,12 @@ from cqrepl.kernel.batch import FindStop, Found
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import Place, StoreFile
 from cqrepl.queue.format.errors import QueueDamaged
-from wire.header import HEADER_BYTES
+from wire.header import HEADER_BYTES, align4
 
 _WALK_COUNT_MIN = 64  # excerpts in one step of the walk ahead, if slots are nearer than that
 _WALK_COUNT_MAX = 65_536
 _ENOUGH_NUMERATOR, _ENOUGH_DENOMINATOR = 3, 4  # such a part of a run is given without the rest
+_GROWTH_SHIFT = 7  # a run grows by this little until it is cut, as excerpts may become shorter
 _ENDS = (FindStop.NOT_READY, FindStop.END_OF_FILE)
 
 
@@ -35,6 +36,17 @@ class Agreement:
         self._store = store
         self._indexing = indexing
         self.end = 0
+        self._spacing = store.header.index_spacing
+        self._run = 0  # about so many excerpts fill a run; 0 while that is not known
+
+    def run_max(self, sequence: int, count_max: int) -> int:
+        """How many excerpts to look for at once: a run that ends before a slot needs no cut.
+
+        Args:
+            sequence: of the first of them.
+        """
+        count = self._run - (sequence + self._run) % self._spacing
+        return min(count, count_max) if count > 0 else count_max
 
     def certain_count(self, start: Place, found: Found, *, is_whole: bool = True) -> int:
         """How many excerpts of a run are certain: at least one.
@@ -53,12 +65,22 @@ class Agreement:
         count = len(offsets)
         enough = count - 1 if is_whole else count * _ENOUGH_NUMERATOR // _ENOUGH_DENOMINATOR
         self._extend(start, found, offsets[enough] - HEADER_BYTES)
+        if self.end > offsets[-1]:
+            self._run += self._run >> _GROWTH_SHIFT
+            return count
+        self._run = max(0, count - self._spacing // 2)
         return bisect_left(offsets, self.end + HEADER_BYTES)
 
     def _extend(self, start: Place, found: Found, wanted: int) -> None:
         """Moves `end` behind the header at `wanted`, or as far as what was recorded agrees."""
         first = found.offsets[0] - HEADER_BYTES
         sequence, count = start.sequence, _WALK_COUNT_MIN
+        behind = sequence + len(found.offsets)
+        if behind % self._spacing == 0 and self._indexing.position_of(behind) == align4(
+            found.position
+        ):
+            self.end = align4(found.position)
+            return
         last = start  # for a run that is not empty it is replaced before it is used
         try:
             while True:
@@ -70,7 +92,7 @@ class Agreement:
                     self.end = max(self.end, found.position)
                 if self.end > wanted:
                     return
-                to_slot = -sequence % self._store.header.index_spacing + 1
+                to_slot = -sequence % self._spacing + 1
                 found = self._store.find(found.position, count_max=max(to_slot, count))
                 count = min(2 * count, _WALK_COUNT_MAX)
         except QueueDamaged:
@@ -83,7 +105,7 @@ class Agreement:
         Raises:
             QueueDamaged: a slot behind that one says something else.
         """
-        spacing = self._store.header.index_spacing
+        spacing = self._spacing
         damaged = None
         first, last = sequence + -sequence % spacing, sequence + len(found.offsets) - 1
         for indexed in range(last - last % spacing, first - 1, -spacing):

@@ -260,8 +260,13 @@ class Tailer:
         while self._store is not None or self._enter_next():
             store = self._store
             assert store is not None
+            assert self._agreement is not None
+            run_max = count_max
+            if not is_whole:
+                sequence = sequence_of(self._index, self._cycles.shift)
+                run_max = self._agreement.run_max(sequence, count_max)
             found = store.find(
-                self._position, count_max=count_max, bytes_max=bytes_max, payload_max=payload_max
+                self._position, count_max=run_max, bytes_max=bytes_max, payload_max=payload_max
             )
             if found.offsets:
                 found = self._certain(found, is_whole)
