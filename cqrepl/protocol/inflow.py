@@ -85,6 +85,8 @@ class Inflow:
                 len(cid_document)
             )
             return None
+        assert at < found.offsets[0]
+        assert found.offsets[-1] + found.lengths[-1] < found.end <= len(data)
         self.splitter.skip_to(found.end)
         batch = ExcerptBatch(found.index_first, data, found.offsets, found.lengths)
         return FrameRun(batch, found.ns_last)

@@ -44,6 +44,7 @@ class Intake:
                 f"{format_index(rest.index_first)} came"
             )
             return events, problem
+        assert rest.index_first >= self.next_index  # nothing stored is written again
         self.next_index = rest.index_last + 1
         events.append(AppendExcerpts(cid=self._cid, name=self._name, batch=rest, ns=ns))
         return events, None

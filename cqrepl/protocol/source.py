@@ -168,6 +168,8 @@ class SourceHandler:
         count, filled = self.framing.frame(batch, start, ns, out, filled)
         if not count:
             return None, filled
+        assert start + count <= len(batch)
+        assert filled <= len(out)
         framed = batch.part(start, start + count)
         self._sent(SentRun(framed.index_first, framed.lengths, framed.payload_bytes))
         return framed, filled

@@ -216,6 +216,7 @@ class Tailer:
             position_last: of the header of the last one.
         """
         assert count > 0
+        assert self._position <= position_last < position
         self._index += count
         self._position = position
         self._last = Place(sequence_of(self._index, self._cycles.shift) - 1, position_last)
@@ -292,6 +293,9 @@ class Tailer:
             self._index, store.mapping.data.toreadonly(), found.offsets, found.lengths
         )
         count = len(found.offsets)
+        assert self._agreement is not None
+        assert found.offsets[-1] - HEADER_BYTES < self._agreement.end  # it is proved
+        assert found.offsets[-1] + found.lengths[-1] <= found.position
         sequence = sequence_of(self._index, self._cycles.shift)
         self._last = Place(sequence + count - 1, found.offsets[-1] - HEADER_BYTES)
         self._index += count

@@ -381,7 +381,10 @@ class Appender:
         assert cycle_of(batch.index_last, self._cycles.shift) == cycle_of(
             batch.index_first, self._cycles.shift
         )
-        self._stand_on(batch).append(batch)
+        writer = self._stand_on(batch)
+        assert writer.place.sequence == sequence_of(batch.index_first, self._cycles.shift)
+        writer.append(batch)
+        assert writer.place.sequence == sequence_of(batch.index_last, self._cycles.shift) + 1
         if self._commits is None:
             self._pen = self._pens.take(self._end)
         else:

@@ -226,12 +226,14 @@ class StoreWriter:
             sequence,
             store.header.index_spacing,
         )
+        assert position <= laid.position_last < laid.position_end
         assert laid.position_end + len(TAIL_ZEROS) <= store.mapping.length
         self._sync(laid.position_end)
         store.publish(position, laid.first_word)
         self._sync_published(position, laid.position_end)
         self.place = Place(sequence + count, laid.position_end)
         store.record_last(laid.position_last, sequence + count - 1)
+        assert store.word_at(position) == laid.first_word  # it is what readers find
         self._index(laid.marks)
         return count
 
