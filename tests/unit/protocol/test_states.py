@@ -1,13 +1,11 @@
-"""The tables of states: every pair of state and move, and the picture of each table."""
+"""The tables of states, and the picture of each. `test_moves` drives the handlers by them."""
 
 from collections.abc import Mapping
 from enum import Enum
-from itertools import product
 from typing import Any
 
 import pytest
 
-from cqrepl.protocol import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     SINK_MOVES,
@@ -18,7 +16,6 @@ from cqrepl.protocol.states import (
     SinkState,
     SourceMove,
     SourceState,
-    moved,
 )
 from tools.state_diagrams import diagram
 
@@ -30,26 +27,6 @@ TABLES: dict[str, tuple[Table, type[Enum], type[Enum]]] = {
     "sink": (SINK_MOVES, SinkState, SinkMove),
 }
 EACH = pytest.mark.parametrize(("table", "states", "moves"), TABLES.values(), ids=TABLES)
-PAIRS = [
-    pytest.param(table, state, move, id=f"{name}-{state.name}-{move.name}")
-    for name, (table, states, moves) in TABLES.items()
-    for state, move in product(states, moves)
-]
-
-
-@pytest.mark.parametrize(("table", "state", "move"), PAIRS)
-@pytest.mark.parametrize("error", [LocalProtocolError, RemoteProtocolError])
-def test_every_pair_is_a_move_or_the_error_that_was_asked_for(
-    table: Table,
-    state: Enum,
-    move: Enum,
-    error: type[LocalProtocolError | RemoteProtocolError],
-) -> None:
-    if (state, move) in table:
-        assert moved(table, state, move, error, "here") is table[state, move]
-    else:
-        with pytest.raises(error, match=rf"{move.name} is not allowed while {state.name} \(here\)"):
-            moved(table, state, move, error, "here")
 
 
 @EACH
