@@ -11,7 +11,7 @@ from cqrepl.console import payload
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.units import since_1970_ns
 from cqrepl.queue import Excerpt, format_index
-from cqrepl.queue.format.index import cycle_of, sequence_of
+from cqrepl.queue.format.index import Index, cycle_of, sequence_of
 
 _PLACES: Final = ("index", "cycle", "sequence", "bytes", "time", "data")
 # the least number that is taken for nano-, micro- and milliseconds since 1970; each is in the far
@@ -77,8 +77,8 @@ class Lines:
         places: dict[str, Callable[[], object]] = {
             "": lambda: "",
             "index": lambda: format_index(excerpt.index),
-            "cycle": lambda: cycle_of(excerpt.index, self._shift),
-            "sequence": lambda: sequence_of(excerpt.index, self._shift),
+            "cycle": lambda: cycle_of(Index(excerpt.index), self._shift),
+            "sequence": lambda: sequence_of(Index(excerpt.index), self._shift),
             "bytes": lambda: len(excerpt),
             "time": lambda: self._time(excerpt) or "-",
             "data": lambda: text,

@@ -7,6 +7,7 @@ from pathlib import Path
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
 
 
@@ -27,13 +28,13 @@ def print_collected(
     return exitcodes.OK
 
 
-def _text(verdict: FileVerdict, gone: set[int]) -> str:
+def _text(verdict: FileVerdict, gone: set[Cycle]) -> str:
     word = "deleted" if verdict.cycle in gone else "may go" if verdict.is_removable else "stays"
     why = f"  {'; '.join(verdict.reasons)}" if verdict.reasons else ""
     return f"{verdict.path.name}  {format_bytes(verdict.size_bytes):>8}  {word:<7}{why}\n"
 
 
-def _json(verdict: FileVerdict, gone: set[int]) -> str:
+def _json(verdict: FileVerdict, gone: set[Cycle]) -> str:
     fields = {
         "v": 1,
         "file": verdict.path.name,
@@ -46,7 +47,7 @@ def _json(verdict: FileVerdict, gone: set[int]) -> str:
     return json.dumps(fields, separators=(",", ":")) + "\n"
 
 
-def _summary(verdicts: list[FileVerdict], gone: set[int], is_applied: bool) -> str:
+def _summary(verdicts: list[FileVerdict], gone: set[Cycle], is_applied: bool) -> str:
     going = [one for one in verdicts if one.is_removable]
     if is_applied:
         going = [one for one in verdicts if one.cycle in gone]

@@ -8,7 +8,7 @@ import trio
 
 from cqrepl.console.units import format_bytes
 from cqrepl.queue import QueueError
-from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
@@ -55,7 +55,7 @@ def _lag(each: SourceQueue) -> int | None:
     """Excerpts that are not acknowledged; None when that spans cycles and would have to be
     counted."""
     last = each.queue.last_index()
-    acknowledged = each.counters.drained().index_acknowledged
+    acknowledged = Index(each.counters.drained().index_acknowledged)
     if last is None or acknowledged >= last:
         return 0
     shift = each.queue.layout.roll_cycle.shift

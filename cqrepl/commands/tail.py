@@ -99,7 +99,7 @@ class _Printing:
     def _print_there(self, tailer: Tailer, named: NamedPosition | None) -> bool:
         """Prints what the queue holds now; false when no more is wanted."""
         goes_on = True
-        next_index = tailer.next_index
+        next_index: int = tailer.next_index
         for excerpt in tailer:
             if excerpt.index > self._index_to:
                 goes_on = False

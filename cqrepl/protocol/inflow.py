@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Index
 from wire import Document, Splitter, WireError
 
 FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
@@ -88,7 +89,7 @@ class Inflow:
         assert at < found.offsets[0]
         assert found.offsets[-1] + found.lengths[-1] < found.end <= len(data)
         self.splitter.skip_to(found.end)
-        batch = ExcerptBatch(found.index_first, data, found.offsets, found.lengths)
+        batch = ExcerptBatch(Index(found.index_first), data, found.offsets, found.lengths)
         return FrameRun(batch, found.ns_last)
 
     def next_document(self) -> Document | None:

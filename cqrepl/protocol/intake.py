@@ -7,7 +7,7 @@ guessing.
 
 from cqrepl.protocol.events import AppendExcerpts, CompareExcerpts
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import format_index, is_next
+from cqrepl.queue.format.index import Index, format_index, is_next
 
 
 class Intake:
@@ -19,7 +19,7 @@ class Intake:
     """
 
     def __init__(self, cid: int, name: str, next_index: int, shift: int) -> None:
-        self.next_index = next_index
+        self.next_index = Index(next_index)
         self._cid = cid
         self._name = name
         self._shift = shift
@@ -45,6 +45,6 @@ class Intake:
             )
             return events, problem
         assert rest.index_first >= self.next_index  # nothing stored is written again
-        self.next_index = rest.index_last + 1
+        self.next_index = Index(rest.index_last + 1)
         events.append(AppendExcerpts(cid=self._cid, name=self._name, batch=rest, ns=ns))
         return events, None

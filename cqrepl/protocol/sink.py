@@ -28,6 +28,7 @@ from cqrepl.protocol.messages import (
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Index
 from wire import Reader
 
 
@@ -104,7 +105,7 @@ class SinkHandler:
         self._move(SinkMove.EXCERPTS_RECEIVED, LocalProtocolError)
         assert self._intake is not None
         assert next_index >= self._intake.next_index
-        self._intake.next_index = next_index
+        self._intake.next_index = Index(next_index)
 
     def stored(self, index_last: int, ns: int) -> None:
         """Everything up to `index_last` is in the queue: acknowledge it when the source asked for

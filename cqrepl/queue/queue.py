@@ -32,7 +32,7 @@ from cqrepl.queue.files.queuedirectory import (
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
 from cqrepl.queue.format.errors import LayoutMismatch, QueueError
-from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read import count as counting
@@ -179,15 +179,15 @@ class Queue:
         """Records that all up to `index` is acknowledged; false where that cannot be recorded."""
         return self._marks.raise_to(ACKNOWLEDGED_KEY, index)
 
-    def first_index(self) -> int | None:
+    def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
         return counting.first_index(self._cycles)
 
-    def last_index(self) -> int | None:
+    def last_index(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
         return counting.last_index(self._cycles)
 
-    def next_index(self) -> int:
+    def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""
         return counting.end_index(self._cycles)
 

@@ -13,7 +13,7 @@ walk. The positions that slots tell are taken as they are: a wrong one makes a s
 smaller, and nothing else. The ranges of all splits, in order, are exactly those that came.
 """
 
-from collections.abc import Sequence
+from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from cqrepl.queue import (
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.read.count import count_in
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
@@ -84,9 +84,10 @@ def present(
         QueueDamaged: a store file cannot be followed.
     """
     cycles = queue.cycles
-    first, last = cycle_of(index_from, cycles.shift), cycle_of(index_to, cycles.shift)
+    begin, end = Index(index_from), Index(index_to)
+    first, last = cycle_of(begin, cycles.shift), cycle_of(end, cycles.shift)
     wanted = (cycle for cycle in _listed(cycles) if first <= cycle <= last)
-    found = (_present_in(queue.path, cycles, cycle, index_from, index_to) for cycle in wanted)
+    found = (_present_in(queue.path, cycles, cycle, begin, end) for cycle in wanted)
     return [one for one in found if one is not None]
 
 
@@ -104,14 +105,15 @@ def followed(
         QueueDamaged: as `present`.
     """
     cycles, ranges = queue.cycles, []
-    first = cycle_of(index_from, cycles.shift)
+    begin = Index(index_from)
+    first = cycle_of(begin, cycles.shift)
     if not may_be_lost:
-        check_held(queue, index_from)
+        check_held(queue, begin)
     for cycle in _listed(cycles):
         if cycle < first:
             continue
         has_ended = cycles.has_ended(cycle)  # asked first: nothing comes in between then
-        found = _present_in(queue.path, cycles, cycle, index_from, INDEX_MAX)
+        found = _present_in(queue.path, cycles, cycle, begin, Index(INDEX_MAX))
         if found is not None:
             ranges.append(found)
         if not has_ended:
@@ -119,7 +121,7 @@ def followed(
     return ranges
 
 
-def check_held(queue: Queue, next_index: int) -> None:
+def check_held(queue: Queue, next_index: Index) -> None:
     """Does nothing while the queue still holds the cycle of `next_index`, up to that index.
 
     Without the file it is unknown what else stood in it, or in those that followed.
@@ -133,27 +135,27 @@ def check_held(queue: Queue, next_index: int) -> None:
     cycle, sequence = cycle_of(next_index, shift), sequence_of(next_index, shift)
     if not cycles.has(cycle):
         following = cycles.following(cycle)
-        found = NEXT_OF_EMPTY if following is None else index_of(following, 0, shift)
+        found = NEXT_OF_EMPTY if following is None else index_of(following, SEQUENCE_FIRST, shift)
         raise IndexGap(next_index, found, "its store file was removed", path=queue.path)
     count = count_in(cycles, cycle, sequence)
     if count < sequence:
-        raise IndexGap(
-            next_index, index_of(cycle, count, shift), "its cycle ends before", path=queue.path
-        )
+        found = index_of(cycle, Sequence(count), shift)
+        raise IndexGap(next_index, found, "its cycle ends before", path=queue.path)
 
 
-def _listed(cycles: Cycles) -> list[int]:
+def _listed(cycles: Cycles) -> list[Cycle]:
     """The cycles that have a store file, without a hole; `Cycles` tells why it takes two looks."""
     last = max(cycles.listing(), default=-1)
     return [cycle for cycle in cycles.listing() if cycle <= last]
 
 
 def _present_in(
-    path: Path, cycles: Cycles, cycle: int, index_from: int, index_to: int
+    path: Path, cycles: Cycles, cycle: Cycle, index_from: Index, index_to: Index
 ) -> IndexRange | None:
     """What one cycle holds of the indexes between two, both included."""
     shift = cycles.shift
-    start = sequence_of(index_from, shift) if cycle == cycle_of(index_from, shift) else 0
+    is_first = cycle == cycle_of(index_from, shift)
+    start = sequence_of(index_from, shift) if is_first else SEQUENCE_FIRST
     is_last = cycle == cycle_of(index_to, shift)
     end = sequence_of(index_to, shift) + 1 if is_last else NO_LIMIT
     store = cycles.open(cycle)
@@ -171,13 +173,13 @@ def _present_in(
     return IndexRange(
         queue=path,
         index_first=index_of(cycle, start, cycles.shift),
-        index_last=index_of(cycle, place.sequence - 1, cycles.shift),
+        index_last=index_of(cycle, Sequence(place.sequence - 1), cycles.shift),
         size_bytes=max(1, size),
     )
 
 
 def split(
-    ranges: Sequence[IndexRange],
+    ranges: abc.Sequence[IndexRange],
     *,
     split_bytes: int = SPLIT_BYTES,
     split_excerpts: int = SPLIT_EXCERPTS,
@@ -216,11 +218,11 @@ def cut(one: IndexRange, size_bytes: int, count: int = 1) -> tuple[IndexRange, I
         return one, None
     with Queue.open(one.queue) as queue:
         cycles = queue.cycles
-        store = cycles.open(cycle_of(one.index_first, cycles.shift))
+        store = cycles.open(cycle_of(Index(one.index_first), cycles.shift))
     if store is None:  # gone meanwhile: the task that reads it will say so
         return one, None
     try:
-        start = sequence_of(one.index_first, cycles.shift)
+        start = sequence_of(Index(one.index_first), cycles.shift)
         sequence, size = _slot_behind(store, start, start + one.count, size_bytes, count)
     finally:
         store.close()

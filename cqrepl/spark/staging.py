@@ -42,7 +42,7 @@ from cqrepl.queue import (
     QueueLayout,
     format_index,
 )
-from cqrepl.queue.format.index import cycle_of, is_next, sequence_of
+from cqrepl.queue.format.index import Index, cycle_of, is_next, sequence_of
 
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600
@@ -53,8 +53,8 @@ _SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
 class StagedRun:
     """Consecutive excerpts in a staged file: those of the record batches `batch` to `batch_end`."""
 
-    index_first: int
-    index_last: int
+    index_first: Index
+    index_last: Index
     batch: int
     batch_end: int
 
@@ -137,7 +137,7 @@ def commit(target: Target, parts: Sequence[StagedPart]) -> int:
         closing(queue.appender()) as appender,
         appender.exclusive(LOCK_TIMEOUT_S),
     ):
-        _check_runs([run for run, _ in runs], appender.next_index, target)
+        _check_runs([run for run, _ in runs], Index(appender.next_index), target)
         _check_longest(parts, appender.payload_max, target)
         return sum(
             _store(appender, batch) for run, part in runs for batch in _staged(part.file, run)
@@ -180,7 +180,7 @@ def _cut_at_cycles(
             [batch.column("index"), batch.column("payload")], schema=_SCHEMA
         )
         while rest.num_rows:
-            last = ((cycle_of(rest.column(0)[0].as_py(), shift) + 1) << shift) - 1
+            last = ((cycle_of(Index(rest.column(0)[0].as_py()), shift) + 1) << shift) - 1
             count = pc.sum(pc.less_equal(rest.column(0), last)).as_py()
             yield rest.slice(0, count)
             rest = rest.slice(count)
@@ -188,7 +188,7 @@ def _cut_at_cycles(
 
 def _add(runs: list[StagedRun], indexes: "pa.Array", number: int, shift: int) -> None:
     """Adds a batch to the runs: it goes on with the last one, or begins a cycle."""
-    first, last = indexes[0].as_py(), indexes[-1].as_py()
+    first, last = Index(indexes[0].as_py()), Index(indexes[-1].as_py())
     before = runs[-1].index_last if runs else None
     if before is not None and first == before + 1:
         runs[-1] = StagedRun(
@@ -219,11 +219,11 @@ def _disorder(before: int, index: int) -> QueueError:
     return QueueError(f"{reason}, found {format_index(index)}", index=index)
 
 
-def _check_runs(runs: Sequence[StagedRun], next_index: int, target: Target) -> None:
+def _check_runs(runs: Sequence[StagedRun], next_index: Index, target: Target) -> None:
     """Refuses what cannot be appended as a whole, before anything is."""
     shift, layout = target.layout.roll_cycle.shift, target.layout
     capacity = min(1 << shift, layout.index_count**2 * layout.index_spacing)
-    end = 0
+    end = Index(0)
     for run in runs:
         if run.index_first < end:
             raise QueueError(
@@ -231,7 +231,7 @@ def _check_runs(runs: Sequence[StagedRun], next_index: int, target: Target) -> N
                 path=target.path,
                 index=run.index_first,
             )
-        end = run.index_last + 1
+        end = Index(run.index_last + 1)
         if run.index_first < next_index and target.is_existing_refused:
             raise QueueError(
                 f"expected indexes from {format_index(next_index)} on,"
@@ -290,4 +290,4 @@ def excerpt_batch(index_first: int, payloads: "pa.BinaryArray") -> ExcerptBatch:
     lengths_view = memoryview(lengths.buffers()[1]).cast("q")[
         lengths.offset : lengths.offset + len(payloads)
     ]
-    return ExcerptBatch(index_first, view, array("q", starts), array("q", lengths_view))
+    return ExcerptBatch(Index(index_first), view, array("q", starts), array("q", lengths_view))

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from cqrepl.queue import IndexGap, NotAQueue, Queue, QueueError, format_index
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.read.registration import Readers
 from cqrepl.spark.offsets import (
     NO_LIMITS,
@@ -169,7 +170,7 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         try:
             with Queue.open(path) as queue:
                 ranges = present(queue, index, index_end - 1)
-                check_held(queue, index)
+                check_held(queue, Index(index))
                 if end_of(ranges) != index_end:
                     reason = "it was there when the batch was planned"
                     raise IndexGap(index_end - 1, end_of(ranges), reason, path=path)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from cqrepl.console.units import parse_size, since_1970_ns
 from cqrepl.queue import NEXT_OF_EMPTY, QueueLayout, index_of
-from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle
 from cqrepl.queue.format.rollcycle import CYCLE_MAX, by_name
 from cqrepl.spark.ranges import SPLIT_BYTES, SPLIT_EXCERPTS, SPLITS_MAX
 
@@ -74,7 +74,7 @@ class Bounds:
         if self.ms_end is not None:
             cycle_to = at(self.ms_end - 1, epoch)
         if cycle_from is not None:
-            first = index_of(min(cycle_from, CYCLE_MAX), 0, shift)
+            first = index_of(Cycle(min(cycle_from, CYCLE_MAX)), SEQUENCE_FIRST, shift)
         if cycle_to is not None:
             end = (min(cycle_to, CYCLE_MAX) + 1) << shift
         return first or NEXT_OF_EMPTY, INDEX_MAX if end is None else min(end - 1, INDEX_MAX)

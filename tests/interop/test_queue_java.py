@@ -19,6 +19,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import READABLE, manifest, unpack
@@ -71,7 +72,7 @@ def runs(
     for ahead, count in counts.items():
         data = [payload(first + ahead, i, (i * 7) % size) for i in range(count)]
         for start in range(0, count, per_batch):
-            index = index_of(first + ahead, start, roll_cycle.shift)
+            index = index_of(Cycle(first + ahead), Sequence(start), roll_cycle.shift)
             yield ExcerptBatch.of(index, data[start : start + per_batch])
 
 
@@ -115,7 +116,7 @@ def test_java_reads_over_a_file_that_is_ready_and_takes_it(java: JavaQueue, tmp_
     [batch] = runs("FAST_DAILY", {0: 7})
     with Queue.open_for_append(path, create=QueueLayout.of(by_name("FAST_DAILY"))) as queue:
         queue.appender().append_at(batch)
-        next_cycle = cycle_of(batch.index_first, 32) + 1
+        next_cycle = Cycle(cycle_of(batch.index_first, 32) + 1)
         ready = precreate(queue.cycles, queue.layout, next_cycle, 1 << 20)
         assert ready is not None
         (path / f"{ready.name}.123").write_bytes(b"never finished")
@@ -173,7 +174,7 @@ def test_java_verifies_a_golden_queue_that_we_appended_to(
         appender = queue.appender()
         appender.append([b"one", b"", b"two"], NOON_MS)  # the clock may be behind the queue
         roll_cycle = queue.layout.roll_cycle
-        later = cycle_of(appender.next_index, roll_cycle.shift) + 3
+        later = cycle_of(Index(appender.next_index), roll_cycle.shift) + 3
         later_ms = later * roll_cycle.length_ms + queue.layout.epoch
         appender.append([payload(1, i, 30) for i in range(40)], later_ms)
     wide = {"interop.blockSize": max(golden.block_size, 65536)}
@@ -190,7 +191,7 @@ def test_java_reads_excerpts_of_a_mebibyte(java: JavaQueue, tmp_path: Path) -> N
     path = tmp_path / "queue"
     large = [payload(1, i, size) for i, size in enumerate([1 << 20, 0, 3, 1 << 20, 300_000, 1])]
     layout = QueueLayout.of(by_name("FAST_DAILY"))
-    batch = ExcerptBatch.of(index_of(19787, 0, 32), large)
+    batch = ExcerptBatch.of(index_of(Cycle(19787), SEQUENCE_FIRST, 32), large)
     with Queue.open_for_append(path, create=layout) as queue:
         queue.appender().append_at(batch)
     wide = {"interop.blockSize": 4 << 20}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout, index_of
+from cqrepl.queue.format.index import Cycle, Sequence
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from tests.support.goldens import GOLDEN
 from tests.support.java import JavaQueue, require_java
@@ -50,7 +51,7 @@ class Case:
 
     def excerpts(self, ahead: int, *, start: int = 0) -> Excerpts:
         """What is appended to one cycle, from the excerpt `start` on, by either side."""
-        first = index_of(self.cycle + ahead, start, self.roll_cycle.shift)
+        first = index_of(Cycle(self.cycle + ahead), Sequence(start), self.roll_cycle.shift)
         data = payloads(seed_of(ahead, start), COUNT, *SIZES)
         return [(first + nth, payload or b"\x8f") for nth, payload in enumerate(data)]
 

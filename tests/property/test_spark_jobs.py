@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
 from cqrepl.spark.jobs.archivefiles import ArchivePart, read_part, write_part
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, compare_block, first_difference
 from cqrepl.spark.jobs.blocks import (
@@ -22,7 +23,7 @@ from cqrepl.spark.jobs.stitcher import Stitcher
 from cqrepl.spark.ranges import IndexRange
 
 CYCLE, DAY_MS = 19_000, 86_400_000
-FIRST = index_of(CYCLE, 0, 32)
+FIRST = index_of(Cycle(CYCLE), SEQUENCE_FIRST, 32)
 payloads = st.lists(st.sampled_from([b"a", b"b", b"ab", b"abc" * 50]), min_size=1, max_size=30)
 ranges = st.lists(
     st.tuples(st.integers(1, 400_000), st.integers(1, 1 << 28)), min_size=1, max_size=5
@@ -36,8 +37,8 @@ def test_tasks_are_the_ranges_cut_between_blocks(
     whole = [
         IndexRange(
             queue=Path("q"),
-            index_first=index_of(CYCLE + nth, 0, 32),
-            index_last=index_of(CYCLE + nth, 0, 32) + count - 1,
+            index_first=index_of(Cycle(CYCLE + nth), SEQUENCE_FIRST, 32),
+            index_last=index_of(Cycle(CYCLE + nth), SEQUENCE_FIRST, 32) + count - 1,
             size_bytes=size,
         )
         for nth, (count, size) in enumerate(sizes)
@@ -50,7 +51,7 @@ def test_tasks_are_the_ranges_cut_between_blocks(
         assert part.index_last in lasts or (part.index_last + 1) % BLOCK_EXCERPTS == 0
         expected = part.index_last + 1
         if part.index_last in lasts:
-            expected = index_of((part.index_last >> 32) + 1, 0, 32)
+            expected = index_of(Cycle((part.index_last >> 32) + 1), SEQUENCE_FIRST, 32)
     assert parts[-1].index_last == whole[-1].index_last
 
 

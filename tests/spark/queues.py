@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cqrepl.queue import Queue, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
 
 DAY_MS = 86_400_000
-CYCLE = 19_675
-FIRST = index_of(CYCLE, 0, 32)
+CYCLE = Cycle(19_675)
+FIRST = index_of(CYCLE, SEQUENCE_FIRST, 32)
 
 
 def payload(number: int) -> bytes:

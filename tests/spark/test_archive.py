@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
+from cqrepl.queue.format.index import Index
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
@@ -118,7 +119,7 @@ def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -
     with Queue.open(tmp_path / "back") as back:
         assert back.cycles.has_ended(CYCLE)
         index = back.append(b"goes on", now_ms=CYCLE * DAY_MS)
-        assert cycle_of(index, 32) == CYCLE + 1
+        assert cycle_of(Index(index), 32) == CYCLE + 1
 
 
 def test_excerpts_of_all_sizes(spark: "SparkSession", tmp_path: Path) -> None:

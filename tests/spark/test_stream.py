@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqrepl.queue import IndexGap, Queue, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, cycle_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support.goldens import READABLE, manifest, unpack
@@ -151,7 +152,7 @@ def test_where_a_stream_starts(tmp_path: Path) -> None:
     assert latest.initialOffset() == start
     assert rest(latest, start) == added
     assert rest(reader_of(path, startingIndex=hex(written[25][0]))) == written[25:] + added
-    between_cycles = index_of(noon_index(DAY, ahead=1) >> 32, 0, 32)
+    between_cycles = index_of(cycle_of(noon_index(DAY, ahead=1), 32), SEQUENCE_FIRST, 32)
     assert rest(reader_of(path, startingIndex=between_cycles)) == written[30:] + added
     with pytest.raises(
         ValueError, match=r"option startingIndex: expected an index that .* reached"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cqrepl.queue import Queue
-from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.format.index import Index, cycle_of
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import Excerpts, read
@@ -79,5 +79,5 @@ def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     assert len(written) == COUNT
     assert found == written
     with Queue.open(path) as queue:
-        cycles = {cycle_of(index, queue.cycles.shift) for index, _ in written}
+        cycles = {cycle_of(Index(index), queue.cycles.shift) for index, _ in written}
     assert len(cycles) > COUNT // RATE // 2

@@ -17,7 +17,7 @@ from cqrepl.protocol import (
 )
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import cycle_of, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, cycle_of, index_of
 
 SHIFT = 32
 NAME = "q"
@@ -41,8 +41,8 @@ class ModelQueue:
         """A local writer's append, in `cycle` or in the last cycle if that is later."""
         assert not self.is_locked
         index = self.next_index
-        if not self.excerpts or cycle > cycle_of(index - 1, SHIFT):
-            index = index_of(cycle, 0, SHIFT)
+        if not self.excerpts or cycle > cycle_of(Index(index - 1), SHIFT):
+            index = index_of(Cycle(cycle), SEQUENCE_FIRST, SHIFT)
         self.excerpts[index] = payload
         return index
 

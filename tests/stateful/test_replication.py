@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.format.index import Index, cycle_of
 from tests.stateful.model import SHIFT, World
 
 EXAMPLES = int(os.environ.get("CQREPL_STATEFUL_EXAMPLES", "500"))
@@ -101,7 +101,8 @@ class Replication(RuleBasedStateMachine):
             # what never reached a sink is gone for good; no acknowledgement was given for it
             del queue.excerpts[index]
         # the sink's copy is now ahead, or the lost excerpts were never replicated
-        self.cycle = max(self.cycle, cycle_of(self.world.sink.queue.next_index, SHIFT))
+        end = Index(self.world.sink.queue.next_index)
+        self.cycle = max(self.cycle, cycle_of(end, SHIFT))
 
     @precondition(lambda self: self.world.sink.queue.excerpts)
     @rule(count=st.integers(1, 3), same=st.booleans())

@@ -20,6 +20,7 @@ from pathlib import Path
 from cqrepl.dump.files import read_documents
 from cqrepl.queue import NotAQueue, Queue, QueueError, QueueLocked, Tailer
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 from cqrepl.queue.inspection.repairplan import apply, plan_repair
 from tests.support.damage import PAGE, TABLE, Mutation, Sample, documents
@@ -80,7 +81,7 @@ def read(path: Path, index: int = 0) -> Result:
 
 def _take_all(tailer: Tailer, cycles: Cycles, shift: int, result: Result) -> None:
     while (batch := tailer.next_batch()) is not None:
-        name = cycles.path_of(batch.index_first >> shift).name
+        name = cycles.path_of(cycle_of(batch.index_first, shift)).name
         for (index, data), offset in zip(batch, batch.offsets, strict=True):
             result.given.append(Given(index, name, offset - 4, bytes(data)))
 

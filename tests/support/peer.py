@@ -10,7 +10,7 @@ from typing import Any
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from wire import Reader, Splitter, Writer
 from wire.codes import BLOCK_LENGTH, Code
 
@@ -36,9 +36,9 @@ SHAPE_FIELDS: Message = {
 }
 
 
-def index(sequence: int, cycles: int = 0) -> int:
+def index(sequence: int, cycles: int = 0) -> Index:
     """Index of an excerpt in the tests' first cycle, or some cycles later."""
-    return index_of(CYCLE + cycles, sequence, SHIFT)
+    return index_of(Cycle(CYCLE + cycles), Sequence(sequence), SHIFT)
 
 
 def batch(first: int, *payloads: bytes) -> ExcerptBatch:

@@ -7,6 +7,7 @@ from pathlib import Path
 from cqrepl.queue import ExcerptBatch, Queue, QueueLayout, Tailer, index_of
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.format.index import Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from tests.support.goldens import Manifest
@@ -20,10 +21,11 @@ def layout(name: str = "FAST_DAILY") -> QueueLayout:
     return QueueLayout.of(by_name(name))
 
 
-def noon_index(name: str = "FAST_DAILY", *, ahead: int = 0, sequence: int = 0) -> int:
+def noon_index(name: str = "FAST_DAILY", *, ahead: int = 0, sequence: int = 0) -> Index:
     """An index in the cycle of noon, or so many cycles later."""
     roll_cycle = by_name(name)
-    return index_of(roll_cycle.cycle_at(NOON_MS, 0) + ahead, sequence, roll_cycle.shift)
+    cycle = Cycle(roll_cycle.cycle_at(NOON_MS, 0) + ahead)
+    return index_of(cycle, Sequence(sequence), roll_cycle.shift)
 
 
 def noon_batch(name: str, count: int) -> ExcerptBatch:

@@ -6,6 +6,7 @@ from typing import Final
 
 from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Index
 from wire import Reader, Writer
 from wire.codes import BLOCK_LENGTH, Code
 from wire.header import HEADER_BYTES
@@ -66,7 +67,7 @@ def read_replication_event(reader: Reader) -> tuple[ExcerptBatch, int]:
     reader.read_type()
     code = reader.peek_code()
     values = reader.read_block() if code in BLOCK_LENGTH else reader
-    index = values.read_int()
+    index = Index(values.read_int())
     payload = values.read_block()
     ns = 0 if values.peek_code() is None else values.read_int()
     offsets, lengths = array("q", [payload.position]), array("q", [payload.end - payload.position])

@@ -17,7 +17,7 @@ from pathlib import Path
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
-from cqrepl.queue.format.rollcycle import RollCycle
+from cqrepl.queue.format.rollcycle import Cycle, RollCycle
 
 
 class Cycles:
@@ -28,7 +28,7 @@ class Cycles:
         self.roll_cycle = roll_cycle
         self.shift = roll_cycle.shift
         self._epoch = epoch
-        self._known: dict[str, int] = {}
+        self._known: dict[str, Cycle] = {}
         self._table_seen = self._table_identity()
 
     @property
@@ -36,7 +36,7 @@ class Cycles:
         """Where the queue's table store is, or would be."""
         return self.path / FILE_NAME
 
-    def path_of(self, cycle: int) -> Path:
+    def path_of(self, cycle: Cycle) -> Path:
         """Where the store file of a cycle is, or would be.
 
         Raises:
@@ -48,18 +48,18 @@ class Cycles:
             raise QueueError(str(error), path=self.path) from error
         return self.path / (name + SUFFIX)
 
-    def has(self, cycle: int) -> bool:
+    def has(self, cycle: Cycle) -> bool:
         """True when the cycle has a store file, ready or not."""
         return os.path.exists(self.path_of(cycle))
 
-    def open(self, cycle: int) -> StoreFile | None:
+    def open(self, cycle: Cycle) -> StoreFile | None:
         """A cycle's store file, for reading; None when it is not there, or not ready yet."""
         try:
             return StoreFile.open(self.path_of(cycle), cycle, writable=False)
         except FileNotFoundError:
             return None
 
-    def has_ended(self, cycle: int) -> bool:
+    def has_ended(self, cycle: Cycle) -> bool:
         """True when the cycle has a store file, and that is closed."""
         store = self.open(cycle)
         if store is None:
@@ -69,11 +69,11 @@ class Cycles:
         finally:
             store.close()
 
-    def cycle_of(self, stem: str) -> int | None:
+    def cycle_of(self, stem: str) -> Cycle | None:
         """The cycle whose files have this name without what follows; None when none has."""
         return self.roll_cycle.cycle_of_name(stem, self._epoch)
 
-    def ends_ms(self, cycle: int) -> int:
+    def ends_ms(self, cycle: Cycle) -> int:
         """The moment at which the cycle ends by the clock, in milliseconds since 1970."""
         return (cycle + 1) * self.roll_cycle.length_ms + self._epoch
 
@@ -100,7 +100,7 @@ class Cycles:
             )
         self._table_seen = seen
 
-    def listing(self) -> list[int]:
+    def listing(self) -> list[Cycle]:
         """All cycles that have a store file, ascending.
 
         Raises:
@@ -111,7 +111,7 @@ class Cycles:
         self._known = known  # forgets what has been removed
         return sorted(known.values())
 
-    def following(self, cycle: int) -> int | None:
+    def following(self, cycle: Cycle) -> Cycle | None:
         """The least cycle above this one that has a store file; None while there is none."""
         if not any(there > cycle for there in self.listing()):
             return None
@@ -126,7 +126,7 @@ class Cycles:
             return None
         return status.st_dev, status.st_ino, status.st_mtime_ns
 
-    def _cycle(self, name: str) -> int:
+    def _cycle(self, name: str) -> Cycle:
         cycle = self._known.get(name)
         if cycle is None:
             cycle = self.cycle_of(name.removesuffix(SUFFIX))

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.storefile import START, Place, StoreFile
 from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.index import Position, Sequence
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, body_length, is_metadata, is_ready
@@ -168,7 +169,8 @@ class Indexing:
                 for at in range(min(slot, self._last_used(array)), -1, -1):
                     position = self._slot(array, at)
                     if position:
-                        yield Place((page * self._count + at) * self._spacing, position)
+                        sequence = (page * self._count + at) * self._spacing
+                        yield Place(Sequence(sequence), Position(position))
             page, slot = page - 1, self._count - 1
 
     def _leads_to(self, start: Place, place: Place) -> bool:

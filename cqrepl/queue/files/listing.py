@@ -23,6 +23,7 @@ from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
 from cqrepl.queue.files.tablestore import TableStore
+from cqrepl.queue.format.index import Cycle
 
 CYCLE_NONE_LOWEST: Final = (1 << 31) - 1
 CYCLE_NONE_HIGHEST: Final = -(1 << 31)
@@ -55,25 +56,25 @@ class Listing:
         """Where that number is in the table store."""
         return self._changes.position
 
-    def renew(self, cycles: list[int]) -> None:
+    def renew(self, cycles: list[Cycle]) -> None:
         """Records what the directory was found to hold."""
         self._lowest.store(cycles[0] if cycles else CYCLE_NONE_LOWEST)
         self._highest.store(cycles[-1] if cycles else CYCLE_NONE_HIGHEST)
         self._changes.add(1)
 
-    def add(self, cycle: int) -> None:
+    def add(self, cycle: Cycle) -> None:
         """Records a new store file."""
         self._lowest.lower_to(cycle)
         self._highest.raise_to(cycle)
         self._changes.add(1)
 
-    def ended_below(self, cycle: int, cycles: list[int]) -> None:
+    def ended_below(self, cycle: Cycle, cycles: list[Cycle]) -> None:
         """Records that every one of these cycles that is below this one is closed."""
         self._table.value(_ENDED_KEY, cycle).raise_to(cycle)
         checked = (cycle << _DIGEST_BITS) | self._digest(cycle, cycles)
         self._checked.store(checked)
 
-    def checked_below(self, cycles: list[int]) -> int:
+    def checked_below(self, cycles: list[Cycle]) -> int:
         """Every one of these cycles that is below the answer is known to be closed."""
         checked = self._checked.load()
         cycle = checked >> _DIGEST_BITS
@@ -111,7 +112,7 @@ class Listing:
         """
         self._table.sync()
 
-    def _digest(self, below: int, cycles: list[int]) -> int:
+    def _digest(self, below: int, cycles: list[Cycle]) -> int:
         names = " ".join(str(cycle) for cycle in cycles if cycle < below)
         return zlib.crc32(names.encode(), self._boot)
 

@@ -24,6 +24,7 @@ from cqrepl.queue.files.atomics import fence
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.tablestore import typed_fields
 from cqrepl.queue.format.errors import NotAQueue, QueueDamaged
+from cqrepl.queue.format.index import Cycle, Position, Sequence
 from cqrepl.queue.format.rollcycle import sequence_bits
 from cqrepl.queue.format.storeimage import DATA_FORMAT
 from wire.codes import Code
@@ -42,11 +43,11 @@ _INDEX_SPACING_MAX: Final = 1 << 30
 class Place(NamedTuple):
     """A sequence, and the position of (or for) its header; (0, 0) is the file's start."""
 
-    sequence: int
-    position: int
+    sequence: Sequence
+    position: Position
 
 
-START: Final = Place(0, 0)
+START: Final = Place(Sequence(0), Position(0))
 
 
 class Walked(NamedTuple):
@@ -58,7 +59,7 @@ class Walked(NamedTuple):
 
     place: Place
     stop: FindStop
-    position_last: int
+    position_last: Position
     marks: list[tuple[int, int]]
 
 
@@ -84,7 +85,7 @@ class StoreFile:
             NotAQueue: it is a file of version 4.
         """
         self.path = mapping.path
-        self.cycle = cycle
+        self.cycle = Cycle(cycle)
         self.mapping = mapping
         self.header = self._parse_header()
         self.sequence_bits = sequence_bits(self.header.index_count, self.header.index_spacing)
@@ -151,6 +152,8 @@ class StoreFile:
         Raises:
             QueueDamaged: as `find`.
         """
+        sequence: int
+        position: int
         sequence, position = start
         spacing = self.header.index_spacing
         position_last = 0
@@ -163,16 +166,16 @@ class StoreFile:
             except QueueDamaged as damaged:
                 if not past_end or damaged.position is None:
                     raise
-                return Walked(
-                    Place(sequence, damaged.position), FindStop.PAST_END, position_last, marks
-                )
+                place = Place(Sequence(sequence), Position(damaged.position))
+                return Walked(place, FindStop.PAST_END, Position(position_last), marks)
             first = -sequence % spacing
             for nth in range(first, len(offsets), spacing):
                 marks.append((sequence + nth, offsets[nth] - HEADER_BYTES))
             sequence += len(offsets)
             if offsets:
                 position_last = offsets[-1] - HEADER_BYTES
-        return Walked(Place(sequence, position), stop, position_last, marks)
+        place = Place(Sequence(sequence), Position(position))
+        return Walked(place, stop, Position(position_last), marks)
 
     def word_at(self, position: int) -> int:
         """The header word there; 0 behind the end of the file."""
@@ -186,13 +189,13 @@ class StoreFile:
         if position % HEADER_BYTES or not 0 <= position < self.mapping.check():
             return False
         try:
-            return self.walk(Place(0, position)).stop is FindStop.END_OF_FILE
+            return self.walk(Place(Sequence(0), position)).stop is FindStop.END_OF_FILE
         except QueueDamaged:
             return False  # a wrong write position: the caller will look at the whole file
 
-    def write_position(self) -> int:
+    def write_position(self) -> Position:
         """Header position of the last excerpt as recorded; may lag behind, 0 for none."""
-        return self.mapping.words.load_8(self.header.write_position)
+        return Position(self.mapping.words.load_8(self.header.write_position))
 
     def check_end(self, position: int, last: Place | None) -> bool:
         """True when what writers recorded agrees with a walk that ended at `position`; false when
@@ -232,7 +235,7 @@ class StoreFile:
                 position=last.position,
             )
 
-    def _sequence_word(self, position: int, sequence: int) -> int:
+    def _sequence_word(self, position: Position, sequence: Sequence) -> int:
         """The position's lower bits above the sequence, as an unsigned long."""
         mask = (1 << self.sequence_bits) - 1
         return ((position << self.sequence_bits) + (sequence & mask)) % (1 << 64)
@@ -254,14 +257,14 @@ class StoreFile:
             position=position,
         )
 
-    def record_last(self, position: int, sequence: int) -> None:
+    def record_last(self, position: Position, sequence: Sequence) -> None:
         """Records the last excerpt published, for the next process that opens the file."""
         words = self.mapping.words
         words.raise_8(self.header.write_position, position)
         if self.header.sequence is not None:
             words.store_8(self.header.sequence, self._sequence_word(position, sequence))
 
-    def set_back_last(self, position: int, sequence: int) -> None:
+    def set_back_last(self, position: Position, sequence: Sequence) -> None:
         """Records an earlier last excerpt, (0, -1) for none: what was recorded is not there."""
         words = self.mapping.words
         words.store_8(self.header.write_position, position)

@@ -17,13 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cqrepl.kernel.batch import join_payloads, laid_size, measure_lengths
+from cqrepl.queue.format.index import Index
 
 
 @dataclass(frozen=True, slots=True)
 class ExcerptBatch:
     """Excerpts `index_first` .. `index_last`, without a gap. There is at least one."""
 
-    index_first: int
+    index_first: Index
     data: bytes | memoryview
     offsets: "array[int]"
     lengths: "array[int]"
@@ -36,21 +37,21 @@ class ExcerptBatch:
     @classmethod
     def of(cls, index_first: int, payloads: Sequence[bytes | memoryview]) -> "ExcerptBatch":
         """A batch of these payloads, copied together."""
-        return cls(index_first, *join_payloads(payloads))
+        return cls(Index(index_first), *join_payloads(payloads))
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def __iter__(self) -> Iterator[tuple[int, memoryview]]:
         view = memoryview(self.data)
-        index = self.index_first
+        index: int = self.index_first
         for offset, length in zip(self.offsets, self.lengths, strict=True):
             yield index, view[offset : offset + length]
             index += 1
 
     @property
-    def index_last(self) -> int:
-        return self.index_first + len(self.offsets) - 1
+    def index_last(self) -> Index:
+        return Index(self.index_first + len(self.offsets) - 1)
 
     @property
     def payload_bytes(self) -> int:
@@ -81,9 +82,8 @@ class ExcerptBatch:
         assert 0 <= start < stop <= len(self.offsets)
         if start == 0 and stop == len(self.offsets):
             return self
-        return ExcerptBatch(
-            self.index_first + start, self.data, self.offsets[start:stop], self.lengths[start:stop]
-        )
+        first = Index(self.index_first + start)
+        return ExcerptBatch(first, self.data, self.offsets[start:stop], self.lengths[start:stop])
 
     def _measure(self) -> tuple[int, int]:
         if self._measured is None:

@@ -6,32 +6,39 @@
 `shift` belongs to the roll cycle. Cycles have 31 bits, so an index is never negative.
 """
 
-from typing import Final
+from typing import Final, NewType
 
 from cqrepl.queue.format.rollcycle import CYCLE_MAX
+from cqrepl.queue.format.rollcycle import Cycle as Cycle
+
+# as `Cycle`, plain integers when the program runs; the type checker keeps them apart
+Index = NewType("Index", int)  # of an excerpt in its queue, or of the one behind the last
+Sequence = NewType("Sequence", int)  # place of an excerpt within its cycle, from 0
+Position = NewType("Position", int)  # offset in a store file
 
 INDEX_MAX: Final = (1 << 63) - 1
-NEXT_OF_EMPTY: Final = 0  # what an empty queue names as the next index: its unknown start
+SEQUENCE_FIRST: Final = Sequence(0)  # of every cycle
+NEXT_OF_EMPTY: Final = Index(0)  # what an empty queue names as the next index: its unknown start
 
 
-def index_of(cycle: int, sequence: int, shift: int) -> int:
+def index_of(cycle: Cycle, sequence: Sequence, shift: int) -> Index:
     """The index of the excerpt `sequence` of `cycle`."""
     assert 0 <= cycle <= CYCLE_MAX
     assert 0 <= sequence < 1 << shift
-    return (cycle << shift) + sequence
+    return Index((cycle << shift) + sequence)
 
 
-def cycle_of(index: int, shift: int) -> int:
+def cycle_of(index: Index, shift: int) -> Cycle:
     """The cycle, that is the store file, an index lies in."""
-    return index >> shift
+    return Cycle(index >> shift)
 
 
-def sequence_of(index: int, shift: int) -> int:
+def sequence_of(index: Index, shift: int) -> Sequence:
     """The place of an index within its cycle, from 0."""
-    return index & ((1 << shift) - 1)
+    return Sequence(index & ((1 << shift) - 1))
 
 
-def is_next(index_next: int, index: int, shift: int) -> bool:
+def is_next(index_next: Index, index: Index, shift: int) -> bool:
     """True when `index` may be appended to a queue whose next index is `index_next`.
 
     That is the next index itself, or the first of any higher cycle: cycles may be skipped,
@@ -49,7 +56,7 @@ def format_index(index: int) -> str:
     return f"{index:#x}"
 
 
-def parse_index(text: str) -> int:
+def parse_index(text: str) -> Index:
     """The index that `format_index` spells; the `0x` may be missing.
 
     Raises:
@@ -58,4 +65,4 @@ def parse_index(text: str) -> int:
     index = int(text, 16)
     if not 0 <= index <= INDEX_MAX:
         raise ValueError(f"expected an index from 0x0 to 0x7fffffffffffffff, got {text!r}")
-    return index
+    return Index(index)

@@ -13,7 +13,9 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, NewType
+
+Cycle = NewType("Cycle", int)  # number of a store file; an `int` when the program runs
 
 CYCLE_MAX: Final = (1 << 31) - 1
 _DAY_MS: Final = 86_400_000
@@ -46,10 +48,11 @@ class RollCycle:
         """How many excerpts one cycle can hold."""
         return min((1 << self.shift) - 1, self.index_count**2 * self.index_spacing)
 
-    def cycle_at(self, now_ms: int, epoch: int) -> int:
+    def cycle_at(self, now_ms: int, epoch: int) -> Cycle:
         """The cycle of a moment, given in milliseconds since 1970."""
         since = now_ms - epoch
-        return since // self.length_ms if since >= 0 else -(-since // self.length_ms)
+        length_ms = self.length_ms
+        return Cycle(since // length_ms if since >= 0 else -(-since // length_ms))
 
     def file_name(self, cycle: int, epoch: int) -> str:
         """The name of a cycle's store file, without `.cq4`.
@@ -62,7 +65,7 @@ class RollCycle:
             raise ValueError(f"expected a cycle of {self.name} before the year 10000, got {cycle}")
         return _spell(self.format, _EPOCH + timedelta(milliseconds=at_ms))
 
-    def cycle_of_name(self, name: str, epoch: int) -> int | None:
+    def cycle_of_name(self, name: str, epoch: int) -> Cycle | None:
         """The cycle that `file_name` spells as `name`; None when no cycle is named so."""
         match = self._pattern.fullmatch(name)
         if match is None:
@@ -77,7 +80,7 @@ class RollCycle:
             return None
         since_ms = int((at - _EPOCH).total_seconds()) * 1000 - _whole_days(epoch)
         cycle, rest = divmod(since_ms, self.length_ms)
-        return cycle if rest == 0 and 0 <= cycle <= CYCLE_MAX else None
+        return Cycle(cycle) if rest == 0 and 0 <= cycle <= CYCLE_MAX else None
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

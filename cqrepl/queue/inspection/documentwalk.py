@@ -21,6 +21,7 @@ from typing import Final
 from cqrepl.kernel.batch import FindStop, find_excerpts
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.storefile import START, Place
+from cqrepl.queue.format.index import Position, Sequence
 from wire.errors import WireError
 from wire.header import END_OF_FILE, HEADER_BYTES, align4, body_length, is_metadata, is_ready
 from wire.reader import Reader
@@ -63,7 +64,7 @@ class Stretch:
     """
 
     file: FileBytes
-    sequence: int
+    sequence: Sequence
     base: int
     data: memoryview
     offsets: "array[int]"
@@ -73,9 +74,9 @@ class Stretch:
         return len(self.offsets)
 
     @property
-    def position_last(self) -> int:
+    def position_last(self) -> Position:
         """Header position of the last excerpt."""
-        return self.base + self.offsets[-1] - HEADER_BYTES
+        return Position(self.base + self.offsets[-1] - HEADER_BYTES)
 
     def payload_pieces(self) -> Iterator[bytes]:
         """The payloads without gaps, in pieces of at most a chunk."""
@@ -105,7 +106,7 @@ class DocumentWalk:
         self.file = file
         self.place = start
         self.end = End.NOTHING
-        self.position_last = 0
+        self.position_last = Position(0)
         self.pages: list[MetadataDocument] = []
         self.metadata: list[MetadataDocument] = []
         self.metadata_count = 0
@@ -147,7 +148,7 @@ class DocumentWalk:
             found = find_excerpts(data, at, len(data), count_max=_COUNT_MAX)
             self._take_metadata(data, base, at, found.position, found.offsets, found.lengths)
             at = found.position
-            self.place = Place(sequence + len(found.offsets), base + at)
+            self.place = Place(Sequence(sequence + len(found.offsets)), Position(base + at))
             if found.offsets:
                 stretch = Stretch(self.file, sequence, base, data, found.offsets, found.lengths)
                 self.position_last = stretch.position_last
@@ -169,9 +170,10 @@ class DocumentWalk:
             return None
         if is_metadata(word):
             self._take_document(position, length, sequence)
-            self.place = Place(sequence, align4(end))
+            self.place = Place(sequence, Position(align4(end)))
             return []
-        self.place, self.position_last = Place(sequence + 1, align4(end)), position
+        self.place = Place(Sequence(sequence + 1), Position(align4(end)))
+        self.position_last = position
         offsets, lengths = array("q", [HEADER_BYTES]), array("q", [length])
         return [Stretch(self.file, sequence, position, memoryview(b""), offsets, lengths)]
 

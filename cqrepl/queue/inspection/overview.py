@@ -29,7 +29,7 @@ from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError
-from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
@@ -116,12 +116,12 @@ class QueueInfo:
         return sum(file.count or 0 for file in self.files)
 
     @property
-    def first_index(self) -> int | None:
+    def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
         return next((file.index_first for file in self.files if file.count), None)
 
     @property
-    def last_index(self) -> int | None:
+    def last_index(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
         return next((file.index_last for file in reversed(self.files) if file.count), None)
 
@@ -204,8 +204,8 @@ def _with_numbers(layout: QueueLayout, file: StoreReport) -> QueueLayout:
 
 def _cycles(
     path: Path, names: list[str], layout: QueueLayout
-) -> tuple[dict[int, str], list[Finding]]:
-    cycles: dict[int, str] = {}
+) -> tuple[dict[Cycle, str], list[Finding]]:
+    cycles: dict[Cycle, str] = {}
     findings = []
     for name in names:
         cycle = layout.roll_cycle.cycle_of_name(name.removesuffix(SUFFIX), layout.epoch)
@@ -219,10 +219,10 @@ def _cycles(
     return cycles, findings
 
 
-def _report(path: Path, cycle: int, layout: QueueLayout, deep: bool) -> StoreReport | None:
+def _report(path: Path, cycle: Cycle, layout: QueueLayout, deep: bool) -> StoreReport | None:
     """The report of one store file; None when it has gone."""
     read = scan_store if deep else glance_store
-    index_first = index_of(cycle, 0, layout.roll_cycle.shift)
+    index_first = index_of(cycle, SEQUENCE_FIRST, layout.roll_cycle.shift)
     try:
         return read(path, cycle, index_first)
     except FileNotFoundError:
@@ -276,7 +276,7 @@ def _has_moved(file: StoreReport) -> bool:
     return word == END_OF_FILE or is_ready(word)
 
 
-def listing_findings(table: TableReport, cycles: list[int]) -> list[Finding]:
+def listing_findings(table: TableReport, cycles: list[Cycle]) -> list[Finding]:
     """Where the table store disagrees with the cycles that have files."""
     findings = []
     lowest = cycles[0] if cycles else CYCLE_NONE_LOWEST

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
 from cqrepl.queue.files.storefile import StoreHeader
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES, page_image
 from cqrepl.queue.inspection.documentwalk import INDEX, INDEX2INDEX, DocumentWalk, End, Stretch
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
@@ -52,7 +53,7 @@ class PageScan:
         index_first: the index of the file's first excerpt.
     """
 
-    def __init__(self, file: FileBytes, header: StoreHeader, index_first: int) -> None:
+    def __init__(self, file: FileBytes, header: StoreHeader, index_first: Index) -> None:
         self._file = file
         self._header = header
         self._count, self._spacing = header.index_count, header.index_spacing

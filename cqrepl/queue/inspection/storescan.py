@@ -27,6 +27,7 @@ from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.orphanfile import remains
 from cqrepl.queue.files.storefile import END_MARK, START, Place, StoreHeader, parse_header
 from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.index import Cycle, Index, Position, Sequence
 from cqrepl.queue.format.rollcycle import sequence_bits
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
@@ -50,10 +51,10 @@ class StoreReport:
     """
 
     path: Path
-    cycle: int
+    cycle: Cycle
     size_bytes: int
     allocated_bytes: int
-    index_first: int
+    index_first: Index
     index_count: int | None = None
     index_spacing: int | None = None
     count: int | None = None
@@ -67,12 +68,12 @@ class StoreReport:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def index_last(self) -> int | None:
+    def index_last(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
-        return self.index_first + self.count - 1 if self.count else None
+        return Index(self.index_first + self.count - 1) if self.count else None
 
 
-def scan_store(path: Path, cycle: int, index_first: int) -> StoreReport:
+def scan_store(path: Path, cycle: Cycle, index_first: Index) -> StoreReport:
     """Reads a store file from its first byte to the end of its documents.
 
     Args:
@@ -88,7 +89,7 @@ def scan_store(path: Path, cycle: int, index_first: int) -> StoreReport:
         return _StoreScan(file, header, index_first).report(cycle)
 
 
-def glance_store(path: Path, cycle: int, index_first: int) -> StoreReport:
+def glance_store(path: Path, cycle: Cycle, index_first: Index) -> StoreReport:
     """Count and end of a store file, by what writers recorded in it and a walk from there.
 
     It takes the same time however many excerpts there are, unless the marks are gone.
@@ -120,7 +121,7 @@ def glance_store(path: Path, cycle: int, index_first: int) -> StoreReport:
         )
 
 
-def read_header(file: FileBytes, cycle: int, index_first: int) -> StoreHeader | StoreReport:
+def read_header(file: FileBytes, cycle: Cycle, index_first: Index) -> StoreHeader | StoreReport:
     """The header of a store file; a report of what is wrong where it cannot be read."""
     word = file.word(0)
     if is_ready(word):
@@ -168,7 +169,7 @@ def read_header(file: FileBytes, cycle: int, index_first: int) -> StoreHeader | 
 class PayloadDigest:
     """A digest of excerpts that does not depend on how they are cut into batches."""
 
-    index_first: int
+    index_first: Index
     count: int = 0
     _lengths: hashlib.blake2b = field(default_factory=hashlib.blake2b)
     _payloads: hashlib.blake2b = field(default_factory=hashlib.blake2b)
@@ -190,7 +191,7 @@ class PayloadDigest:
 class _StoreScan:
     """One full reading of a store file."""
 
-    def __init__(self, file: FileBytes, header: StoreHeader, index_first: int) -> None:
+    def __init__(self, file: FileBytes, header: StoreHeader, index_first: Index) -> None:
         self._file = file
         self._header = header
         self._index_first = index_first
@@ -200,7 +201,7 @@ class _StoreScan:
         self._findings: list[Finding] = []
         self._is_astray = False
 
-    def report(self, cycle: int) -> StoreReport:
+    def report(self, cycle: Cycle) -> StoreReport:
         """Reads, and says what was found."""
         file, header = self._file, self._header
         walk = DocumentWalk(file)
@@ -358,11 +359,11 @@ def _recorded(file: FileBytes, header: StoreHeader) -> Place:
     mask = (1 << 64 - shift) - 1
     there = file.word(position) if position > 0 and position % HEADER_BYTES == 0 else 0
     if is_ready(there) and (word % (1 << 64)) >> shift == position & mask:
-        return Place(word & (1 << shift) - 1, position)
+        return Place(Sequence(word & (1 << shift) - 1), Position(position))
     return START
 
 
-def _end_findings(walk: DocumentWalk, index_first: int, is_whole: bool) -> tuple[Finding, ...]:
+def _end_findings(walk: DocumentWalk, index_first: Index, is_whole: bool) -> tuple[Finding, ...]:
     sequence, position = walk.place
     path, index = walk.file.path, index_first + sequence
     if walk.end is End.BROKEN:

@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from cqrepl.queue.files.filebytes import FileBytes
-from cqrepl.queue.format.index import cycle_of, format_index, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, cycle_of, format_index, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, Stretch
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
@@ -71,7 +71,7 @@ class ComparedRange:
 class CycleDigests:
     """A compared cycle: number and digest of the excerpts compared in each copy; None: no file."""
 
-    cycle: int
+    cycle: Cycle
     counts: tuple[int | None, ...]
     digests: tuple[str | None, ...]
 
@@ -96,7 +96,7 @@ class Unreadable:
 
     path: Path
     position: int
-    index: int
+    index: Index
     text: str
     is_same: bool = False
 
@@ -121,15 +121,15 @@ def verify(
         yield LayoutsDiffer(layouts=layouts)
         return
     shift = layouts[0].roll_cycle.shift
-    first = cycle_of(index_first, shift)
-    last = None if index_last is None else cycle_of(index_last, shift)
+    first = cycle_of(Index(index_first), shift)
+    last = None if index_last is None else cycle_of(Index(index_last), shift)
     cycles = {file.cycle for copy in copies for file in copy.files}
     for cycle in sorted(cycles):
         if cycle >= first and (last is None or cycle <= last):
             yield from _ComparedCycle(copies, cycle, index_first, index_last).outcomes()
 
 
-def last_common_index(paths: Sequence[Path | str]) -> int | None:
+def last_common_index(paths: Sequence[Path | str]) -> Index | None:
     """The least last index of the copies: up to there all may be compared; None: one is empty.
 
     Raises:
@@ -177,7 +177,7 @@ _NOTHING = _CopyPart(array("q"), b"", None)
 class _CycleReader:
     """The excerpts of one cycle of one copy."""
 
-    def __init__(self, file: FileBytes, index_first: int) -> None:
+    def __init__(self, file: FileBytes, index_first: Index) -> None:
         self.file = file
         self.walk = DocumentWalk(file)
         self.digest = PayloadDigest(index_first)
@@ -212,12 +212,12 @@ class _ComparedCycle:
     """The comparison of one cycle."""
 
     def __init__(
-        self, copies: list[QueueInfo], cycle: int, index_first: int, index_last: int | None
+        self, copies: list[QueueInfo], cycle: Cycle, index_first: int, index_last: int | None
     ) -> None:
         self._cycle = cycle
-        self._cycle_first = index_of(cycle, 0, copies[0].layout.roll_cycle.shift)
+        self._cycle_first = index_of(cycle, SEQUENCE_FIRST, copies[0].layout.roll_cycle.shift)
         self._index = self._cycle_first
-        self._digest_first = max(self._index, index_first)
+        self._digest_first = max(self._index, Index(index_first))
         self._index_first = index_first
         self._index_last = index_last
         self._readers: list[_CycleReader | None] = []
@@ -264,7 +264,7 @@ class _ComparedCycle:
                 Unreadable(
                     path=reader.file.path,
                     position=position,
-                    index=self._cycle_first + sequence,
+                    index=Index(self._cycle_first + sequence),
                     text="a document ends behind the end of the file",
                 )
             )
@@ -289,7 +289,7 @@ class _ComparedCycle:
                     if reader is not None and part is not None:
                         reader.count_in(part)
                 yield from _compare(parts, self._index, count)
-            self._index += count
+            self._index = Index(self._index + count)
 
     def _digests(self) -> CycleDigests:
         readers = self._readers

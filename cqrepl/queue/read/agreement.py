@@ -20,6 +20,7 @@ from cqrepl.kernel.batch import FindStop, Found
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import Place, StoreFile
 from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.index import Position, Sequence
 from wire.header import HEADER_BYTES, align4
 
 _WALK_COUNT_MIN = 64  # excerpts in one step of the walk ahead, if slots are nearer than that
@@ -74,6 +75,7 @@ class Agreement:
     def _extend(self, start: Place, found: Found, wanted: int) -> None:
         """Moves `end` behind the header at `wanted`, or as far as what was recorded agrees."""
         first = found.offsets[0] - HEADER_BYTES
+        sequence: int
         sequence, count = start.sequence, _WALK_COUNT_MIN
         behind = sequence + len(found.offsets)
         if behind % self._spacing == 0 and self._indexing.position_of(behind) == align4(
@@ -87,7 +89,8 @@ class Agreement:
                 if found.offsets:
                     self._hold_slots(sequence, found)
                     sequence += len(found.offsets)
-                    last = Place(sequence - 1, found.offsets[-1] - HEADER_BYTES)
+                    position = Position(found.offsets[-1] - HEADER_BYTES)
+                    last = Place(Sequence(sequence - 1), position)
                 if found.stop in _ENDS and self._ends(start, found, last):
                     self.end = max(self.end, found.position)
                 if self.end > wanted:

@@ -26,7 +26,7 @@ from cqrepl.queue.files.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import cycle_of, index_of, sequence_of
+from cqrepl.queue.format.index import Index, Position, Sequence, cycle_of, index_of, sequence_of
 from cqrepl.queue.read.agreement import Agreement
 from wire.header import HEADER_BYTES
 
@@ -48,14 +48,17 @@ class BackwardTailer:
         self._places: dict[int, int] | None = None  # of the walk where there is no usable index
         # where the run above began: the next run ends before it; or, at the end of a cycle, the
         # position of the last excerpt, since behind it an index page may come
+        self._last: int
         self._upper, self._last = START, 0
         self._batch: ExcerptBatch | None = None  # the run that is being handed out
         self._left = 0  # how many of it are not given yet
         # the next cycle to enter is the greatest below this one, from this sequence down
+        self._cycle: int
+        self._sequence_max: int
         self._cycle, self._sequence_max = NO_LIMIT, NO_LIMIT
         if index is not None:
-            self._cycle = cycle_of(index, cycles.shift) + 1
-            self._sequence_max = sequence_of(index, cycles.shift) if index >= 0 else 0
+            self._cycle = cycle_of(Index(index), cycles.shift) + 1
+            self._sequence_max = sequence_of(Index(index), cycles.shift) if index >= 0 else 0
         self.is_closed = False
 
     def next_batch(self, *, count_max: int = NO_LIMIT) -> ExcerptBatch | None:
@@ -118,12 +121,12 @@ class BackwardTailer:
                 f"expected excerpts {sequence} to {self._upper.sequence - 1}, walked elsewhere",
                 path=store.path,
             )
-        sequence = self._upper.sequence - len(found.offsets)
-        index = index_of(store.cycle, sequence, self._cycles.shift)
+        first = Sequence(self._upper.sequence - len(found.offsets))
+        index = index_of(store.cycle, first, self._cycles.shift)
         data = store.mapping.data.toreadonly()
         self._batch = ExcerptBatch(index, data, found.offsets, found.lengths)
         self._left = len(self._batch)
-        self._upper, self._last = Place(sequence, found.offsets[0] - HEADER_BYTES), 0
+        self._upper, self._last = Place(first, Position(found.offsets[0] - HEADER_BYTES)), 0
         return True
 
     def _lower(self, store: StoreFile, sequence: int, run: int) -> Place:
@@ -140,7 +143,7 @@ class BackwardTailer:
                     pass
             self._walk_all(store)
         assert self._places is not None
-        return Place(sequence, self._places.get(sequence, 0))
+        return Place(Sequence(sequence), Position(self._places.get(sequence, 0)))
 
     def _run(self, store: StoreFile, lower: Place) -> Found | None:
         """The excerpts from a place up to the run above; None when they do not lead there."""
@@ -171,7 +174,7 @@ class BackwardTailer:
             self._sequence_max = NO_LIMIT
         end = min(self._sequence_max, NO_LIMIT - 1) + 1
         self._cycle, self._sequence_max = below[-1], NO_LIMIT
-        store = self._cycles.open(self._cycle)
+        store = self._cycles.open(below[-1])
         if store is None:  # not ready, or removed since it was listed
             return True
         self._store, self._indexing = store, Indexing(store)
@@ -181,7 +184,7 @@ class BackwardTailer:
             self._check_end(store, walked)
         elif walked.position_last:
             # the end that was asked for is not the file's: it is held against what comes behind
-            last = Place(end - 1, walked.position_last)
+            last = Place(Sequence(end - 1), walked.position_last)
             found = store.find(last.position, count_max=1)
             Agreement(store, self._indexing).certain_count(last, found)
         return True
@@ -191,7 +194,7 @@ class BackwardTailer:
         last: Place | None = START
         if walked.place.sequence:
             at = walked.position_last
-            last = Place(walked.place.sequence - 1, at) if at else None
+            last = Place(Sequence(walked.place.sequence - 1), at) if at else None
         store.check_end(walked.place.position, last)
 
     def _leave(self) -> None:

@@ -10,33 +10,42 @@ table store's listing may lag.
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    Sequence,
+    cycle_of,
+    index_of,
+    sequence_of,
+)
 
 
-def first_index(cycles: Cycles) -> int | None:
+def first_index(cycles: Cycles) -> Index | None:
     """Index of the first excerpt; None when there is none."""
     for cycle in cycles.listing():
         if count_in(cycles, cycle, 1):
-            return index_of(cycle, 0, cycles.shift)
+            return index_of(cycle, SEQUENCE_FIRST, cycles.shift)
     return None
 
 
-def last_index(cycles: Cycles) -> int | None:
+def last_index(cycles: Cycles) -> Index | None:
     """Index of the last excerpt; None when there is none."""
     for cycle in reversed(cycles.listing()):
         in_cycle = count_in(cycles, cycle)
         if in_cycle:
-            return index_of(cycle, in_cycle - 1, cycles.shift)
+            return index_of(cycle, Sequence(in_cycle - 1), cycles.shift)
     return None
 
 
-def end_index(cycles: Cycles) -> int:
+def end_index(cycles: Cycles) -> Index:
     """One past the last excerpt, where a tailer waits for the next; 0 for an empty queue."""
     last = last_index(cycles)
-    return NEXT_OF_EMPTY if last is None else last + 1
+    return NEXT_OF_EMPTY if last is None else Index(last + 1)
 
 
-def nth_last_index(cycles: Cycles, nth: int) -> int | None:
+def nth_last_index(cycles: Cycles, nth: int) -> Index | None:
     """Index of the `nth` excerpt from behind, 1 for the last; the first one when there are fewer.
 
     None when there is none at all.
@@ -46,9 +55,9 @@ def nth_last_index(cycles: Cycles, nth: int) -> int | None:
     for cycle in reversed(cycles.listing()):
         in_cycle = count_in(cycles, cycle)
         if in_cycle >= nth:
-            return index_of(cycle, in_cycle - nth, cycles.shift)
+            return index_of(cycle, Sequence(in_cycle - nth), cycles.shift)
         if in_cycle:
-            found = index_of(cycle, 0, cycles.shift)
+            found = index_of(cycle, SEQUENCE_FIRST, cycles.shift)
             nth -= in_cycle
     return found
 
@@ -61,16 +70,17 @@ def count(cycles: Cycles, first: int, last: int) -> int:
     if first > last:
         return 0
     shift, total = cycles.shift, 0
-    cycle_first, cycle_last = cycle_of(max(first, 0), shift), cycle_of(last, shift)
+    index_first, index_last = Index(max(first, 0)), Index(last)
+    cycle_first, cycle_last = cycle_of(index_first, shift), cycle_of(index_last, shift)
     for cycle in cycles.listing():
         if cycle_first <= cycle <= cycle_last:
-            end = sequence_of(last, shift) + 1 if cycle == cycle_last else NO_LIMIT
-            start = sequence_of(max(first, 0), shift) if cycle == cycle_first else 0
+            end = sequence_of(index_last, shift) + 1 if cycle == cycle_last else NO_LIMIT
+            start = sequence_of(index_first, shift) if cycle == cycle_first else 0
             total += max(0, count_in(cycles, cycle, end) - start)
     return total
 
 
-def count_in(cycles: Cycles, cycle: int, end: int = NO_LIMIT) -> int:
+def count_in(cycles: Cycles, cycle: Cycle, end: int = NO_LIMIT) -> int:
     """The number of excerpts of one cycle, of those before sequence `end`.
 
     Raises:

@@ -22,7 +22,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, is_held_elsewhere
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.errors import IndexGap, QueueDamaged
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, index_of
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, SEQUENCE_FIRST, Cycle, Index, index_of
 
 _LOOK_PAUSE_S: Final = 0.25
 _LOOK_PAUSE_SUSPECTED_S: Final = 0.1
@@ -34,8 +34,8 @@ class Stall:
     """A cycle that a tailer cannot leave. `since_s` is of the tailer's clock."""
 
     path: Path
-    cycle: int
-    cycle_next: int
+    cycle: Cycle
+    cycle_next: Cycle
     since_s: float
 
     def __str__(self) -> str:
@@ -59,10 +59,10 @@ class StallWatch:
         self._clock = clock
         self._repair = repair
         self._looked_at: float | None = None
-        self._suspected: tuple[int, float] | None = None  # a cycle, and since when
+        self._suspected: tuple[Cycle, float] | None = None  # a cycle, and since when
         self.stalled: Stall | None = None
 
-    def waits(self, store: StoreFile | None, cycle: int, index: int) -> bool:
+    def waits(self, store: StoreFile | None, cycle: Cycle, index: Index) -> bool:
         """Called when there is nothing to read; true when something was repaired.
 
         Args:
@@ -101,19 +101,20 @@ class StallWatch:
         """Called when there was something to read."""
         self._suspected = self.stalled = None
 
-    def _gone(self, store: StoreFile, later: int | None, index: int) -> Exception:
+    def _gone(self, store: StoreFile, later: Cycle | None, index: Index) -> Exception:
         if store.path.exists():
             return QueueDamaged(
                 f"expected the store file that holds {index:#x}, another has taken its name",
                 path=store.path,
                 index=index,
             )
-        found = NEXT_OF_EMPTY if later is None else index_of(later, 0, self._cycles.shift)
+        shift = self._cycles.shift
+        found = NEXT_OF_EMPTY if later is None else index_of(later, SEQUENCE_FIRST, shift)
         reason = "its store file was removed before its end"
         return IndexGap(index, found, reason, path=store.path)
 
 
-def with_excerpts_above(cycles: Cycles, cycle: int) -> int | None:
+def with_excerpts_above(cycles: Cycles, cycle: Cycle) -> Cycle | None:
     """The lowest cycle above that holds an excerpt."""
     for later in cycles.listing():
         if later > cycle:

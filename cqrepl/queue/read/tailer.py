@@ -34,7 +34,17 @@ from cqrepl.queue.files.storefile import START, Place, StoreFile
 from cqrepl.queue.format.errors import ExcerptTooLarge, IndexGap, QueueDamaged
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, index_of, sequence_of
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    Position,
+    Sequence,
+    cycle_of,
+    index_of,
+    sequence_of,
+)
 from cqrepl.queue.read.agreement import Agreement
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall, StallWatch
@@ -44,7 +54,7 @@ BYTES_MAX: Final = 256 * 1024
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
 _AHEAD_COUNT: Final = 1024
 _LISTING_PAUSE_S: Final = 0.1  # between listings of the directory while there is no next cycle
-_BEFORE_ALL: Final = -1  # the cycle before every cycle
+_BEFORE_ALL: Final = Cycle(-1)  # the cycle before every cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +71,9 @@ class Stand:
     """
 
     data: memoryview
-    position: int
-    index: int
-    sequence: int
+    position: Position
+    index: Index
+    sequence: Sequence
     certain_end: int
     recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None]
 
@@ -104,19 +114,19 @@ class Tailer:
         self._last: Place | None = None  # the last excerpt passed, if it is known
         self._cycle = _BEFORE_ALL
         self._unready = _BEFORE_ALL  # the cycle whose file was found without a header
-        self._position = 0
-        self._index = index
+        self._position = Position(0)
+        self._index = Index(index)
         self._ahead: ExcerptBatch | None = None  # read but not given
         self._items: Iterator[tuple[int, memoryview]] = iter(())
         self._next = index  # of the excerpts read ahead
         self.is_closed = False
         if index != NEXT_OF_EMPTY:
-            self._seek(index)
+            self._seek(self._index)
 
     @property
-    def next_index(self) -> int:
+    def next_index(self) -> Index:
         """Index of the next excerpt; one past the last of a cycle while no other follows."""
-        return self._index if self._ahead is None else self._next
+        return self._index if self._ahead is None else Index(self._next)
 
     @property
     def stalled(self) -> Stall | None:
@@ -217,19 +227,21 @@ class Tailer:
         """
         assert count > 0
         assert self._position <= position_last < position
-        self._index += count
-        self._position = position
-        self._last = Place(sequence_of(self._index, self._cycles.shift) - 1, position_last)
+        self._index = Index(self._index + count)
+        self._position = Position(position)
+        sequence = Sequence(sequence_of(self._index, self._cycles.shift) - 1)
+        self._last = Place(sequence, Position(position_last))
         self._watch.goes_on()
 
     def give_back(self, batch: ExcerptBatch, start: int) -> None:
         """Stands before excerpt `start` of the batch that was given last."""
         assert 0 <= start < len(batch)
-        self._index, self._position = batch.index_first + start, batch.offsets[start] - HEADER_BYTES
+        self._index = Index(batch.index_first + start)
+        self._position = Position(batch.offsets[start] - HEADER_BYTES)
         self._last = None
         if start:
-            sequence = sequence_of(self._index, self._cycles.shift)
-            self._last = Place(sequence - 1, batch.offsets[start - 1] - HEADER_BYTES)
+            sequence = Sequence(sequence_of(self._index, self._cycles.shift) - 1)
+            self._last = Place(sequence, Position(batch.offsets[start - 1] - HEADER_BYTES))
 
     def close(self) -> None:
         """Closes the file. Batches given out keep their memory as long as they are held."""
@@ -271,9 +283,9 @@ class Tailer:
             )
             if found.offsets:
                 found = self._certain(found, is_whole)
-                self._position = found.position
+                self._position = Position(found.position)
                 return self._take(store, found)
-            self._position = found.position
+            self._position = Position(found.position)
             if found.stop is FindStop.TOO_LARGE:
                 self._certain(
                     store.find(found.position, count_max=1), True
@@ -297,8 +309,9 @@ class Tailer:
         assert found.offsets[-1] - HEADER_BYTES < self._agreement.end  # it is proved
         assert found.offsets[-1] + found.lengths[-1] <= found.position
         sequence = sequence_of(self._index, self._cycles.shift)
-        self._last = Place(sequence + count - 1, found.offsets[-1] - HEADER_BYTES)
-        self._index += count
+        position_last = Position(found.offsets[-1] - HEADER_BYTES)
+        self._last = Place(Sequence(sequence + count - 1), position_last)
+        self._index = Index(self._index + count)
         self._watch.goes_on()
         return batch
 
@@ -317,11 +330,11 @@ class Tailer:
         position = found.offsets[count] - HEADER_BYTES
         return Found(position, FindStop.LIMIT, found.offsets[:count], found.lengths[:count])
 
-    def _seek(self, index: int) -> None:
+    def _seek(self, index: Index) -> None:
         cycle = cycle_of(index, self._cycles.shift)
         sequence = sequence_of(index, self._cycles.shift)
         self._cycles.path_of(cycle)  # refuses a cycle that can have no file
-        self._cycle = cycle - 1
+        self._cycle = Cycle(cycle - 1)
         if sequence == 0:
             return  # entered when its file, or that of a later cycle, is there
         store = self._cycles.open(cycle)
@@ -341,12 +354,14 @@ class Tailer:
             raise
         self._store, self._cycle, self._position = store, cycle, walked.place.position
         if walked.position_last:
-            self._last = Place(sequence - 1, walked.position_last)
+            self._last = Place(Sequence(sequence - 1), walked.position_last)
 
-    def _first_after(self, cycle: int) -> int:
+    def _first_after(self, cycle: Cycle) -> Index:
         """The first index there is from this cycle on; for a message."""
-        following = self._cycles.following(cycle - 1)
-        return NEXT_OF_EMPTY if following is None else index_of(following, 0, self._cycles.shift)
+        following = self._cycles.following(Cycle(cycle - 1))
+        if following is None:
+            return NEXT_OF_EMPTY
+        return index_of(following, SEQUENCE_FIRST, self._cycles.shift)
 
     def _enter_next(self) -> bool:
         """Goes to the start of the next cycle; false while there is none that is ready."""
@@ -368,31 +383,32 @@ class Tailer:
             raise
         if self._store is not None:
             self._store.close()
-        self._store, self._cycle, self._position = store, cycle, 0
+        self._store, self._cycle, self._position = store, cycle, START.position
         self._indexing, self._last = Indexing(store), START
         self._agreement = Agreement(store, self._indexing)
-        self._index = index_of(cycle, 0, self._cycles.shift)
+        self._index = index_of(cycle, SEQUENCE_FIRST, self._cycles.shift)
         return True
 
-    def _check_leaving(self, store: StoreFile, cycle: int) -> None:
+    def _check_leaving(self, store: StoreFile, cycle: Cycle) -> None:
         """Refuses to go on over cycles that may have been removed unread."""
         if cycle > self._cycle + 1 and not store.mapping.is_current():
-            found = index_of(cycle, 0, self._cycles.shift)
+            found = index_of(cycle, SEQUENCE_FIRST, self._cycles.shift)
             raise IndexGap(
                 self._index, found, "store files were removed before they were read",
                 path=self._cycles.path,
             )  # fmt: skip
 
-    def _check_start(self, cycle: int) -> None:
+    def _check_start(self, cycle: Cycle) -> None:
         """Refuses a file that is waited for in vain: it has excerpts, but no header."""
         if cycle != self._unready:
             self._unready = cycle  # once is enough: excerpts come only behind a header
             with suppress(FileNotFoundError):
                 check_unfinished(self._cycles.path_of(cycle))
 
-    def _following(self) -> int | None:
-        if self._cycle != _BEFORE_ALL and self._cycles.has(self._cycle + 1):
-            return self._cycle + 1
+    def _following(self) -> Cycle | None:
+        after = Cycle(self._cycle + 1)
+        if self._cycle != _BEFORE_ALL and self._cycles.has(after):
+            return after
         now = self._clock()
         if now - self._listed_at < _LISTING_PAUSE_S:
             return None

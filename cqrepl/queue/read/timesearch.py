@@ -19,7 +19,7 @@ from cqrepl.kernel.batch import Found
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import START, Place, StoreFile
-from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.index import Cycle, Index, Position, Sequence, index_of
 from cqrepl.queue.read.count import end_index
 
 ReadTime = Callable[[memoryview], int | None]
@@ -27,7 +27,7 @@ _ASKED: Final = 8  # excerpts in a row that are asked for a time
 _WALK_COUNT: Final = 256  # excerpts per step of the walk
 
 
-def seek_time(cycles: Cycles, time: int, read_time: ReadTime) -> int:
+def seek_time(cycles: Cycles, time: int, read_time: ReadTime) -> Index:
     """Index of the first excerpt with a time at or after `time`; one past the last if none has.
 
     Args:
@@ -71,7 +71,7 @@ def _last_before(count: int, time_of: Callable[[int], int | None], time: int) ->
     return best
 
 
-def _first_time(cycles: Cycles, cycle: int, read_time: ReadTime) -> int | None:
+def _first_time(cycles: Cycles, cycle: Cycle, read_time: ReadTime) -> int | None:
     """The time of the first excerpts of a cycle."""
     store = cycles.open(cycle)
     if store is None:
@@ -82,7 +82,7 @@ def _first_time(cycles: Cycles, cycle: int, read_time: ReadTime) -> int | None:
         store.close()
 
 
-def _seek_in(store: StoreFile, time: int, read_time: ReadTime) -> int | None:
+def _seek_in(store: StoreFile, time: int, read_time: ReadTime) -> Sequence | None:
     """The sequence of the first excerpt of a file at or after a time; None when there is none."""
     indexing, spacing = Indexing(store), store.header.index_spacing
 
@@ -91,12 +91,13 @@ def _seek_in(store: StoreFile, time: int, read_time: ReadTime) -> int | None:
 
     slots = -(-store.walk(indexing.place_before()).place.sequence // spacing)
     below = _last_before(slots, lambda slot: _time_from(store, place_of(slot), read_time), time)
-    sequence, position = place_of(max(below, 0))
-    while (found := store.find(position, count_max=_WALK_COUNT)).offsets:
+    place = place_of(max(below, 0))
+    while (found := store.find(place.position, count_max=_WALK_COUNT)).offsets:
         for nth, one in enumerate(_times(store, found, read_time)):
             if one is not None and one >= time:
-                return sequence + nth
-        sequence, position = sequence + len(found.offsets), found.position
+                return Sequence(place.sequence + nth)
+        sequence = Sequence(place.sequence + len(found.offsets))
+        place = Place(sequence, Position(found.position))
     return None
 
 

@@ -36,7 +36,15 @@ from cqrepl.queue.format.errors import (
     QueueLocked,
 )
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import cycle_of, index_of, is_next, sequence_of
+from cqrepl.queue.format.index import (
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    cycle_of,
+    index_of,
+    is_next,
+    sequence_of,
+)
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.read.comparer import Comparer
 from cqrepl.queue.write.draft import Draft
@@ -334,7 +342,7 @@ class Appender:
         if not is_next(next_index, index, shift):
             raise IndexGap(next_index, index, "it does not follow the end", path=path)
         if self._end.has_ended(cycle):
-            expected = index_of(cycle + 1, 0, shift)
+            expected = index_of(Cycle(cycle + 1), SEQUENCE_FIRST, shift)
             raise IndexGap(expected, index, "its cycle is closed", path=path)
 
     def _append_for_all(self, waiting: list[Pending]) -> None:
@@ -363,16 +371,16 @@ class Appender:
             index += len(pending.payloads)
             pending.index_last = index - 1
 
-    def _has_grown(self, end: int) -> bool:
+    def _has_grown(self, end: Index) -> bool:
         """True when there are excerpts behind what was the end."""
         now, shift = self._end.next_index, self._cycles.shift
         is_rolled = cycle_of(now, shift) > cycle_of(end, shift)
         return now != end and not (is_rolled and sequence_of(now, shift) == 0)
 
-    def _append_last(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> int:
+    def _append_last(self, payloads: Sequence[bytes | memoryview], now_ms: int) -> Index:
         """Appends at the end, and answers the last index. The write lock is held."""
         cycle = self._layout.roll_cycle.cycle_at(now_ms, self._layout.epoch)
-        cycle, sequence = self._end.place_in(max(cycle, self._end.cycle_last, 0))
+        cycle, sequence = self._end.place_in(max(cycle, self._end.cycle_last, Cycle(0)))
         batch = ExcerptBatch.of(index_of(cycle, sequence, self._cycles.shift), payloads)
         self._append(batch)
         return batch.index_last

@@ -20,7 +20,7 @@ from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.storefile import Place
 from cqrepl.queue.format.errors import QueueError
-from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Position, Sequence, index_of
 from cqrepl.queue.write.queueend import QueueEnd
 from cqrepl.queue.write.storewriter import StoreWriter
 
@@ -68,7 +68,8 @@ class PenCase:
     def put(pen: "Pen", end: QueueEnd) -> None:
         """Tells the writer how far a pen has come."""
         assert end.writer is not None
-        end.writer.came_to(Place(pen.sequence, pen.position), pen.reserved)
+        place = Place(Sequence(pen.sequence), Position(pen.position))
+        end.writer.came_to(place, pen.reserved)
 
     def check(self, refused: int, pen: "Pen", end: QueueEnd) -> None:
         """Does nothing when the long way can be gone after a pen has refused.
@@ -103,7 +104,7 @@ class PenCase:
             sequence_word=header.sequence,
             last_index=header.last_index,
             sequence_bits=store.sequence_bits,
-            index_first=index_of(cycle, 0, self._cycles.shift),
+            index_first=index_of(cycle, SEQUENCE_FIRST, self._cycles.shift),
             sequence_end=writer.sequence_end,
             index_count=header.index_count,
             index_spacing=header.index_spacing,

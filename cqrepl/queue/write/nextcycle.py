@@ -19,6 +19,7 @@ from typing import Final
 
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.maker import READY, make_file, precreated_path
+from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.storeimage import store_image
 
@@ -27,7 +28,7 @@ _EARLY_MAX_MS: Final = 60_000
 _TOUCHED_MIN: Final = 1 << 20
 
 
-def precreate(cycles: Cycles, layout: QueueLayout, cycle: int, touched_bytes: int) -> Path | None:
+def precreate(cycles: Cycles, layout: QueueLayout, cycle: Cycle, touched_bytes: int) -> Path | None:
     """Makes a cycle's store file ready, so many bytes of it allocated and in memory; where it is.
 
     None when the cycle has a store file, or one that is ready.
@@ -65,11 +66,11 @@ class NextCycle:
         self._cycles = cycles
         self._layout = layout
         self._touched_max = touched_max
-        self._cycle = -1  # where the writer stands
+        self._cycle = Cycle(-1)  # where the writer stands
         self._is_made = False
         self._path: Path | None = None
 
-    def stands_in(self, cycle: int) -> None:
+    def stands_in(self, cycle: Cycle) -> None:
         """Takes note of the writer's cycle; what was ready for lower ones goes.
 
         Raises:
@@ -99,7 +100,7 @@ class NextCycle:
         """
         self._is_made = True  # tried, at least
         touched = min(max(position, _TOUCHED_MIN), self._touched_max)
-        self._path = precreate(self._cycles, self._layout, self._cycle + 1, touched)
+        self._path = precreate(self._cycles, self._layout, Cycle(self._cycle + 1), touched)
 
     def forget(self) -> None:
         """Removes the file that was made, if no writer has taken it."""

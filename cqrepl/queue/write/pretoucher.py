@@ -36,6 +36,7 @@ from typing import Final, NamedTuple
 from cqrepl.kernel.memory import page_populator
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.write.nextcycle import NextCycle
 
@@ -52,7 +53,7 @@ class _Order(NamedTuple):
 
     mapping: Mapping
     length: int
-    cycle: int
+    cycle: Cycle
     position: int
     end: int
 
@@ -76,7 +77,7 @@ class PageToucher:
         """True when the bytes up to `end` are mapped, and known to be allocated."""
         return end <= self._allocated_to(mapping) and end <= mapping.length
 
-    def follow(self, mapping: Mapping, cycle: int, position: int, end: int) -> None:
+    def follow(self, mapping: Mapping, cycle: Cycle, position: int, end: int) -> None:
         """Has the bytes of a cycle's mapping touched, `position` to `end`; returns at once.
 
         Only the last order counts.

@@ -18,7 +18,14 @@ from dataclasses import replace
 
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, index_of
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    Sequence,
+    index_of,
+)
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.write.groupcommit import GroupCommit
 from cqrepl.queue.write.nextcycle import remove_passed
@@ -49,7 +56,7 @@ class QueueEnd:
         self._listing = listing
         self._commits = commits
         self.writer: StoreWriter | None = None
-        self.cycle_last = 0  # the highest that is known to have a file
+        self.cycle_last = Cycle(0)  # the highest that is known to have a file
         self.changes_seen = -1  # the listing's, when the directory was last looked at
         self._checked_below = listing.checked_below(cycles.listing())
         self._synced_below = 0  # all files of lower cycles are on the disk, if that is promised
@@ -69,7 +76,7 @@ class QueueEnd:
         self._terms = replace(self._terms, is_restarted=False)
 
     @property
-    def next_index(self) -> int:
+    def next_index(self) -> Index:
         """One past the last excerpt, as of the last refresh; 0 for an empty queue."""
         writer = self.writer
         if writer is None:
@@ -85,13 +92,13 @@ class QueueEnd:
             if changes == self.changes_seen and not writer.has_ended:
                 return
         cycles = self._cycles.listing()
-        self.cycle_last = max(cycles, default=0)
+        self.cycle_last = max(cycles, default=Cycle(0))
         later = self._last_with_excerpts(cycles, -1 if writer is None else writer.cycle)
         if later is not None:
             self._stand(later)
         self.changes_seen = changes
 
-    def at(self, cycle: int, count: int) -> StoreWriter:
+    def at(self, cycle: Cycle, count: int) -> StoreWriter:
         """The writer of a cycle at or above the end's, rolled to if need be.
 
         Raises:
@@ -105,16 +112,16 @@ class QueueEnd:
         writer.check_room(count)
         return writer
 
-    def place_in(self, cycle: int) -> tuple[int, int]:
+    def place_in(self, cycle: Cycle) -> tuple[Cycle, Sequence]:
         """Cycle and sequence for an append to this cycle; the next cycle if this one is closed."""
         if self.has_ended(cycle):
-            return cycle + 1, 0
+            return Cycle(cycle + 1), SEQUENCE_FIRST
         writer = self.writer
         if writer is not None and writer.cycle == cycle:
             return cycle, writer.place.sequence
-        return cycle, 0
+        return cycle, SEQUENCE_FIRST
 
-    def has_ended(self, cycle: int) -> bool:
+    def has_ended(self, cycle: Cycle) -> bool:
         """True when the cycle has a store file, and that is closed."""
         writer = self.writer
         if writer is not None and writer.cycle == cycle:
@@ -127,7 +134,7 @@ class QueueEnd:
             self.writer.close()
         self.writer = None
 
-    def _roll_to(self, cycle: int) -> StoreWriter:
+    def _roll_to(self, cycle: Cycle) -> StoreWriter:
         path = self._cycles.path_of(cycle)
         writer = self._open(cycle) if path.exists() else None
         if writer is None:
@@ -138,7 +145,7 @@ class QueueEnd:
         self._stand(writer)
         return writer
 
-    def _last_with_excerpts(self, cycles: list[int], above: int) -> StoreWriter | None:
+    def _last_with_excerpts(self, cycles: list[Cycle], above: int) -> StoreWriter | None:
         """The highest of these cycles that is above `above` and holds an excerpt."""
         for cycle in reversed(cycles):
             if cycle <= above:
@@ -169,7 +176,7 @@ class QueueEnd:
         self._checked_below = self._synced_below = writer.cycle
         self._listing.ended_below(writer.cycle, cycles)
 
-    def _is_open(self, cycle: int) -> bool:
+    def _is_open(self, cycle: Cycle) -> bool:
         """False when nothing is left to be done for a cycle below the end."""
         if self._commits is not None and cycle >= self._synced_below:
             return True
@@ -177,12 +184,12 @@ class QueueEnd:
             return True  # the mark may be there, and what stands before it lost
         return cycle >= self._checked_below and not self.has_ended(cycle)
 
-    def _end(self, cycle: int) -> None:
+    def _end(self, cycle: Cycle) -> None:
         """Puts the end-of-file mark into a store file that lacks it; opening it syncs it."""
         writer = self._open(cycle)
         if writer is not None:
             writer.end()
             writer.close()
 
-    def _open(self, cycle: int) -> StoreWriter | None:
+    def _open(self, cycle: Cycle) -> StoreWriter | None:
         return StoreWriter.open(self._cycles.path_of(cycle), cycle, self._terms)

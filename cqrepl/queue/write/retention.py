@@ -31,7 +31,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.tablestore import TableStore
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, cycle_of, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of, format_index
 from cqrepl.queue.read.count import count_in
 from cqrepl.queue.read.namedtailer import named_tailers
 from cqrepl.queue.read.registration import registered_readers
@@ -44,7 +44,7 @@ _NAMES_SHOWN: Final = 5
 class FileVerdict:
     """What is to become of one store file; `reasons` say why it stays, none: it may go."""
 
-    cycle: int
+    cycle: Cycle
     path: Path
     size_bytes: int  # on disk; files are sparse
     reasons: tuple[str, ...]
@@ -150,7 +150,7 @@ def _positions(table_path: Path) -> list[tuple[str, int]]:
 
 
 def _kept_by_policy(
-    cycles: Cycles, policy: Policy, cycle: int, newest: int, last: int | None
+    cycles: Cycles, policy: Policy, cycle: Cycle, newest: int, last: int | None
 ) -> Iterator[str]:
     """Args: newest: how many cycles there are from this one up; last: the last with excerpts."""
     if last is None or cycle >= last:
@@ -161,9 +161,9 @@ def _kept_by_policy(
         yield "it is not old enough"
 
 
-def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: int) -> Iterator[str]:
+def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: Cycle) -> Iterator[str]:
     """The readers that have not passed the cycle; the first few are enough."""
-    holding = [one for one in positions if cycle_of(one[1], cycles.shift) <= cycle]
+    holding = [one for one in positions if cycle_of(Index(one[1]), cycles.shift) <= cycle]
     for who, at in holding[:_NAMES_SHOWN]:
         where = "the start, never moved" if at == NEXT_OF_EMPTY else format_index(at)
         yield f"{who} is at {where}"

@@ -50,6 +50,7 @@ from cqrepl.queue.files.orphanfile import check_unfinished
 from cqrepl.queue.files.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Cycle, Position, Sequence
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.storeimage import TAIL_ZEROS, page_image, page_size, store_image
 from cqrepl.queue.write.writerterms import WriterTerms, check_room
@@ -92,7 +93,7 @@ class StoreWriter:
         self._recover(terms)
 
     @classmethod
-    def open(cls, path: Path, cycle: int, terms: WriterTerms) -> "StoreWriter | None":
+    def open(cls, path: Path, cycle: Cycle, terms: WriterTerms) -> "StoreWriter | None":
         """The file's writer; None, with the file renamed, if its creator died over it.
 
         Raises:
@@ -113,7 +114,7 @@ class StoreWriter:
 
     @classmethod
     def create(
-        cls, path: Path, cycle: int, layout: QueueLayout, terms: WriterTerms
+        cls, path: Path, cycle: Cycle, layout: QueueLayout, terms: WriterTerms
     ) -> "StoreWriter":
         """A new, empty store file; one that was made ahead of time is taken if there is one."""
         image = partial(store_image, layout.index_count, layout.index_spacing)
@@ -126,7 +127,7 @@ class StoreWriter:
         return writer
 
     @property
-    def cycle(self) -> int:
+    def cycle(self) -> Cycle:
         return self.store.cycle
 
     @property
@@ -231,8 +232,8 @@ class StoreWriter:
         self._sync(laid.position_end)
         store.publish(position, laid.first_word)
         self._sync_published(position, laid.position_end)
-        self.place = Place(sequence + count, laid.position_end)
-        store.record_last(laid.position_last, sequence + count - 1)
+        self.place = Place(Sequence(sequence + count), Position(laid.position_end))
+        store.record_last(Position(laid.position_last), Sequence(sequence + count - 1))
         assert store.word_at(position) == laid.first_word  # it is what readers find
         self._index(laid.marks)
         return count
@@ -265,7 +266,7 @@ class StoreWriter:
         self.store.publish(position, int.from_bytes(image[:HEADER_BYTES], "little"))
         self._sync_published(position, end)
         self.indexing.set_page(page, position)
-        self.place = Place(self.place.sequence, end)
+        self.place = Place(self.place.sequence, Position(end))
 
     def _recover(self, terms: WriterTerms) -> None:
         if terms.is_restarted:
@@ -285,7 +286,8 @@ class StoreWriter:
         is_torn = walked.stop is FindStop.PAST_END
         if is_torn or self.store.write_position() > walked.position_last:
             shutil.copyfile(self.path, _discarded(self.path))
-            self.store.set_back_last(walked.position_last, walked.place.sequence - 1)
+            last = Sequence(walked.place.sequence - 1)
+            self.store.set_back_last(walked.position_last, last)
         if is_torn:
             self.store.mapping.words.store_4(walked.place.position, 0)
         self.indexing.forget_from(walked.place)
@@ -307,7 +309,8 @@ class StoreWriter:
         self.store.clear_not_complete(self.place.position)
         self._sync_walked()
         if walked.position_last:
-            self.store.record_last(walked.position_last, walked.place.sequence - 1)
+            last = Sequence(walked.place.sequence - 1)
+            self.store.record_last(walked.position_last, last)
         self._index(walked.marks)
 
     def _sync(self, position: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
-from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
     MANIFEST,
@@ -67,7 +67,9 @@ def archive(
         closed = {
             cycle
             for each in ranges
-            if queue.cycles.has_ended(cycle := cycle_of(each.index_first, queue.cycles.shift))
+            if queue.cycles.has_ended(
+                cycle := cycle_of(Index(each.index_first), queue.cycles.shift)
+            )
         }
     out.mkdir(parents=True, exist_ok=True)
     parts = _write_parts(spark, out, layout, ranges, task_bytes)
@@ -111,7 +113,7 @@ def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
     digests = {last: (first, digest) for first, last, digest in part.spans()}
     digest: PayloadDigest | None = None
     for piece in read_part(archive, part):
-        digest = digest or PayloadDigest(piece.index_first)
+        digest = digest or PayloadDigest(Index(piece.index_first))
         digest.take(piece.lengths, piece.payload)
         yield piece
         if piece.index_last in digests:
@@ -141,7 +143,7 @@ def _is_new(
     queue: Queue, found: IndexRange, held: dict[int, ArchivedCycle], with_open: bool
 ) -> bool:
     """True when a cycle is to be archived: it may be, and the archive does not hold all of it."""
-    cycle = cycle_of(found.index_first, queue.cycles.shift)
+    cycle = cycle_of(Index(found.index_first), queue.cycles.shift)
     is_closed = queue.cycles.has_ended(cycle)
     if not is_closed and not with_open:
         return False
@@ -152,8 +154,8 @@ def _is_new(
     )
 
 
-def _cycle(part: ArchivePart, layout: QueueLayout) -> int:
-    return cycle_of(part.index_first, layout.roll_cycle.shift)
+def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:
+    return cycle_of(Index(part.index_first), layout.roll_cycle.shift)
 
 
 def _write_parts(
@@ -173,7 +175,9 @@ def _part(answer: dict[str, Any]) -> ArchivePart:
 
 
 def _write_part(queue: Queue, out: Path, layout: QueueLayout, found: IndexRange) -> ArchivePart:
-    name = part_path(layout, cycle_of(found.index_first, queue.cycles.shift), found.index_first)
+    name = part_path(
+        layout, cycle_of(Index(found.index_first), queue.cycles.shift), found.index_first
+    )
     blocks: list[str] = []
     size = write_part(out / name, _digested(queue, found, blocks))
     return ArchivePart(
@@ -189,7 +193,7 @@ def _digested(queue: Queue, found: IndexRange, blocks: list[str]) -> Iterator[Pi
     """The pieces of a range; the digest of each block is added when it has passed."""
     digest: PayloadDigest | None = None
     for piece in read_pieces(queue, found.index_first, found.index_last):
-        digest = digest or PayloadDigest(piece.index_first)
+        digest = digest or PayloadDigest(Index(piece.index_first))
         digest.take(piece.lengths, piece.payload)
         yield piece
         if piece.index_last in (block_last(piece.index_first), found.index_last):

@@ -23,7 +23,7 @@ from cqrepl.queue import (
     QueueLayout,
     cycle_of,
 )
-from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.queue.format.index import INDEX_MAX, Index
 from cqrepl.spark.jobs.auditplan import CopyPlan, common_layout, fill_unknown, unfollowed
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, compare_block, joined
 from cqrepl.spark.jobs.blocks import (
@@ -210,7 +210,9 @@ def _ordered(differences: list[Difference]) -> Iterator[Difference]:
 
 def _cycles(blocks: list[Block], count: int, shift: int) -> Iterator[CycleAudit]:
     ordered = sorted(blocks, key=lambda block: block.index_first)
-    for cycle, group in groupby(ordered, key=lambda block: cycle_of(block.index_first, shift)):
+    for cycle, group in groupby(
+        ordered, key=lambda block: cycle_of(Index(block.index_first), shift)
+    ):
         held = list(group)
         parts = [[block for block in held if block.copy == nth] for nth in range(count)]
         yield CycleAudit(

@@ -18,6 +18,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.ranges import IndexRange, present
 
@@ -60,8 +61,8 @@ class CopyPlan:
         with Queue.open(path) as queue:
             shift = self.shift = queue.cycles.shift
             for cycle in queue.cycles.listing():
-                first = max(index_first, index_of(cycle, 0, shift))
-                last = min(index_last, index_of(cycle + 1, 0, shift) - 1)
+                first = max(index_first, index_of(cycle, SEQUENCE_FIRST, shift))
+                last = min(index_last, index_of(Cycle(cycle + 1), SEQUENCE_FIRST, shift) - 1)
                 try:
                     self.ranges += present(queue, first, last) if first <= last else []
                 except QueueDamaged:
@@ -97,7 +98,7 @@ def fill_unknown(plans: list[CopyPlan]) -> None:
                 ends += [
                     each.index_last + 1
                     for each in other.ranges
-                    if cycle_of(each.index_first, plan.shift) == cycle
+                    if cycle_of(Index(each.index_first), plan.shift) == cycle
                 ]
             if max(ends) > unknown.index_first:
                 plan.ranges.append(
@@ -116,7 +117,7 @@ def unfollowed(plans: list[CopyPlan], told: list[Difference]) -> Iterator[Differ
     for plan in plans:
         others = tuple(other.copy != plan.copy for other in plans)
         cycles = {
-            cycle_of(each.index_first, plan.shift)
+            cycle_of(Index(each.index_first), plan.shift)
             for each in told
             if each.verdict is BlockVerdict.UNREADABLE and each.present == others
         }

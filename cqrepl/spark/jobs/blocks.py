@@ -14,6 +14,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT, gather_payloads
 from cqrepl.queue import ExcerptBatch, IndexGap, Queue
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.ranges import IndexRange
 
@@ -74,7 +75,7 @@ def read_pieces(queue: Queue, index_first: int, index_last: int) -> Iterator[Pie
 
 def digest_of(index_first: int, pieces: Iterator[Piece]) -> str:
     """The digest of the excerpts of a block, of which these are all."""
-    digest = PayloadDigest(index_first)
+    digest = PayloadDigest(Index(index_first))
     for piece in pieces:
         digest.take(piece.lengths, piece.payload)
     return digest.text()
@@ -84,7 +85,7 @@ def batch_of(piece: Piece) -> ExcerptBatch:
     """The same excerpts, to be appended."""
     offsets = array("q", accumulate(piece.lengths, initial=0))
     offsets.pop()
-    return ExcerptBatch(piece.index_first, piece.payload, offsets, piece.lengths)
+    return ExcerptBatch(Index(piece.index_first), piece.payload, offsets, piece.lengths)
 
 
 def tasks_of(

@@ -23,6 +23,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
 
 LOCK_TIMEOUT_S: Final = 5.0
 
@@ -37,7 +38,7 @@ class Filled:
 
 
 def fill(
-    path: Path, layout: QueueLayout, cycle: int, payloads: Iterable[bytes], block: int
+    path: Path, layout: QueueLayout, cycle: Cycle, payloads: Iterable[bytes], block: int
 ) -> Filled:
     """Makes a queue hold exactly these excerpts, all in one cycle.
 
@@ -54,8 +55,8 @@ def fill(
             appender = queue.appender()
             first = queue.first_index()
             if first is None:
-                first = index_of(cycle, 0, queue.cycles.shift)
-            index = first
+                first = index_of(cycle, SEQUENCE_FIRST, queue.cycles.shift)
+            index: int = first
             held = queue.count()
             for batch in _batches(payloads, first, block):
                 _bring(appender, batch, first + held, path)

@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue, QueueDamaged, QueueError, cycle_of
+from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.spark.jobs.audit import Audit, Block, audit
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, TASK_BYTES, block_spans, digest_of, read_pieces
@@ -129,7 +130,9 @@ def _cycles(found: Audit, order: list[int]) -> Iterator[_RebuiltCycle]:
         if each.verdict in (BlockVerdict.DIFFERENT, BlockVerdict.MIXED)
         for first, _ in block_spans(each.index_first, each.index_last)
     }
-    for cycle, group in groupby(blocks, key=lambda block: cycle_of(block.index_first, shift)):
+    for cycle, group in groupby(
+        blocks, key=lambda block: cycle_of(Index(block.index_first), shift)
+    ):
         held = list(group)
         last = max(block.index_last for block in held)
         known = [block for block in held if (block.copy, cycle) not in found.unknown]
@@ -164,7 +167,7 @@ def _spans(blocks: list[Block], best: int, clashing: set[int]) -> Iterator[tuple
                 break
 
 
-def _has_ended(path: Path, cycle: int) -> bool:
+def _has_ended(path: Path, cycle: Cycle) -> bool:
     with Queue.open(path) as queue:
         try:
             return queue.cycles.has_ended(cycle)

@@ -8,6 +8,7 @@ from click.testing import Result
 
 import wire
 from cqrepl.queue import Queue, format_index, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST
 from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
 from tests.support.samples import NOON_MS, layout
@@ -56,7 +57,7 @@ def test_an_empty_queue(invoke: Invoke, tmp_path: Path) -> None:
 
 
 def test_from_and_to(invoke: Invoke, path: Path) -> None:
-    first = index_of(layout().roll_cycle.cycle_at(NOON_MS, 0), 0, 32)
+    first = index_of(layout().roll_cycle.cycle_at(NOON_MS, 0), SEQUENCE_FIRST, 32)
     every = texts(invoke("tail", path, "--from", "first"))
     assert len(every) == 15
     for start, expected in (

@@ -4,7 +4,7 @@ import pytest
 
 from cqrepl.protocol.events import AppendExcerpts, CompareExcerpts
 from cqrepl.protocol.intake import Intake
-from cqrepl.queue.format.index import index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, index_of
 from cqrepl.queue.format.rollcycle import CYCLE_MAX
 from tests.support.peer import CID, CYCLE, NAME, NS, SHIFT, batch, index
 
@@ -37,7 +37,7 @@ def test_the_start_of_any_later_cycle_is_appended(intake: Intake, cycles: int) -
 def test_an_empty_queue_takes_the_start_of_any_cycle() -> None:
     for cycle in (0, 1, CYCLE, CYCLE_MAX):
         intake = Intake(CID, NAME, 0, SHIFT)
-        first = index_of(cycle, 0, SHIFT)
+        first = index_of(Cycle(cycle), SEQUENCE_FIRST, SHIFT)
         assert sort(intake, first) == ([(AppendExcerpts, first, 1)], None)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from cqrepl.protocol import Connection, ConnectionConfig, Role
 from cqrepl.protocol import events as ev
-from cqrepl.queue.format.index import sequence_of
+from cqrepl.queue.format.index import Index, sequence_of
 from tests.stateful.model import SHAPE, SHIFT, ModelQueue, Side
 from tests.support.peer import HANDLERS, NS, Message, decoded
 
@@ -111,7 +111,7 @@ def known_before(transcript: Transcript, next_index: int) -> dict[int, bytes]:
     """What a queue of this next index holds, as far as the transcript tells."""
     if next_index == 0:
         return {}
-    first = next_index - sequence_of(next_index, SHIFT)
+    first = next_index - sequence_of(Index(next_index), SHIFT)
     held = dict.fromkeys(range(first, next_index), UNKNOWN)
     return held | {at: each for at, each in transcript.excerpts.items() if at < next_index}
 

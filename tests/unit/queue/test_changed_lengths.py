@@ -11,6 +11,7 @@ import pytest
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.format.index import Position, Sequence
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from cqrepl.queue.read.backward import BackwardTailer
 from cqrepl.queue.read.tailer import Tailer
@@ -143,9 +144,9 @@ def test_what_is_recorded_late_is_given_all_the_same(path: Path) -> None:
     assert store is not None
     headers = headers_of(path)
     for recorded in (58, 30, 0):
-        store.set_back_last(headers[recorded], recorded)
+        store.set_back_last(Position(headers[recorded]), Sequence(recorded))
         assert read(path) == written
-    store.set_back_last(headers[30] + 4, 30)  # no header stands there
+    store.set_back_last(Position(headers[30] + 4), Sequence(30))  # no header stands there
     store.close()
     assert given_before_damage(path) == []
 

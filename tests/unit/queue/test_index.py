@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cqrepl.queue import cycle_of, format_index, index_of, is_next, parse_index, sequence_of
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, Sequence
 
 shifts = st.integers(32, 40)
 cycles = st.integers(0, (1 << 23) - 1)
@@ -11,7 +12,7 @@ sequences = st.integers(0, (1 << 32) - 1)
 
 @given(shifts, cycles, sequences)
 def test_an_index_gives_back_its_cycle_and_sequence(shift: int, cycle: int, sequence: int) -> None:
-    index = index_of(cycle, sequence, shift)
+    index = index_of(Cycle(cycle), Sequence(sequence), shift)
     assert (cycle_of(index, shift), sequence_of(index, shift)) == (cycle, sequence)
 
 
@@ -21,7 +22,7 @@ def test_text_gives_back_the_index(index: int) -> None:
 
 
 def test_indexes_show_in_hexadecimal() -> None:
-    assert format_index(index_of(0x4516, 4, 32)) == "0x451600000004"
+    assert format_index(index_of(Cycle(0x4516), Sequence(4), 32)) == "0x451600000004"
     assert parse_index("451600000004") == 0x451600000004
 
 
@@ -47,9 +48,10 @@ def test_what_is_no_index_is_refused(text: str) -> None:
     ],
 )
 def test_only_the_next_or_a_higher_cycle_follows(index: int, follows: bool) -> None:
-    assert is_next(0x500000004, index, 32) is follows
+    assert is_next(Index(0x500000004), Index(index), 32) is follows
 
 
 @given(cycles, sequences)
 def test_an_empty_queue_takes_the_first_of_any_cycle(cycle: int, sequence: int) -> None:
-    assert is_next(0, index_of(cycle, sequence, 32), 32) is (sequence == 0)
+    index = index_of(Cycle(cycle), Sequence(sequence), 32)
+    assert is_next(NEXT_OF_EMPTY, index, 32) is (sequence == 0)

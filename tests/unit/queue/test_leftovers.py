@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.format.index import cycle_of
 from tests.support.samples import layout, noon_batch, read, stored
 
 NAME = "TEST_DAILY"
@@ -39,7 +40,7 @@ def test_a_half_created_file_is_put_aside(path: Path) -> None:
     with opened(path) as queue:
         appender = queue.appender()
         first = noon_batch(NAME, 9)
-        store = appender._cycles.path_of(first.index_first >> 32)
+        store = appender._cycles.path_of(cycle_of(first.index_first, 32))
         store.write_bytes(b"\0\0\0\x80" + bytes(1000))
         appender.append_at(first)
         assert read(path) == stored(first)
@@ -65,7 +66,7 @@ def test_a_file_made_ahead_of_time_without_a_header_gets_one(path: Path, content
     first = noon_batch(NAME, 9)
     with opened(path) as queue:
         appender = queue.appender()
-        store = appender._cycles.path_of(first.index_first >> 32)
+        store = appender._cycles.path_of(cycle_of(first.index_first, 32))
         ahead = store.with_suffix(".precreated")
         ahead.write_bytes(content)
         inode = ahead.stat().st_ino

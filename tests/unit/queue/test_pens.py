@@ -20,6 +20,8 @@ from cqrepl.queue import (
     QueueLocked,
 )
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.format.index import Position
+from cqrepl.queue.format.index import Sequence as SequenceNumber
 from cqrepl.queue.write import appender as appender_module
 from tests.support.kernels import kernel_named
 from tests.support.samples import (
@@ -147,7 +149,9 @@ def test_what_others_have_done(path: Path, queue: Queue) -> None:
         for nth in range(2, 30, 4):  # walked over, even where nothing of it is recorded
             for _ in range(3):
                 other.append(b"b", now_ms=NOON_MS)
-            writer.store.set_back_last(0, -1)  # as if they had died over it
+            writer.store.set_back_last(
+                Position(0), SequenceNumber(-1)
+            )  # as if they had died over it
             last = case.appender.append_one(b"c", NOON_MS)
             assert last == noon_index("TEST2_DAILY", sequence=nth + 3)
         assert case.appender._pen is pen

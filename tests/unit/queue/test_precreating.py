@@ -8,7 +8,7 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.format.index import cycle_of
+from cqrepl.queue.format.index import Cycle, cycle_of
 from cqrepl.queue.write.nextcycle import NextCycle, precreate, remove_passed
 from cqrepl.queue.write.pretoucher import page_toucher
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
@@ -95,14 +95,14 @@ def test_when_the_next_file_is_made(
 
 def test_it_is_made_once_and_as_large_as_the_present_one(tmp_path: Path) -> None:
     following = NextCycle(cycles_of(tmp_path), layout(), 4 * MIB)
-    for cycle, position, size in [(NOON, 100, MIB), (NOON + 1, 2 * MIB, 2 * MIB)]:
+    for cycle, position, size in [(NOON, 100, MIB), (Cycle(NOON + 1), 2 * MIB, 2 * MIB)]:
         following.stands_in(cycle)
         following.make(position)
         following.stands_in(cycle)
         assert following.wait_s(NOON_MS) is None
         [name] = ready_files(tmp_path)
         assert (tmp_path / name).stat().st_size == size
-    following.stands_in(NOON + 2)  # whose file was not taken: some other way it has one
+    following.stands_in(Cycle(NOON + 2))  # whose file was not taken: some other way it has one
     assert ready_files(tmp_path) == []
     following.make(100 * MIB)
     [name] = ready_files(tmp_path)

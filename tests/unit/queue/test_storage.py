@@ -9,6 +9,7 @@ from cqrepl.queue import NotAQueue, Queue, QueueDamaged
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import START, Place, StoreFile
+from cqrepl.queue.format.index import Sequence
 from cqrepl.queue.format.storeimage import store_image
 from tests.support.samples import (
     NOON_MS,
@@ -317,7 +318,7 @@ def test_a_walk_stops_where_it_is_told(store_path: Path) -> None:
     place = store.walk(START, 10).place
     assert place.sequence == 10
     assert store.walk(place, 10).place == place
-    assert store.walk(Place(10, place.position)).place.sequence == 300
+    assert store.walk(Place(Sequence(10), place.position)).place.sequence == 300
     assert os.path.exists(store.path)
     store.close()
 

@@ -13,6 +13,7 @@ from cqrepl.kernel.memory import page_populator
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher, usual_ahead_bytes
 from tests.support.kernels import kernel_named
 from tests.support.requirements import require
@@ -150,17 +151,17 @@ def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
     toucher = toucher_of(tmp_path, MIB)
     turn = turn_of(toucher)
     assert not toucher.is_ready(mapping, MIB)
-    toucher.follow(mapping, 0, 0, MIB)
+    toucher.follow(mapping, Cycle(0), 0, MIB)
     turn.settle()
     assert toucher.is_ready(mapping, MIB)
     assert MIB <= resident_bytes(path) < 4 * MIB
     # more than is mapped: allocated now, and touched once it is mapped
-    toucher.follow(mapping, 0, MIB, 6 * MIB)
+    toucher.follow(mapping, Cycle(0), MIB, 6 * MIB)
     turn.settle()
     assert path.stat().st_size > 6 * MIB
     assert not toucher.is_ready(mapping, 5 * MIB)
     mapping.cover(6 * MIB)
-    toucher.follow(mapping, 0, MIB, 6 * MIB)
+    toucher.follow(mapping, Cycle(0), MIB, 6 * MIB)
     turn.settle()
     assert resident_bytes(path) >= 5 * MIB
     assert toucher.is_ready(mapping, 6 * MIB)
@@ -174,11 +175,11 @@ def test_it_ends_whether_mappings_are_closed_before_or_after(tmp_path: Path) -> 
     for mapping_first in (True, False):
         mapping = mapped_file(tmp_path / "file", 64 * MIB)
         toucher = toucher_of(tmp_path, 8 * MIB)
-        toucher.follow(mapping, 0, 0, 64 * MIB)
+        toucher.follow(mapping, Cycle(0), 0, 64 * MIB)
         closing = [mapping.close, toucher.close]
         for close in closing if mapping_first else reversed(closing):
             close()
-        toucher.follow(mapping, 0, 0, 1)  # too late: nothing
+        toucher.follow(mapping, Cycle(0), 0, 1)  # too late: nothing
         toucher.close()
         assert str(tmp_path / "file") not in Path("/proc/self/maps").read_text()
     assert threading.active_count() == threads
