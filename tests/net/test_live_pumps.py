@@ -12,7 +12,7 @@ from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
-from cqrepl.queue import Appender, Queue
+from cqrepl.queue import Appender, Queue, Tailer
 from tests.net.live_pumps import (
     CID_DOCUMENT,
     LONG_MS,
@@ -38,6 +38,17 @@ def filled(path: Path, count: int, *, size: int = 20, seed: int = 1) -> Queue:
     for _ in range(count):
         queue.append(chance.randbytes(chance.randrange(1, size + 1)))
     return queue
+
+
+def entered(queue: Queue) -> tuple[Tailer, int]:
+    """A tailer that stands at the start of the first file, and where that one's slots begin."""
+    tailer = queue.tailer()
+    tailer.has_next()
+    stand = tailer.stand()
+    assert stand is not None
+    _, _, slots = stand.recorded
+    assert slots is not None
+    return tailer, slots[0]
 
 
 def copy_of(queue: Queue, path: Path) -> tuple[Queue, Appender]:
@@ -119,16 +130,11 @@ def test_a_source_leaves_what_is_longer_than_allowed(tmp_path: Path) -> None:
 def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
     """It sends what the slot before proves, and no more."""
     with filled(tmp_path / "q", 600) as queue, Ends.connected() as ends:
-        tailer = queue.tailer()
-        tailer.has_next()
-        stand = tailer.stand()
-        assert stand is not None
-        _, _, slots = stand.recorded
-        assert slots is not None
+        tailer, slots = entered(queue)
         frames, expected = frames_of(queue)[:256], content(tmp_path / "q")[:256]
         (file,) = (tmp_path / "q").glob("*.cq4")
         with file.open("r+b") as store:
-            store.seek(slots[0] + 2 * 8)  # of sequence 512
+            store.seek(slots + 2 * 8)  # of sequence 512
             store.write((4711 * 4).to_bytes(8, "little"))
         lane = source_lane(tailer, certain_end=0)
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
@@ -175,19 +181,14 @@ def test_whatever_length_is_wrong_what_a_source_sends_was_written(
         headers = []
         while (batch := tailer.next_batch()) is not None:
             headers += [offset - 4 for offset in batch.offsets]
-        tailer = queue.tailer()
-        tailer.has_next()
-        stand = tailer.stand()
-        assert stand is not None
-        _, _, slots = stand.recorded
-        assert slots is not None
+        tailer, slots = entered(queue)
         nth = chance.randrange(len(headers) - 40)
         ahead = chance.choice([headers[nth + chance.randrange(2, 30)] - headers[nth], 4 * nth + 8])
         (file,) = (tmp_path / "q").glob("*.cq4")
         with file.open("r+b") as store:
             for slot in range(1, 8):
                 if chance.random() < seed / 8:
-                    store.seek(slots[0] + slot * 8)
+                    store.seek(slots + slot * 8)
                     store.write(bytes(8))
             store.seek(headers[nth])
             store.write((ahead - 4).to_bytes(4, "little"))

@@ -134,10 +134,11 @@ class Agreement:
         """
         if not self._store.check_end(found.position, last):
             return False
-        recorded, body = self._store.write_position(), 0
-        if start.position <= recorded < last.position and found.offsets:
-            body = recorded + HEADER_BYTES
-        if found.offsets and found.offsets[0] < body not in found.offsets:
+        recorded = self._store.write_position()
+        if not found.offsets or not start.position <= recorded < last.position:
+            return True
+        body = recorded + HEADER_BYTES
+        if body > found.offsets[0] and body not in found.offsets:
             raise QueueDamaged(
                 "expected the excerpt that was recorded last, passed no header there",
                 path=self._store.path,
