@@ -217,6 +217,8 @@ class SourceSession:
         )
 
     def _offer(self) -> None:
+        if self._is_draining:
+            return  # the end was announced while this peer was being let in
         for each in self._queues.values():
             try:
                 next_index = each.queue.next_index()

@@ -7,11 +7,15 @@ import pytest
 import trio
 
 from cqrepl.kernel import memory
-from cqrepl.protocol import WireShape
+from cqrepl.net.pump import Pump
+from cqrepl.net.roster import Roster
+from cqrepl.protocol import Connection, WireShape
+from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.sourcesession import SourceSession
+from tests.support import peer
 from tests.support.ports import reserved_port
 from tests.support.relay import Relay
 from tests.support.replicas import (
@@ -288,6 +292,32 @@ async def test_source_ends_first(tmp_path: Path) -> None:
                     with trio.fail_after(SECONDS):
                         await pump.end(session)
     assert read(tmp_path / "copy") == written
+
+
+async def test_source_ends_while_a_sink_is_let_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Letting one in can take a moment, in which the end is announced: nothing is offered then."""
+    fill(tmp_path / "q", "FAST_DAILY", ROLLED)
+    knocked = trio.Event()
+    offered = []
+
+    async def let_in_late(self: Roster, host_id: int, pump: Pump) -> None:
+        knocked.set()
+        await eventually(lambda: pump.connection.state is ConnectionState.ENDING)
+
+    monkeypatch.setattr(Roster, "enter", let_in_late)
+    monkeypatch.setattr(Connection, "offer_queue", lambda *args, **more: offered.append(args))
+    async with live_source(tmp_path / "q") as source:
+        assert source.port is not None
+        async with await trio.open_tcp_stream("127.0.0.1", source.port) as stream:
+            await stream.send_all(peer.uber(2, 1))
+            await knocked.wait()
+            (session,) = source.endpoint.sessions
+            assert isinstance(session, SourceSession)
+            await source.endpoint._end()
+    assert session.is_settled
+    assert not offered
 
 
 async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
