@@ -27,6 +27,7 @@ from cqrepl.queue.format.index import Cycle
 
 CYCLE_NONE_LOWEST: Final = (1 << 31) - 1
 CYCLE_NONE_HIGHEST: Final = -(1 << 31)
+CHANGES_KEY: Final = "listing.modCount"
 _ENDED_KEY: Final = "normalisedEOFsTo"
 _CHECKED_KEY: Final = "cqrepl.endsChecked"
 _BOOT_KEY: Final = "cqrepl.boot"
@@ -42,7 +43,7 @@ class Listing:
         self._table = table
         self._highest = table.value("listing.highestCycle", CYCLE_NONE_HIGHEST)
         self._lowest = table.value("listing.lowestCycle", CYCLE_NONE_LOWEST)
-        self._changes = table.value("listing.modCount", 0)
+        self._changes = table.value(CHANGES_KEY, 0)
         self._checked = table.value(_CHECKED_KEY, _NONE)
         self._boot_seen = table.value(_BOOT_KEY, _NONE)
         self._boot = zlib.crc32(_boot_id())

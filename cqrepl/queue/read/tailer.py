@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found
+from cqrepl.kernel.memory import WatchedWord
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.orphanfile import check_unfinished
@@ -46,9 +47,10 @@ from cqrepl.queue.format.index import (
     sequence_of,
 )
 from cqrepl.queue.read.agreement import Agreement
+from cqrepl.queue.read.directorychange import DirectoryChange
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall, StallWatch
-from wire.header import END_OF_FILE, HEADER_BYTES, body_length
+from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
 BYTES_MAX: Final = 256 * 1024
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
@@ -108,6 +110,7 @@ class Tailer:
         self._pauser = Pauser() if pauser is None else pauser
         self._watch = StallWatch(cycles, clock, repair)
         self._listed_at = -_LISTING_PAUSE_S
+        self._change = DirectoryChange(cycles.table_path)
         self._store: StoreFile | None = None
         self._indexing: Indexing | None = None
         self._agreement: Agreement | None = None
@@ -218,6 +221,30 @@ class Tailer:
         end = self._agreement.end
         return Stand(data, self._position, self._index, sequence, end, recorded)
 
+    def watched(self) -> WatchedWord | None:
+        """The word that changes when something follows; for a caller that was just given nothing.
+
+        That is the next header, or, where the next excerpt will be in another file, the one that
+        counts changes of the directory. None when something is there already, or when no word
+        tells. Nor does one tell of files that are replaced or removed: look again now and then.
+
+        Raises:
+            QueueError: as `next_batch`.
+        """
+        self._step_back()
+        store = self._store
+        if store is None or store.word_at(self._position) == END_OF_FILE:
+            change = self._change.watched()
+            # listed behind the word: a file that this does not show changes it
+            return None if self._cycles.following(self._cycle) is not None else change
+        header_end = self._position + HEADER_BYTES
+        if not store.mapping.cover(header_end):  # recorded just after the excerpt is there
+            recorded = WatchedWord.at(store.mapping.data, store.header.write_position)
+            return None if store.mapping.cover(header_end) else recorded
+        header = WatchedWord.at(store.mapping.data, self._position)
+        is_new = is_ready(header.value) or header.value == END_OF_FILE
+        return None if is_new else header
+
     def pass_by(self, count: int, position: int, position_last: int) -> None:
         """Goes on behind excerpts that a live pump has read from where this tailer stood.
 
@@ -247,6 +274,7 @@ class Tailer:
         """Closes the file. Batches given out keep their memory as long as they are held."""
         self.is_closed = True
         self._step_back()
+        self._change.close()
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -383,6 +411,7 @@ class Tailer:
             raise
         if self._store is not None:
             self._store.close()
+        self._change.close()
         self._store, self._cycle, self._position = store, cycle, START.position
         self._indexing, self._last = Indexing(store), START
         self._agreement = Agreement(store, self._indexing)
