@@ -1,0 +1,104 @@
+"""The thread that looks at words for connections at rest."""
+
+import threading
+
+import trio
+
+from cqrepl.kernel.memory import WatchedWord
+from cqrepl.net.wordwatch import WordWatch, word_watch
+from tests.support.replicas import eventually
+
+
+def no_threads() -> bool:
+    return all(thread.name != "word watch" for thread in threading.enumerate())
+
+
+class Memory:
+    """Some words."""
+
+    def __init__(self, count: int = 4) -> None:
+        self.bytes = bytearray(4 * count)
+
+    def word(self, nth: int) -> WatchedWord:
+        return WatchedWord.at(memoryview(self.bytes), 4 * nth)
+
+    def change(self, nth: int) -> None:
+        self.bytes[4 * nth] += 1
+
+
+async def test_tells_once_of_a_word_that_changes() -> None:
+    memory, watch, told = Memory(), WordWatch(), trio.Event()
+    count = 0
+
+    def tell() -> None:
+        nonlocal count
+        count += 1
+        told.set()
+
+    with watch.watching([memory.word(0), memory.word(3)], tell):
+        memory.change(1)  # which is nobody's
+        memory.change(3)
+        await told.wait()
+        memory.change(0)
+        await eventually(no_threads)  # nothing is left to look at
+    assert count == 1
+
+
+async def test_each_is_told_of_its_own() -> None:
+    memory, watch = Memory(), WordWatch()
+    told = [trio.Event() for _ in range(3)]
+    with (
+        watch.watching([memory.word(0)], told[0].set),
+        watch.watching([memory.word(1)], told[1].set),
+        watch.watching([memory.word(1)], told[2].set),
+    ):
+        memory.change(1)
+        await told[1].wait()
+        await told[2].wait()
+        assert not told[0].is_set()
+        memory.change(0)
+        await told[0].wait()
+
+
+async def test_a_word_that_changed_before_is_told() -> None:
+    memory, watch, told = Memory(), WordWatch(), trio.Event()
+    word = memory.word(0)
+    memory.change(0)
+    with watch.watching([word], told.set):
+        await told.wait()
+
+
+async def test_it_ends_with_the_last_and_begins_anew() -> None:
+    memory, watch = Memory(), WordWatch()
+    for _ in range(3):
+        told = trio.Event()
+        with watch.watching([memory.word(0)], told.set):
+            assert not no_threads()
+        await eventually(no_threads)
+        assert not told.is_set()
+        with watch.watching([memory.word(0)], told.set):
+            memory.change(0)
+            await told.wait()
+
+
+async def test_one_that_has_left_is_not_told() -> None:
+    looks = threading.Semaphore(0)
+    memory, watch, told = Memory(), WordWatch(pause=looks.acquire), trio.Event()
+    with watch.watching([memory.word(0)], told.set):
+        pass
+    memory.change(0)
+    looks.release()
+    await eventually(no_threads)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not told.is_set()
+
+
+async def test_a_loop_has_one_watch() -> None:
+    assert word_watch() is word_watch()
+
+
+def test_other_loops_have_others() -> None:
+    async def get() -> WordWatch:
+        return word_watch()
+
+    assert trio.run(get) is not trio.run(get)
