@@ -1,11 +1,13 @@
 """What a role does with one connection: the part between the pump and the queues."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cqrepl.protocol.events import Event
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
+    from cqrepl.kernel.memory import WatchedWord
 
 OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
 
@@ -26,6 +28,10 @@ class Session(Protocol):
     @property
     def polls(self) -> bool:
         """True while a queue has to be looked at again and again for something to send."""
+
+    def watched(self) -> "Sequence[WatchedWord] | None":
+        """The words of which one changes before there is anything to send again, if `frame` has
+        just found nothing; None when no words tell that."""
 
     @property
     def is_settled(self) -> bool:

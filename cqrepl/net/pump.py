@@ -224,7 +224,9 @@ class Pump:
 
     async def _write(self, session: Session) -> None:
         out = bytearray()
-        pauser = WriterPauser(self._pausing)
+        # what is no socket goes with a clock that is not the machine's
+        may_rest = isinstance(self.stream, trio.SocketStream)
+        pauser = WriterPauser(self._pausing, may_rest=may_rest)
         try:
             while True:
                 self._wake = trio.Event()
@@ -249,11 +251,12 @@ class Pump:
                     filled = session.frame(out)
                 if filled:
                     pauser.reset()
+                    self._is_quiet = False
                     await self._send(memoryview(out)[:filled])
                 elif self.connection.has_data_to_send or is_live:
                     continue
                 elif session.polls:
-                    await pauser.pause(self._wake)
+                    await pauser.pause(self._wake, session.watched)
                 else:
                     await self._wake.wait()
         except trio.BrokenResourceError as error:
@@ -265,10 +268,13 @@ class Pump:
 
     async def _stream_live(self, session: Session, pauser: WriterPauser) -> bool:
         """Lets the live pump send for a slice of time; false when there is nothing for it."""
-        if self._live is None or pauser.is_waiting:
+        if self._live is None or pauser.is_waiting or pauser.wants_rest:
             return False
         async with self._turn.taken() if self._hears_live else nullcontext(False) as hears:
-            return await self._lend(self._live, session, hears=hears)
+            is_live = await self._lend(self._live, session, hears=hears)
+        if is_live and not self._is_quiet:
+            pauser.reset()
+        return is_live
 
     async def _lend(self, pump: LivePump, session: Session, *, hears: bool) -> bool:
         lanes = session.lanes_out()

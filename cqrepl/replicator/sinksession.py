@@ -82,6 +82,9 @@ class SinkSession:
                 return filled
         return 0
 
+    def watched(self) -> None:
+        return None
+
     def lanes_out(self) -> "list[SourceLane]":
         return []
 

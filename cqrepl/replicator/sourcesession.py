@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from cqrepl.kernel import live
+from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
@@ -81,6 +82,16 @@ class SourceSession:
             each.tailer is not None and self._connection.source(each.cid).has_room
             for each in self.outgoing.values()
         )
+
+    def watched(self) -> list[WatchedWord] | None:
+        words = []
+        for each in self.outgoing.values():
+            if each.tailer is not None and self._connection.source(each.cid).has_room:
+                word = None if each.batch is not None else self._guarded(each, each.tailer.watched)
+                if word is None:
+                    return None
+                words.append(word)
+        return words
 
     @property
     def is_settled(self) -> bool:

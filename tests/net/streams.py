@@ -19,6 +19,7 @@ from tests.support import peer
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
+    from cqrepl.kernel.memory import WatchedWord
 
 OURS, THEIRS = 1, 2
 CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OURS)
@@ -139,6 +140,9 @@ class Recorder:
         if size:
             self.sizes.append(size)
         return size
+
+    def watched(self) -> "list[WatchedWord] | None":
+        return None
 
     def lanes_out(self) -> "list[SourceLane]":
         return []

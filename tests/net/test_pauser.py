@@ -1,10 +1,18 @@
 """The idle tailer's pauses."""
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from cqrepl.kernel.live import Pausing
-from cqrepl.net.writerpauser import POLLS, SLEEP_SECONDS, WriterPauser
+from cqrepl.kernel.memory import WatchedWord
+from cqrepl.net.writerpauser import (
+    POLLS,
+    REST_AFTER_SECONDS,
+    REST_SECONDS,
+    SLEEP_SECONDS,
+    WriterPauser,
+)
 from cqrepl.replicator.queues import Signal, until
 
 
@@ -42,6 +50,84 @@ async def test_wake_ends_a_sleep_at_once(mock_clock: MockClock) -> None:
         await pauser.pause(wake)
     wake.set()
     await pauser.pause(wake)
+
+
+async def test_a_wake_up_before_the_pause_is_no_poll(mock_clock: MockClock) -> None:
+    """What it is about has not been looked at, maybe: a live pump may still begin."""
+    pauser, set_before, waiting = WriterPauser(), trio.Event(), []
+    set_before.set()
+    for wake in (set_before, trio.Event()):
+        await pauser.pause(wake)
+        waiting.append(pauser.is_waiting)
+    assert waiting == [False, True]
+
+
+@pytest.mark.parametrize("pausing", [Pausing.BALANCED, Pausing.SLEEPY])
+async def test_rests_when_nothing_has_come_for_long(
+    pausing: Pausing, mock_clock: MockClock
+) -> None:
+    pauser, wanted = WriterPauser(pausing, may_rest=True), []
+    for is_found in (True, False, False, True, False):
+        if is_found:
+            pauser.reset()
+        mock_clock.jump(REST_AFTER_SECONDS / 2)
+        wanted.append(pauser.wants_rest)
+    assert wanted == [False, True, True, False, True]
+
+
+async def test_never_rests_where_it_may_not(mock_clock: MockClock) -> None:
+    pausers = [WriterPauser(), WriterPauser(Pausing.BUSY, may_rest=True)]
+    mock_clock.jump(2 * REST_AFTER_SECONDS)
+    assert not any(pauser.wants_rest for pauser in pausers)
+
+
+async def test_looks_itself_now_and_then(autojump_clock: MockClock) -> None:
+    pauser, start = await tired(autojump_clock), trio.current_time()
+    await pauser.pause(trio.Event(), list)
+    assert trio.current_time() == start + REST_SECONDS
+    assert pauser.wants_rest
+
+
+async def test_a_wake_up_ends_a_rest(mock_clock: MockClock) -> None:
+    """The clock stands still, and no word changes."""
+    pauser, wake = await tired(mock_clock), trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pauser.pause, wake, list)
+        await trio.testing.wait_all_tasks_blocked()
+        wake.set()
+    assert pauser.wants_rest
+
+
+async def test_a_word_that_changes_ends_a_rest_for_long(mock_clock: MockClock) -> None:
+    """More may have to come before there is an excerpt: a file before its header, say."""
+    pauser, wake = await tired(mock_clock), trio.Event()
+    memory = bytearray(4)
+    word = WatchedWord.at(memoryview(memory), 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pauser.pause, wake, lambda: [word])
+        await trio.testing.wait_all_tasks_blocked()
+        memory[0] = 1
+    assert wake.is_set()
+    assert not pauser.wants_rest
+    assert not pauser.is_waiting
+
+
+async def test_stays_awake_where_no_word_tells(mock_clock: MockClock) -> None:
+    pauser = await tired(mock_clock)
+    await pauser.pause(trio.Event(), lambda: None)
+    assert not pauser.wants_rest
+    assert not pauser.is_waiting  # so that a live pump may look
+    mock_clock.jump(REST_AFTER_SECONDS)
+    assert pauser.wants_rest
+
+
+async def tired(clock: MockClock) -> WriterPauser:
+    """One that wants to rest."""
+    pauser = WriterPauser(may_rest=True)
+    await pauser.pause(trio.Event())
+    clock.jump(REST_AFTER_SECONDS)
+    assert pauser.wants_rest
+    return pauser
 
 
 async def test_signal_wakes_everybody_each_time(autojump_clock: MockClock) -> None:

@@ -1,0 +1,184 @@
+"""A source at rest sees all that comes, though it only looks at words.
+
+It never looks itself here: what it misses is never sent.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.net import writerpauser
+from cqrepl.net.wordwatch import word_watch
+from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    acked,
+    at,
+    copied,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+)
+from tests.support.samples import NOON_MS, fill, layout, noon_path
+from wire.header import END_OF_FILE, NOT_COMPLETE
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(autouse=True)
+def _rests_soon_and_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writerpauser, "REST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(writerpauser, "REST_SECONDS", 100 * SECONDS)
+
+
+async def at_rest(count: int = 1) -> None:
+    """Waits until so many connections rest."""
+    await eventually(lambda: len(word_watch()._watchers) == count)
+
+
+async def at_rest_again(before: object) -> None:
+    """Waits until the one connection has been awake since, and rests."""
+    await eventually(lambda: before != word_watch()._watchers != ())
+
+
+async def test_excerpts_after_a_rest(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    with Queue.open_for_append(original) as queue:
+        async with joined(original, copy) as (source, _):
+            for nth in range(5):
+                await at_rest()
+                await acked(source, queue.append(b"%d" % nth, now_ms=NOON_MS))
+        await copied(original, copy)
+
+
+@pytest.mark.parametrize("days", [1, 3])
+async def test_a_roll_after_a_rest(tmp_path: Path, days: int) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    with Queue.open_for_append(original) as queue:
+        async with joined(original, copy) as (source, _):
+            for nth in range(1, 4):
+                await at_rest()
+                await acked(source, queue.append(b"x", now_ms=NOON_MS + nth * days * DAY_MS))
+        await copied(original, copy)
+
+
+@pytest.mark.parametrize("days", [1, 3])
+async def test_an_end_mark_and_the_next_file_each_after_a_rest(tmp_path: Path, days: int) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    with Queue.open_for_append(original) as queue:
+        async with joined(original, copy) as (source, _):
+            await at_rest()
+            before = word_watch()._watchers
+            store_word(original, END_OF_FILE)
+            await at_rest_again(before)
+            await acked(source, queue.append(b"x", now_ms=NOON_MS + days * DAY_MS))
+        await copied(original, copy)
+
+
+async def test_the_first_file_after_a_rest(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    with Queue.open_for_append(original, create=layout()) as queue:
+        async with joined(original, copy) as (source, _):
+            await at_rest()
+            await acked(source, queue.append(b"first", now_ms=NOON_MS))
+            await at_rest()
+        await copied(original, copy)
+
+
+async def test_an_excerpt_that_takes_long_to_be_written(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    with Queue.open_for_append(original) as queue:
+        async with joined(original, copy) as (source, _):
+            await at_rest()
+            before = word_watch()._watchers
+            store_word(original, NOT_COMPLETE | 9)
+            await at_rest_again(before)
+            await acked(source, queue.append(b"done", now_ms=NOON_MS))
+        await copied(original, copy)
+
+
+async def test_each_of_many_queues_and_sinks(tmp_path: Path) -> None:
+    names = [f"q{nth}" for nth in range(5)]
+    paths = {name: tmp_path / name for name in names}
+    copies = [{name: tmp_path / f"copy{host}" / name for name in names} for host in (2, 3)]
+    for name in names[1:]:
+        fill(paths[name], "FAST_DAILY", {0: 5})
+    Queue.open_for_append(paths[names[0]], create=layout()).close()
+    async with (
+        serve_source(paths, listen=LOOPBACK, **BEATS) as source,
+        serve_sink(copies[0], connect=at(source.port), **BEATS),
+        serve_sink(copies[1], connect=at(source.port), host_id=3, **BEATS),
+    ):
+        for name in (*names, names[0]):
+            await at_rest(2)
+            with Queue.open_for_append(paths[name]) as queue:
+                await acked(source, queue.append(name.encode(), now_ms=NOON_MS), name)
+            for each in copies:
+                await copied(paths[name], each[name])
+
+
+async def test_a_sink_that_connects_while_another_rests(tmp_path: Path) -> None:
+    original, copy, other = (tmp_path / name for name in ("original", "copy", "other"))
+    fill(original, "FAST_DAILY", {0: 5})
+    async with live_source(original) as source, live_sink(copy, source.port):
+        await at_rest()
+        async with live_sink(other, source.port, host_id=3):
+            await copied(original, other)
+            await at_rest(2)
+        await at_rest()
+
+
+async def test_it_ends_in_order_from_a_rest(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    async with joined(original, copy) as (_, sink):
+        await at_rest()
+    assert sink.endpoint.ended_orderly.is_set()
+    assert not word_watch()._watchers
+
+
+async def test_heartbeats_go_on_during_a_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    async with joined(original, copy) as (source, sink):
+        await at_rest()
+        for pump in (*source.endpoint._live, *sink.endpoint._live):
+            beats = trio.Event()
+            noted = partial(note_and_receive, beats, pump.connection.received)
+            monkeypatch.setattr(pump.connection, "received", noted)
+            await beats.wait()
+            assert not pump.ended.is_set()
+        await at_rest()
+
+
+def note_and_receive(
+    beats: trio.Event, received: Callable[[int, float], None], count: int, now: float
+) -> None:
+    received(count, now)
+    beats.set()
+
+
+def store_word(path: Path, word: int) -> None:
+    """Where the next header of the first cycle will stand."""
+    with Queue.open(path) as queue:
+        tailer = queue.tailer(queue.next_index())
+        assert tailer.next_batch() is None
+        stand = tailer.stand()
+        assert stand is not None
+    with noon_path(path).open("r+b") as file:
+        file.seek(stand.position)
+        file.write(word.to_bytes(4, "little"))
