@@ -13,23 +13,27 @@ if TYPE_CHECKING:
 
 
 class WatchedWord(NamedTuple):
-    """Four bytes of memory that processes share, and what stood there: a look at it is one plain
-    load. Whoever finds another value looks again in the way that keeps later reads behind."""
+    """Four bytes of memory that processes share, and what stood there. A look at them is a plain
+    load: who finds something else looks again in the way that keeps later reads behind.
 
-    word: memoryview  # of one unsigned number; holds the memory
-    value: int
+    Two words of one `place` are the same memory, even if it is mapped twice.
+    """
+
+    place: tuple[int, int, int]  # device and inode of the file; position in it
+    word: memoryview  # holds the memory
+    value: bytes
 
     @classmethod
-    def at(cls, memory: memoryview, position: int) -> Self:
+    def at(cls, file: tuple[int, int], memory: memoryview, position: int) -> Self:
         """The word there, and what stands in it now."""
-        assert position % HEADER_BYTES == 0
-        word = memory[position : position + HEADER_BYTES].toreadonly().cast("I")
-        return cls(word, word[0])
+        word = memory[position : position + HEADER_BYTES].toreadonly()
+        assert len(word) == HEADER_BYTES
+        return cls((*file, position), word, bytes(word))
 
     @property
     def has_changed(self) -> bool:
         """True when something else stands there."""
-        return bool(self.word[0] != self.value)
+        return self.word != self.value
 
 
 def atomic_words() -> type[AtomicWords] | None:

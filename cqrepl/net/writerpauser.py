@@ -20,7 +20,7 @@ from cqrepl.net.wordwatch import word_watch
 POLLS: Final = 50  # that only let other tasks run; the next ones sleep
 SLEEP_SECONDS: Final = {Pausing.BALANCED: 0.001, Pausing.SLEEPY: 0.005}
 REST_AFTER_SECONDS: Final = 1.0  # so long is nothing found before the writer rests
-REST_SECONDS: Final = 5.0  # at most, until it looks itself
+REST_SECONDS: Final = 10.0  # at most, until it looks itself
 
 Watched = Callable[[], "Sequence[WatchedWord] | None"]
 

@@ -102,7 +102,7 @@ async def test_a_word_that_changes_ends_a_rest_for_long(mock_clock: MockClock) -
     """More may have to come before there is an excerpt: a file before its header, say."""
     pauser, wake = await tired(mock_clock), trio.Event()
     memory = bytearray(4)
-    word = WatchedWord.at(memoryview(memory), 0)
+    word = WatchedWord.at((0, 0), memoryview(memory), 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pauser.pause, wake, lambda: [word])
         await trio.testing.wait_all_tasks_blocked()

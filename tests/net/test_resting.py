@@ -41,12 +41,12 @@ def _rests_soon_and_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def at_rest(count: int = 1) -> None:
     """Waits until so many connections rest."""
-    await eventually(lambda: len(word_watch()._watchers) == count)
+    await eventually(lambda: len(word_watch().watchers) == count)
 
 
 async def at_rest_again(before: object) -> None:
     """Waits until the one connection has been awake since, and rests."""
-    await eventually(lambda: before != word_watch()._watchers != ())
+    await eventually(lambda: before != word_watch().watchers != [])
 
 
 async def test_excerpts_after_a_rest(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_an_end_mark_and_the_next_file_each_after_a_rest(tmp_path: Path, d
     with Queue.open_for_append(original) as queue:
         async with joined(original, copy) as (source, _):
             await at_rest()
-            before = word_watch()._watchers
+            before = word_watch().watchers
             store_word(original, END_OF_FILE)
             await at_rest_again(before)
             await acked(source, queue.append(b"x", now_ms=NOON_MS + days * DAY_MS))
@@ -102,7 +102,7 @@ async def test_an_excerpt_that_takes_long_to_be_written(tmp_path: Path) -> None:
     with Queue.open_for_append(original) as queue:
         async with joined(original, copy) as (source, _):
             await at_rest()
-            before = word_watch()._watchers
+            before = word_watch().watchers
             store_word(original, NOT_COMPLETE | 9)
             await at_rest_again(before)
             await acked(source, queue.append(b"done", now_ms=NOON_MS))
@@ -146,7 +146,7 @@ async def test_it_ends_in_order_from_a_rest(tmp_path: Path) -> None:
     async with joined(original, copy) as (_, sink):
         await at_rest()
     assert sink.endpoint.ended_orderly.is_set()
-    assert not word_watch()._watchers
+    assert not word_watch().watchers
 
 
 async def test_heartbeats_go_on_during_a_rest(

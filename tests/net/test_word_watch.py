@@ -20,7 +20,7 @@ class Memory:
         self.bytes = bytearray(4 * count)
 
     def word(self, nth: int) -> WatchedWord:
-        return WatchedWord.at(memoryview(self.bytes), 4 * nth)
+        return WatchedWord.at((0, id(self)), memoryview(self.bytes), 4 * nth)
 
     def change(self, nth: int) -> None:
         self.bytes[4 * nth] += 1

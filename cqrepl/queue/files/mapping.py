@@ -116,6 +116,12 @@ class Mapping:
         """The file's only descriptor; for record locks."""
         return self._descriptor
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What tells this file from every other file of the machine."""
+        status = os.fstat(self._descriptor)
+        return status.st_dev, status.st_ino
+
     def file_size(self) -> int:
         """The size the file has now."""
         return os.fstat(self._descriptor).st_size

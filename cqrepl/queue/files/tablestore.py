@@ -134,8 +134,7 @@ class TableStore:
     @property
     def identity(self) -> tuple[int, int]:
         """What tells this file from every other file of the machine."""
-        status = os.fstat(self._mapping.descriptor)
-        return status.st_dev, status.st_ino
+        return self._mapping.identity
 
     def find(self, key: str) -> TableValue | None:
         """The value of a key (upper and lower case alike); None when there is no such key."""

@@ -28,7 +28,7 @@ class DirectoryChange:
             self._renew()
             value = None if self._table is None else self._table.find(CHANGES_KEY)
             if value is not None and self._table is not None:
-                return WatchedWord.at(self._table.view(), value.position)
+                return WatchedWord.at(self._table.identity, self._table.view(), value.position)
         return None
 
     def close(self) -> None:

@@ -237,13 +237,13 @@ class Tailer:
             change = self._change.watched()
             # listed behind the word: a file that this does not show changes it
             return None if self._cycles.following(self._cycle) is not None else change
-        header_end = self._position + HEADER_BYTES
+        header_end, file = self._position + HEADER_BYTES, store.mapping.identity
         if not store.mapping.cover(header_end):  # recorded just after the excerpt is there
-            recorded = WatchedWord.at(store.mapping.data, store.header.write_position)
+            recorded = WatchedWord.at(file, store.mapping.data, store.header.write_position)
             return None if store.mapping.cover(header_end) else recorded
-        header = WatchedWord.at(store.mapping.data, self._position)
-        is_new = is_ready(header.value) or header.value == END_OF_FILE
-        return None if is_new else header
+        header = WatchedWord.at(file, store.mapping.data, self._position)
+        word = int.from_bytes(header.value, "little")
+        return None if is_ready(word) or word == END_OF_FILE else header
 
     def pass_by(self, count: int, position: int, position_last: int) -> None:
         """Goes on behind excerpts that a live pump has read from where this tailer stood.

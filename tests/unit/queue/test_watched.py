@@ -54,7 +54,7 @@ def test_an_excerpt_that_is_being_written_changes_it(path: Path) -> None:
             file.write((NOT_COMPLETE | 5).to_bytes(4, "little"))
         assert first.has_changed
         second = resting(tailer)
-        assert second.value == NOT_COMPLETE | 5
+        assert second.value == (NOT_COMPLETE | 5).to_bytes(4, "little")
         queue.append(b"over what was left", now_ms=NOON_MS)
         assert second.has_changed
 
