@@ -22,6 +22,7 @@ from typing import Final, Protocol, Self
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.keptmarks import KeptMarks
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.queuedirectory import (
     guess_layout,
@@ -73,6 +74,7 @@ class Queue:
         self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
         self._marks = ChronicleMarks(path / FILE_NAME)
+        self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
         self._guard = threading.Lock()  # of the two that follow
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None
@@ -361,6 +363,7 @@ class Queue:
             if writing is not None:
                 writing.close()
         finally:
+            self.host_marks.close()
             self._marks.close()
 
     def __enter__(self) -> Self:

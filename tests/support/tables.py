@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue import QueueError
+from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME, TableStore
 
 
 def keys_of(path: Path) -> dict[str, int]:
@@ -21,3 +22,40 @@ def set_word(path: Path, key: str, value: int) -> None:
         table.value(key, 0).store(value)
     finally:
         table.close()
+
+
+def fill_keys(path: Path, end: int) -> None:
+    """Adds keys of 32 bytes, as named tailers have them, until the last one ends there."""
+    table = TableStore(path / FILE_NAME, writable=True)
+    try:
+        number = 0
+        while table.keys_end() < end:
+            table.value(f"index.t{number:07}", 0)
+            number += 1
+    finally:
+        table.close()
+
+
+def grown_by_another(path: Path) -> dict[str, int]:
+    """Adds keys as Java does, until the file had to become longer by 65,536 bytes; all keys."""
+    other = TableStore(path, writable=True)
+    added = {}
+    try:
+        for number in range(5000):
+            name = f"index.a tailer with a long name, number {number}"
+            try:
+                other.value(name, number)
+            except QueueError:  # the file is full
+                with path.open("r+b") as file:
+                    file.truncate(path.stat().st_size + 65_536)
+                other.value(name, number)
+                added[name] = number
+                break
+            added[name] = number
+        more = {f"index.behind.{number}": number for number in range(100)}
+        for name, number in more.items():
+            other.value(name, number)
+    finally:
+        other.close()
+    assert path.stat().st_size == FILE_BYTES + 65_536
+    return added | more

@@ -50,6 +50,16 @@ class ChronicleMarks:
         value.raise_to(index)
         return True
 
+    def table(self) -> TableStore | None:
+        """The table store, opened for writing; None where marks cannot be kept."""
+        if self._table is None and self._is_writable:
+            try:
+                atomics.require()
+                self._table = TableStore(self._path, writable=True)
+            except (OSError, QueueError):
+                self._is_writable = False  # no table store, read-only, or no atomics
+        return self._table
+
     def close(self) -> None:
         """Closes the table store."""
         if self._table is not None:
@@ -58,12 +68,9 @@ class ChronicleMarks:
         self._values.clear()
 
     def _value(self, key: str) -> TableValue | None:
-        if key not in self._values and self._is_writable:
+        if key not in self._values and self._is_writable and (table := self.table()) is not None:
             try:
-                atomics.require()
-                if self._table is None:
-                    self._table = TableStore(self._path, writable=True)
-                self._values[key] = self._table.value(key, _INITIAL)
+                self._values[key] = table.value(key, _INITIAL)
             except (OSError, QueueError):
-                self._is_writable = False  # no table store, read-only, full, or no atomics
+                self._is_writable = False  # it is full, or another process keeps its lock
         return self._values.get(key)

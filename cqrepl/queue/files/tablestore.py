@@ -39,6 +39,7 @@ from wire.writer import Writer
 FILE_NAME: Final = "metadata.cq4t"
 FILE_NAME_V4: Final = "directory-listing.cq4t"
 FILE_BYTES: Final = 131_072
+_FILE_BYTES_MAX: Final = 1 << 62
 _LOCK_BYTE: Final = 0x7FFFFFFFFFFFFFFE
 _LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
 _READY_TIMEOUT_S: Final = 1.0
@@ -146,15 +147,28 @@ class TableStore:
 
     def value(self, key: str, initial: int) -> TableValue:
         """The value of a key, which is added with `initial` if there is none."""
+        found = self.value_within(key, initial, _FILE_BYTES_MAX)
+        assert found is not None
+        return found
+
+    def value_within(self, key: str, initial: int, end_max: int) -> TableValue | None:
+        """As `value`; None for a key that is not there and would end behind `end_max`."""
         found = self.find(key)
         if found is None:
             with _table_lock(self._mapping):
                 self._walk()
                 if key.lower() not in self._positions:
-                    self._add(key, initial)
+                    image = _key_image(self._walked, key, initial)
+                    if self._walked + len(image) > end_max:
+                        return None
+                    self._add(key, image + bytes(HEADER_BYTES))
             found = self.find(key)
-            assert found is not None
         return found
+
+    def keys_end(self) -> int:
+        """Where the last key ends, in bytes from the beginning of the file."""
+        self._walk()
+        return self._walked
 
     def keys(self) -> dict[str, int]:
         """Every key, in lower case, with its value now."""
@@ -195,14 +209,9 @@ class TableStore:
         """Unmaps the file; its values must not be used any more."""
         self._mapping.close()
 
-    def _add(self, key: str, initial: int) -> None:
+    def _add(self, key: str, image: bytes) -> None:
         """Appends a key; the table lock is held, so no other process is busy at the end."""
         position = self._walked
-        writer = Writer(origin=position)
-        with writer.document(metadata=False, pad=True):
-            writer.event(key)
-            writer.bound_int64(initial)
-        image = bytes(writer.data) + bytes(HEADER_BYTES)
         end = position + len(image)
         if not self._mapping.cover(end):
             raise QueueError(f"expected room for the key {key}", path=self.path, position=position)
@@ -338,6 +347,15 @@ def _try_lock(descriptor: int) -> bool:
     except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: held, depending on the system
         return False
     return True
+
+
+def _key_image(position: int, key: str, initial: int) -> bytes:
+    """The document of a key that is to stand there."""
+    writer = Writer(origin=position)
+    with writer.document(metadata=False, pad=True):
+        writer.event(key)
+        writer.bound_int64(initial)
+    return bytes(writer.data)
 
 
 def _header_image(layout: QueueLayout) -> bytes:

@@ -9,6 +9,7 @@ from cqrepl.queue.files import tablestore
 from cqrepl.queue.files.tablestore import TableStore
 from tests.support.goldens import unpack
 from tests.support.samples import layout
+from tests.support.tables import grown_by_another
 
 FILE = "metadata.cq4t"
 
@@ -173,31 +174,6 @@ def test_threads_add_keys_at_once(path: Path) -> None:
     table = TableStore(path, writable=False)
     assert len(table.keys()) == 40
     table.close()
-
-
-def grown_by_another(path: Path) -> dict[str, int]:
-    """Adds keys as Java does, until the file had to become longer by 65,536 bytes; all keys."""
-    other = TableStore(path, writable=True)
-    added = {}
-    try:
-        for number in range(5000):
-            name = f"index.a tailer with a long name, number {number}"
-            try:
-                other.value(name, number)
-            except QueueError:  # the file is full
-                with path.open("r+b") as file:
-                    file.truncate(path.stat().st_size + 65_536)
-                other.value(name, number)
-                added[name] = number
-                break
-            added[name] = number
-        more = {f"index.behind.{number}": number for number in range(100)}
-        for name, number in more.items():
-            other.value(name, number)
-    finally:
-        other.close()
-    assert path.stat().st_size == tablestore.FILE_BYTES + 65_536
-    return added | more
 
 
 @pytest.mark.parametrize("writable", [False, True])

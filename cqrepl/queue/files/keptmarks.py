@@ -1,0 +1,161 @@
+"""The marks of each replica host in a queue's directory: how far it was sent to, and has it all.
+
+Theory of operation. A mark is one long, raised in place by compare-and-set. Each host from 1 to 127
+has two, under keys of ours in the table store:
+
+    cqrepl.<host>.snt    the greatest index sent to this host; -1: none, or forgotten
+    cqrepl.<host>.idx    the greatest index that it has acknowledged
+
+Java adds no key once the keys end behind 65,536 bytes: a new named tailer then fails after 10 s. A
+key of ours takes 32 bytes and is never freed. So none of these is added that would end behind
+32,768 bytes; such a mark is in the host's slot of the side file `marks.cqmark` (`markslots`). Keys
+are never removed: every process finds a mark in the same place, and where there is a key it counts.
+Keys that end behind 49,152 bytes, whoever added them, are worth a warning.
+
+A key or slot is looked up once for a mark, and added at its first index, as Java's two marks are,
+in the table store that they are raised in: it is mapped anew when it has grown. Where that is not
+possible, marks are not kept, and the answer is false.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.files.chroniclemarks import ChronicleMarks
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.markslots import (
+    FORGOTTEN,
+    HOSTS,
+    SLOTS_FILE_BYTES,
+    SLOTS_FILE_NAME,
+    MarkLevel,
+    MarkSlots,
+    marks_in_slots,
+)
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore, TableValue
+from cqrepl.queue.format.errors import QueueError
+
+KEY_END_MAX: Final = 32_768  # of a mark of ours
+KEYS_END_WARNED: Final = 49_152
+KEYS_END_JAVA: Final = 65_536  # behind it Java adds none
+_KEY: Final = re.compile(r"cqrepl\.([1-9]\d{0,2})\.(snt|idx)")
+
+HostLevels = dict[int, dict[MarkLevel, int]]
+
+
+class KeptMarks:
+    """The marks of all hosts of one queue.
+
+    Args:
+        path: the queue's directory.
+        chronicle: has its table store open.
+    """
+
+    def __init__(self, path: Path, chronicle: ChronicleMarks) -> None:
+        self._path = path
+        self._chronicle = chronicle
+        self._values: dict[tuple[int, MarkLevel], TableValue | None] = {}
+        self._slots: MarkSlots | None = None
+
+    def load(self) -> HostLevels:
+        """What is kept now; hosts of which nothing is known, or which are forgotten, are left out.
+
+        Raises:
+            OSError, QueueError: it cannot be read.
+        """
+        return marks_of(self._keys(), read_slots(self._path))
+
+    def keys_end(self) -> int:
+        """Where the keys of the table store end; 0 where there is none.
+
+        Raises:
+            OSError, QueueError: it cannot be read.
+        """
+        try:
+            with closing(TableStore(self._path / FILE_NAME, writable=False)) as table:
+                return table.keys_end()
+        except FileNotFoundError:
+            return 0
+
+    def raise_to(self, host: int, level: MarkLevel, index: int) -> bool:
+        """Makes a mark at least `index`; false where it cannot be kept."""
+        if (host, level) not in self._values:
+            self._values[host, level] = self._find(host, level)
+        value = self._values[host, level]
+        if value is None:
+            return False
+        value.raise_to(index)
+        return True
+
+    def close(self) -> None:
+        """Closes the side file. The table store is closed by its owner."""
+        self._values.clear()
+        if self._slots is not None:
+            self._slots.close()
+        self._slots = None
+
+    def _keys(self) -> dict[str, int]:
+        try:
+            with closing(TableStore(self._path / FILE_NAME, writable=False)) as table:
+                return table.keys()
+        except FileNotFoundError:
+            return {}
+
+    def _find(self, host: int, level: MarkLevel) -> TableValue | None:
+        table = self._chronicle.table()
+        if table is None or host not in HOSTS:
+            return None
+        try:
+            value = table.value_within(f"cqrepl.{host}.{level}", FORGOTTEN, KEY_END_MAX)
+            return self._slot(table, host, level) if value is None else value
+        except (OSError, QueueError):
+            return None  # full, locked for too long, damaged, or the side file cannot be written
+
+    def _slot(self, table: TableStore, host: int, level: MarkLevel) -> TableValue:
+        if self._slots is None:
+            self._slots = MarkSlots(self._path / SLOTS_FILE_NAME)
+        with table.locked():
+            return self._slots.value(host, level)
+
+
+def marks_of(keys: Mapping[str, int], slots: bytes) -> HostLevels:
+    """The marks of each host that has any, by host.
+
+    Args:
+        keys: of the table store, in lower case.
+        slots: the bytes of the side file.
+    """
+    found = marks_in_slots(slots)
+    for key, index in keys.items():
+        match = mark_key(key)
+        if match is not None:
+            host, level = match
+            found.setdefault(host, {})[level] = index
+    return {
+        host: marks
+        for host, marks in sorted(found.items())
+        if any(index > FORGOTTEN for index in marks.values())
+    }
+
+
+def mark_key(key: str) -> tuple[int, MarkLevel] | None:
+    """Host and level of a key in lower case; None for a key of something else."""
+    match = _KEY.fullmatch(key)
+    if match is None or int(match[1]) not in HOSTS:
+        return None
+    return int(match[1]), MarkLevel(match[2])
+
+
+def read_slots(path: Path) -> bytes:
+    """The bytes of the side file in a queue's directory; none where there is no such file.
+
+    Raises:
+        OSError, QueueDamaged: it cannot be read.
+    """
+    try:
+        with FileBytes(path / SLOTS_FILE_NAME) as file:
+            return file.read(0, SLOTS_FILE_BYTES)
+    except FileNotFoundError:
+        return b""
