@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from cqrepl.queue.read.stall import Stall
     from cqrepl.replicator.follow import Following, follow
+    from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
     from cqrepl.replicator.stops import Stop
@@ -70,6 +71,7 @@ __all__ = [
     "ExcerptBatch",
     "ExcerptTooLarge",
     "Following",
+    "HostMarks",
     "Index",
     "IndexGap",
     "KernelUnavailable",
@@ -123,6 +125,7 @@ _HOMES: Final = {
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
     "Following": "cqrepl.replicator.follow",
+    "HostMarks": "cqrepl.replicator.hostmarks",
     "Index": "cqrepl.queue",
     "IndexGap": "cqrepl.queue",
     "KernelUnavailable": "cqrepl.kernel.errors",

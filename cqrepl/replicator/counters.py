@@ -10,8 +10,8 @@ and count it like the rest. What shows numbers asks for `drained()`, and reads n
     sink     received, and in the queue now
 
 The marks in the table store are those of the counters: a mark is raised with the index that raises
-it here. What a connection needs to check its peer (the window, the last index it has sent) belongs
-to the protocol, and is per connection.
+it here, Java's two and those of the sink's host (`hostmarks`). What a connection needs to check its
+peer (the window, the last index it has sent) belongs to the protocol, and is per connection.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from cqrepl.queue import Queue
+from cqrepl.replicator.hostmarks import HostMarks
 
 NOTHING: Final = -1  # the index mark when there was no excerpt yet
 
@@ -64,21 +65,27 @@ class SourceCounters:
         self._drain()
         return self
 
-    def count_sent(self, index_last: int, excerpts: int, payload_bytes: int) -> None:
-        """So much was sent, up to this index."""
+    def count_sent(
+        self, marks: HostMarks, index_last: int, excerpts: int, payload_bytes: int
+    ) -> None:
+        """So much was sent to a host, up to this index."""
         self.sent.add(excerpts, payload_bytes)
         self.index_sent = max(self.index_sent, index_last)
         self._queue.raise_sent(index_last)
+        marks.raise_sent(index_last)
 
-    def count_acknowledged(self, index: int, excerpts: int, payload_bytes: int) -> None:
+    def count_acknowledged(
+        self, marks: HostMarks, index: int, excerpts: int, payload_bytes: int
+    ) -> None:
         """A sink has acknowledged so much that it had not, up to this index."""
         self.acknowledged.add(excerpts, payload_bytes)
-        self.mark_acknowledged(index)
+        self.mark_acknowledged(marks, index)
 
-    def mark_acknowledged(self, index: int) -> None:
+    def mark_acknowledged(self, marks: HostMarks, index: int) -> None:
         """A sink has everything up to this index, though it may not have come over this wire."""
         self.index_acknowledged = max(self.index_acknowledged, index)
         self._queue.raise_acknowledged(index)
+        marks.raise_acknowledged(index)
 
 
 class SinkCounters:

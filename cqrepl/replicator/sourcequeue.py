@@ -1,7 +1,7 @@
 """One queue of a source, and what the connections of a source have in common."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from cqrepl.protocol import QueueShape
 from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import SourceCounters
+from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog
 from cqrepl.replicator.queues import Signal, shape_of
 from cqrepl.replicator.stops import Stop
@@ -29,6 +30,7 @@ class SourceQueue:
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
         self.counters = SourceCounters(self.queue, self._drain)
+        self._marks = QueueMarks(name, self.queue.host_marks)
         self.ack_log = EntryLog(ack_log, name, "acknowledgements")
         self._awaited: list[int] = []
 
@@ -49,6 +51,16 @@ class SourceQueue:
     def acknowledged(self) -> int:
         """Some sink has everything up to this index; -1 for nothing."""
         return self.counters.drained().index_acknowledged
+
+    @property
+    def marks(self) -> Mapping[int, HostMarks]:
+        """The marks of each sink host that has any, by host id; of earlier runs too."""
+        self._drain()
+        return self._marks.known()
+
+    def marks_of(self, host_id: int) -> HostMarks:
+        """The marks of a host that has connected."""
+        return self._marks.of(host_id)
 
     @property
     def sent_excerpts(self) -> int:

@@ -21,6 +21,7 @@ from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop
@@ -35,8 +36,9 @@ _logger = logging.getLogger(__name__)
 class Outgoing:
     """One queue on one connection."""
 
-    def __init__(self, source_queue: SourceQueue, cid: int) -> None:
+    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: int) -> None:
         self.queue = source_queue
+        self.marks = marks
         self.cid = cid
         self.tailer: Tailer | None = None
         self.batch: ExcerptBatch | None = None
@@ -244,7 +246,8 @@ class SourceSession:
                 source_id=source_id,
                 shape=each.shape,
             )
-            self.outgoing[cid] = Outgoing(each, cid)
+            assert self._connection.remote_id is not None
+            self.outgoing[cid] = Outgoing(each, each.marks_of(self._connection.remote_id), cid)
             each.sessions.append(self)
         self.has_offered = True
         self._shared.changed.set()
@@ -284,7 +287,8 @@ class SourceSession:
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
-        each.queue.counters.count_sent(sent.index_last, len(sent), sent.payload_bytes)
+        counters = each.queue.counters
+        counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
@@ -325,7 +329,7 @@ class SourceSession:
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
-            each.queue.counters.mark_acknowledged(next_index - 1)
+            each.queue.counters.mark_acknowledged(each.marks, next_index - 1)
         self._shared.changed.set()
 
     def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
@@ -333,7 +337,8 @@ class SourceSession:
         self.has_progressed = True
         excerpts = sum(event.excerpts for event, _ in noted)
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
-        each.queue.counters.count_acknowledged(noted[-1][0].index, excerpts, payload_bytes)
+        index = noted[-1][0].index
+        each.queue.counters.count_acknowledged(each.marks, index, excerpts, payload_bytes)
         if each.queue.ack_log.is_wanted:
             each.queue.ack_log.note(b"".join(_entry(*one) for one in noted))
         if each.lane is not None:

@@ -1,0 +1,104 @@
+"""How far each sink host is with one queue of a source: over all its connections, and restarts.
+
+Theory of operation. The marks of a host are read where they are kept when the source opens the
+queue (`queue.files.keptmarks`). From then on the numbers here are what this source knows, and each
+that rises is stored there too: once for a batch, and for what a native lane has done each time it
+is drained. They only rise. Where nothing can be stored they are right as long as the source lives.
+
+A peer whose id is no host's, from 1 to 127, is a guest: its marks live as long as its connection,
+and nobody else sees them.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from cqrepl.queue import QueueError
+from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED, KeptMarks
+from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
+from cqrepl.queue.format.index import format_index
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class HostMarks:
+    """The marks of one host: `sent` to it, and `acknowledged` by it; -1 for nothing yet."""
+
+    def __init__(self, kept: KeptMarks, host_id: int, marks: Mapping[MarkLevel, int]) -> None:
+        self.host_id = host_id
+        self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
+        self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
+        self._kept = kept
+
+    def raise_sent(self, index: int) -> None:
+        """Everything up to this index was sent to the host."""
+        if index > self.sent:
+            self.sent = index
+            self._kept.raise_to(self.host_id, MarkLevel.SENT, index)
+
+    def raise_acknowledged(self, index: int) -> None:
+        """The host has everything up to this index."""
+        if index > self.acknowledged:
+            self.acknowledged = index
+            self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
+
+    def __repr__(self) -> str:
+        sent, acknowledged = _shown(self.sent), _shown(self.acknowledged)
+        return f"HostMarks({self.host_id}, sent={sent}, acknowledged={acknowledged})"
+
+
+class QueueMarks:
+    """The marks of all hosts of one queue.
+
+    Args:
+        name: of the queue, for what is logged.
+    """
+
+    def __init__(self, name: str, kept: KeptMarks) -> None:
+        self._name = name
+        self._kept = kept
+        self._is_warned = False
+        self._hosts: dict[int, HostMarks] = {}
+        try:
+            for host_id, marks in kept.load().items():
+                self._hosts[host_id] = HostMarks(kept, host_id, marks)
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: the marks of its hosts cannot be read: %s", name, error)
+        self._warn()
+
+    def of(self, host_id: int) -> HostMarks:
+        """The marks of a host, which has connected."""
+        self._warn()
+        if host_id in HOSTS:
+            return self._hosts.setdefault(host_id, HostMarks(self._kept, host_id, {}))
+        return HostMarks(self._kept, host_id, {})
+
+    def known(self) -> dict[int, HostMarks]:
+        """The marks of the hosts that have any, by host id."""
+        return {
+            host_id: marks
+            for host_id, marks in sorted(self._hosts.items())
+            if max(marks.sent, marks.acknowledged) > FORGOTTEN
+        }
+
+    def _warn(self) -> None:
+        """Says once that the table store, whoever has filled it, will soon be full for Java."""
+        if self._is_warned:
+            return
+        try:
+            end = self._kept.keys_end()
+        except (QueueError, OSError):
+            return  # those who need the table store say so
+        if end > KEYS_END_WARNED:
+            self._is_warned = True
+            _logger.warning(
+                "queue %r: the keys of its table store end at %d bytes; behind %d Java adds none,"
+                " and a new named tailer fails",
+                self._name,
+                end,
+                KEYS_END_JAVA,
+            )
+
+
+def _shown(index: int) -> str:
+    return format_index(index) if index > FORGOTTEN else str(index)

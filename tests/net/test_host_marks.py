@@ -1,0 +1,231 @@
+"""How far each sink host is: over its connections, over restarts of the source, in `Source`."""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cqrepl.net import pump
+from cqrepl.queue import Queue
+from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
+from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
+from cqrepl.replicator.source import Source
+from tests.support.relay import Relay
+from tests.support.replicas import (
+    acked,
+    copied,
+    eventually,
+    live_sink,
+    live_source,
+    more_excerpts,
+)
+from tests.support.samples import fill, noon_index
+from tests.support.tables import fill_keys, keys_of, set_word
+
+LOGGER = "cqrepl.replicator.hostmarks"
+
+
+def marks_in(source: Source) -> dict[int, tuple[int, int]]:
+    """Sent and acknowledged of each host."""
+    marks: Mapping[int, HostMarks] = source.queues["q"].marks
+    assert all(each.host_id == host_id for host_id, each in marks.items())
+    return {host_id: (each.sent, each.acknowledged) for host_id, each in marks.items()}
+
+
+def marks_of_java(path: Path) -> tuple[int, int]:
+    with Queue.open(path) as queue:
+        return queue.sent_index, queue.acknowledged_index
+
+
+def both(index: int) -> tuple[int, int]:
+    return index, index
+
+
+@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
+def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if not request.param:
+        monkeypatch.setattr(pump, "pump_for", lambda stream: None)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_each_host_has_its_own_marks_and_keeps_them_over_a_restart(tmp_path: Path) -> None:
+    """Host 3 leaves in between: it is behind, and Java's marks are those of host 2."""
+    path, one, other = tmp_path / "q", tmp_path / "one", tmp_path / "other"
+    first = fill(path, "FAST_DAILY", {0: 300})[-1][0]
+    async with live_source(path) as source:
+        assert marks_in(source) == {}
+        async with live_sink(one, source.port, host_id=2):
+            async with live_sink(other, source.port, host_id=3):
+                await eventually(lambda: marks_in(source) == {2: both(first), 3: both(first)})
+            last = more_excerpts(path, 300, 40)[-1][0]
+            await eventually(lambda: marks_in(source) == {2: both(last), 3: both(first)})
+            assert marks_of_java(path) == both(last)
+    async with live_source(path) as source:
+        assert marks_in(source) == {2: both(last), 3: both(first)}
+        assert source.queues["q"].acknowledged == -1, "of this run"
+        async with live_sink(other, source.port, host_id=3):
+            await eventually(lambda: marks_in(source) == {2: both(last), 3: both(last)})
+    assert keys_of(path)["cqrepl.3.idx"] == last
+    assert marks_of_java(path) == both(last)
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_one_excerpt_after_another_raises_the_marks(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port):
+        for sequence in range(3, 13):
+            index = more_excerpts(path, sequence, 1)[-1][0]
+            await acked(source, index)
+            assert marks_in(source) == {2: both(index)}
+            assert keys_of(path)["cqrepl.2.snt"] == keys_of(path)["cqrepl.2.idx"] == index
+
+
+async def test_marks_are_kept_over_a_reconnect(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(path, "FAST_DAILY", {0: 200})
+    async with live_source(path) as source, Relay(source.port).running() as relay:
+        async with live_sink(copy, relay.port):
+            await acked(source, written[-1][0])
+            marks = source.queues["q"].marks[2]
+            relay.reset()
+            assert marks_in(source) == {2: both(written[-1][0])}
+            last = more_excerpts(path, 200, 20)[-1][0]
+            await copied(path, copy)
+            await eventually(lambda: marks_in(source) == {2: both(last)})
+            assert source.queues["q"].marks[2] is marks
+
+
+async def test_a_host_that_comes_back_with_less_does_not_lower_its_marks(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 50})[-1][0]
+    async with live_source(path) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, last)
+        sent = source.queues["q"].counters.drained().sent.excerpts
+        async with live_sink(tmp_path / "new", source.port):
+            await eventually(lambda: source.queues["q"].sent_excerpts > sent)
+            assert marks_in(source) == {2: both(last)}
+
+
+async def test_what_a_host_had_before_is_acknowledged(tmp_path: Path) -> None:
+    """Nothing goes over the wire: it was never sent."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    fill(copy, "FAST_DAILY", {0: 20})
+    async with live_source(path) as source, live_sink(copy, source.port, host_id=7):
+        await eventually(lambda: marks_in(source) == {7: (-1, last)})
+    assert "cqrepl.7.snt" not in keys_of(path)
+
+
+async def test_a_source_that_asks_for_no_acknowledgements_marks_what_it_sent(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    async with live_source(path, acknowledge=False) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await eventually(lambda: marks_in(source) == {2: (last, -1)})
+
+
+async def test_with_a_full_table_store_marks_are_in_the_side_file(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    fill_keys(path, KEY_END_MAX)
+    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port):
+        await acked(source, last)
+    assert (path / SLOTS_FILE_NAME).exists()
+    async with live_source(path) as source:
+        assert marks_in(source) == {2: both(last)}
+
+
+async def test_where_nothing_can_be_kept_marks_live_as_long_as_the_source(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    (path / "metadata.cq4t").unlink()
+    async with live_source(path) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, last)
+        assert marks_in(source) == {2: both(last)}
+    assert marks_in(source) == {2: both(last)}, "still to be read"
+    async with live_source(path) as source:
+        assert marks_in(source) == {}
+
+
+def has_marks(source: Source, host_id: int) -> bool:
+    return host_id in source.queues["q"].marks
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+async def test_a_table_store_that_is_nearly_full_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    fill_keys(path, KEYS_END_WARNED - 100)
+    with caplog.at_level(logging.WARNING, logger=LOGGER):
+        async with live_source(path) as source:
+            async with live_sink(tmp_path / "copy", source.port):
+                await acked(source, last)
+            assert warnings(caplog) == []
+            fill_keys(path, KEYS_END_WARNED + 1)
+            for host_id in (3, 4):
+                async with live_sink(tmp_path / f"copy{host_id}", source.port, host_id=host_id):
+                    await eventually(partial(has_marks, source, host_id))
+            [said] = warnings(caplog)
+            with Queue.open(path) as queue:
+                end = queue.host_marks.keys_end()
+            assert f"'q': the keys of its table store end at {end} bytes; behind 65536" in said
+        async with live_source(path):
+            assert len(warnings(caplog)) == 2
+
+
+async def test_marks_that_cannot_be_read_stop_no_source(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "q"
+    last = fill(path, "FAST_DAILY", {0: 20})[-1][0]
+    (path / SLOTS_FILE_NAME).mkdir()
+    async with live_source(path) as source, live_sink(tmp_path / "copy", source.port):
+        await acked(source, last)
+        assert marks_in(source) == {2: both(last)}
+    assert "cannot be read" in warnings(caplog)[0]
+
+
+def test_guests_have_marks_that_nobody_else_sees(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    before = keys_of(path)
+    with Queue.open(path) as queue:
+        marks = QueueMarks("q", queue.host_marks)
+        guest = marks.of(0)
+        guest.raise_sent(noon_index(sequence=2))
+        assert guest.sent == noon_index(sequence=2)
+        assert marks.known() == {}
+        assert marks.of(0) is not guest
+    assert keys_of(path) == before
+
+
+def test_marks_only_rise_and_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    set_word(path, "cqrepl.2.snt", 0x20)
+    set_word(path, "cqrepl.9.idx", -1)
+    with Queue.open(path) as queue:
+        marks = QueueMarks("q", queue.host_marks)
+        host = marks.of(2)
+        host.raise_sent(0x10)
+        host.raise_acknowledged(0x08)
+        host.raise_acknowledged(0x07)
+        assert repr(host) == "HostMarks(2, sent=0x20, acknowledged=0x8)"
+        assert repr(marks.of(9)) == "HostMarks(9, sent=-1, acknowledged=-1)"
+        assert list(marks.known()) == [2]
+    assert keys_of(path)["cqrepl.2.snt"] == 0x20
+    assert keys_of(path)["cqrepl.2.idx"] == 8
