@@ -7,7 +7,14 @@ from pathlib import Path
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import format_index
-from cqrepl.queue.inspection.overview import LockState, QueueInfo, TailerState, inspect_queue
+from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED
+from cqrepl.queue.inspection.overview import (
+    HostState,
+    LockState,
+    QueueInfo,
+    TailerState,
+    inspect_queue,
+)
 from cqrepl.queue.inspection.storescan import StoreReport
 
 _FILES_SHOWN_MAX = 20
@@ -42,6 +49,9 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     for name, index in info.marks.items():
         if index >= 0:
             yield f"mark  {name}  {format_index(index)}"
+    yield from _table([_host_cells(host) for host in info.hosts])
+    if info.keys_end > KEYS_END_WARNED:
+        yield f"keys  end at {info.keys_end:,} bytes; behind {KEYS_END_JAVA:,} Java adds none"
     for finding in info.findings:
         yield str(finding)
 
@@ -80,10 +90,17 @@ def info_json(info: QueueInfo) -> str:
             }
             for tailer in info.tailers
         ],
-        "marks": {
-            name: _index(index) if index >= 0 else None for name, index in info.marks.items()
-        },
+        "marks": {name: _mark(index) for name, index in info.marks.items()},
+        "hosts": [
+            {
+                "host": host.host_id,
+                "sent": _mark(host.sent),
+                "acknowledged": _mark(host.acknowledged),
+            }
+            for host in info.hosts
+        ],
         "other_keys": info.other_keys,
+        "keys_end": info.keys_end,
         "findings": [
             {
                 "kind": finding.kind.value,
@@ -136,6 +153,16 @@ def _tailer_cells(tailer: TailerState) -> tuple[str, ...]:
     return "tailer", tailer.name, place, behind
 
 
+def _host_cells(host: HostState) -> tuple[str, ...]:
+    sent, acknowledged = _mark(host.sent), _mark(host.acknowledged)
+    return (
+        "host",
+        f"{host.host_id}",
+        f"sent {sent or 'nothing'}",
+        f"acknowledged {acknowledged or 'nothing'}",
+    )
+
+
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """The rows with their cells below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -148,6 +175,10 @@ def _range(first: int | None, last: int | None) -> str:
     if first is None or last is None:
         return ""
     return f"  {format_index(first)} .. {format_index(last)}"
+
+
+def _mark(index: int) -> str | None:
+    return format_index(index) if index >= 0 else None
 
 
 def _index(index: int | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
 from cqrepl.queue.files.cycles import store_names
 from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.keptmarks import mark_key, marks_of, read_slots
 from cqrepl.queue.files.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
 from cqrepl.queue.files.locks import (
     APPEND_LOCK_KEY,
@@ -25,6 +26,7 @@ from cqrepl.queue.files.locks import (
     is_alive,
     start_of,
 )
+from cqrepl.queue.files.markslots import FORGOTTEN, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
@@ -80,6 +82,15 @@ class TailerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """A sink host: the greatest index sent to it, and acknowledged by it; -1 for none."""
+
+    host_id: int
+    sent: int
+    acknowledged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListingState:
     """What the table store says of the directory; None where it does not."""
 
@@ -93,7 +104,8 @@ class QueueInfo:
     """A queue directory. Files are in the order of their cycles.
 
     `layout` has the indexing numbers of the newest store file. `marks` are the greatest indexes
-    sent, acknowledged and synced, -1 for none; `other_keys` all else that the table store holds.
+    sent, acknowledged and synced, -1 for none, `hosts` those of each sink host that has any;
+    `other_keys` all else that the table store holds, and `keys_end` where its keys end, in bytes.
     """
 
     path: Path
@@ -106,7 +118,9 @@ class QueueInfo:
     tailers: tuple[TailerState, ...]
     readers: tuple[TailerState, ...]
     marks: dict[str, int]
+    hosts: tuple[HostState, ...]
     other_keys: dict[str, int]
+    keys_end: int
     free_bytes: int
     findings: tuple[Finding, ...]
 
@@ -158,6 +172,8 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     if table is not None and table.layout is not None:
         findings += listing_findings(table, sorted(cycles))
         findings += _lock_findings(table)
+    slots, unreadable = _slots(path)
+    findings += unreadable
     numbered = next((file for file in reversed(files) if file.index_count is not None), None)
     if numbered is not None:
         layout = _with_numbers(layout, numbered)
@@ -172,7 +188,9 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         tailers=_tailers(table, files, layout, _TAILER_PREFIX),
         readers=_tailers(table, files, layout, _READER_PREFIX),
         marks=_marks(table),
+        hosts=_hosts(table, slots),
         other_keys=_other_keys(table),
+        keys_end=0 if table is None else table.keys_end,
         free_bytes=shutil.disk_usage(path).free,
         findings=tuple(findings),
     )
@@ -381,11 +399,36 @@ def _marks(table: TableReport | None) -> dict[str, int]:
     return {key: value for key, value in values if value is not None}
 
 
+def _slots(path: Path) -> tuple[bytes, list[Finding]]:
+    """The side file of the hosts' marks; a finding where it cannot be read."""
+    try:
+        return read_slots(path), []
+    except QueueError as error:
+        text = error.reason
+    except OSError as error:
+        text = f"expected a readable file: {error.strerror}"
+    file = path / SLOTS_FILE_NAME
+    return b"", [Finding(kind=FindingKind.HINT, path=file, position=None, index=None, text=text)]
+
+
+def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:
+    keys = {} if table is None else {folded: key.value for folded, key in table.keys.items()}
+    return tuple(
+        HostState(
+            host_id=host_id,
+            sent=marks.get(MarkLevel.SENT, FORGOTTEN),
+            acknowledged=marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN),
+        )
+        for host_id, marks in marks_of(keys, slots).items()
+    )
+
+
 def _other_keys(table: TableReport | None) -> dict[str, int]:
     return {
         key.name: key.value
         for folded, key in ({} if table is None else table.keys).items()
         if folded not in _KNOWN_KEYS
+        and mark_key(folded) is None
         and not folded.startswith((_TAILER_PREFIX, _READER_PREFIX))
         and not folded.endswith((_LOCK_SUFFIX, _START_SUFFIX))
     }

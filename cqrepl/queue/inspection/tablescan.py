@@ -31,13 +31,17 @@ class TableKey:
 
 @dataclass(slots=True, kw_only=True)
 class TableReport:
-    """A table store. `layout` is None when its header cannot be used; keys are in lower case."""
+    """A table store. `layout` is None when its header cannot be used; keys are in lower case.
+
+    `keys_end` is where the keys that could be read end, in bytes.
+    """
 
     path: Path
     layout: QueueLayout | None = None
     keys: dict[str, TableKey] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     error: QueueError | None = None
+    keys_end: int = 0
 
     def value(self, key: str) -> int | None:
         """The value of a key; None when there is no such key."""
@@ -59,7 +63,8 @@ def scan_table(path: Path) -> TableReport:
         if not is_metadata(_word(data, 0)):
             raise QueueDamaged("expected the header of a table store", path=path, position=0)
         report.layout = parse_layout(data, end, path)
-        _scan_keys(report, data, align4(end))
+        report.keys_end = align4(end)
+        _scan_keys(report, data, report.keys_end)
     except QueueError as error:
         report.error = error
         report.findings.append(
@@ -86,7 +91,7 @@ def _scan_keys(report: TableReport, data: bytes, position: int) -> None:
             raise QueueDamaged(
                 f"expected a key: {error}", path=report.path, position=position
             ) from error
-        position = align4(end)
+        report.keys_end = position = align4(end)
 
 
 def _document_end(data: bytes, position: int, path: Path) -> int:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
+from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
-from tests.support.tables import set_word
+from tests.support.tables import fill_keys, set_word
 
 DEAD_PID = 999_999_999
 
@@ -83,6 +85,58 @@ def test_info_of_damage(invoke: Invoke, tmp_path: Path) -> None:
     result = invoke("info", tmp_path / "q")
     assert result.exit_code == 4
     assert "damage" in result.stdout
+
+
+def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
+    """From keys and from the side file, behind the marks; a line each."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    assert "\nhost" not in invoke("info", path).stdout
+    set_word(path, "cqrepl.3.snt", 0x4D4B00000002)
+    set_word(path, "cqrepl.12.idx", 0x4D4B00000001)
+    set_word(path, "cqrepl.5.snt", -1)
+    fill_keys(path, KEY_END_MAX)
+    with Queue.open(path) as queue:
+        for level in MarkLevel:
+            assert queue.host_marks.raise_to(100, level, 0x4D4B00000004)
+        assert queue.raise_sent(0x4D4B00000004)
+    shown = invoke("info", path)
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[-4:] == [
+        "mark  chronicle.lastIndexReplicated  0x4d4b00000004",
+        "host  3    sent 0x4d4b00000002  acknowledged nothing",
+        "host  12   sent nothing         acknowledged 0x4d4b00000001",
+        "host  100  sent 0x4d4b00000004  acknowledged 0x4d4b00000004",
+    ]
+    found = json.loads(invoke("info", path, "--json").stdout)
+    assert found["hosts"] == [
+        {"host": 3, "sent": "0x4d4b00000002", "acknowledged": None},
+        {"host": 12, "sent": None, "acknowledged": "0x4d4b00000001"},
+        {"host": 100, "sent": "0x4d4b00000004", "acknowledged": "0x4d4b00000004"},
+    ]
+    assert not [key for key in found["other_keys"] if key.endswith((".snt", ".idx"))]
+    assert KEY_END_MAX <= found["keys_end"] < KEY_END_MAX + 32
+
+
+def test_info_of_a_table_store_that_is_nearly_full(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    fill_keys(path, KEYS_END_WARNED + 1)
+    shown = invoke("info", path)
+    assert shown.exit_code == 0
+    end = json.loads(invoke("info", path, "--json").stdout)["keys_end"]
+    assert shown.stdout.splitlines()[-1] == (
+        f"keys  end at {end:,} bytes; behind 65,536 Java adds none"
+    )
+
+
+def test_info_of_a_side_file_that_cannot_be_read(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    (path / SLOTS_FILE_NAME).mkdir()
+    shown = invoke("info", path)
+    assert shown.exit_code == 0
+    assert "marks.cqmark" in shown.stdout
 
 
 # ---------------------------------------------------------------- verify
