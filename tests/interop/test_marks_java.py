@@ -1,0 +1,120 @@
+"""Java on a queue whose table store has the marks of many hosts of ours, while we hold them.
+
+Java of this release fails to add a key behind 65,536 bytes, and was not seen to make a table store
+longer than 131,072; so that is played, by making the file longer under both.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.queue import Queue
+from cqrepl.queue.files.keptmarks import KEY_END_MAX
+from cqrepl.queue.files.markslots import HOSTS, SLOTS_FILE_NAME, MarkLevel
+from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME
+from cqrepl.replicator.source import serve_source
+from tests.support.java import JavaQueue, Line, require_java
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.javapayloads import payloads
+from tests.support.replicas import LOOPBACK, acked, live_sink
+from tests.support.samples import NOON_MS, read
+from tests.support.tables import fill_keys, keys_of
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]
+
+COUNT = 40
+NAMES = ("first", "second", "replicated:third")
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(java_options=("-ea", "-Dqueue.check.index=true")) as queue:
+        yield queue
+
+
+@pytest.fixture
+def path(java: JavaQueue, tmp_path: Path) -> Path:
+    append(java, tmp_path / "q", seed=1)
+    return tmp_path / "q"
+
+
+def append(java: JavaQueue, path: Path, *, seed: int) -> None:
+    props = {"interop.time": NOON_MS}
+    answer = java.call("append", path, "FAST_DAILY", COUNT, "0-60", seed, props=props)
+    assert answer.exit == 0, answer
+
+
+def tailed(java: JavaQueue, path: Path, name: str, count: int) -> list[Line]:
+    """What a named tailer of Java's reads next."""
+    answer = java.call("tail", path, count, 60, "--name", name)
+    assert answer.exit == 0, answer
+    return [line for line in answer.lines if "payload" in line]
+
+
+def raise_all(queue: Queue, first: int) -> dict[int, dict[MarkLevel, int]]:
+    """Raises both marks of every host; what they are then."""
+    wanted = {}
+    for host in HOSTS:
+        marks = {MarkLevel.SENT: first + host, MarkLevel.ACKNOWLEDGED: first + host - 1}
+        for level, index in marks.items():
+            assert queue.host_marks.raise_to(host, level, index)
+        wanted[host] = marks
+    return wanted
+
+
+@pytest.mark.parametrize("filled", [0, KEY_END_MAX - 320, KEY_END_MAX, 60_000])
+def test_java_goes_on_beside_the_marks_of_all_hosts(
+    java: JavaQueue, path: Path, filled: int
+) -> None:
+    """In keys, in both, or in the side file alone: Java reads, appends, and adds its own keys."""
+    fill_keys(path, filled)
+    with Queue.open(path) as queue:
+        wanted = raise_all(queue, 1000)
+        for name in NAMES:
+            assert len(tailed(java, path, name, 5)) == 5
+        append(java, path, seed=2)
+        assert queue.host_marks.load() == wanted
+        wanted = raise_all(queue, 2000)
+        assert queue.host_marks.load() == wanted
+        for name in NAMES:  # each where it was
+            assert len(tailed(java, path, name, 2 * COUNT - 5)) == 2 * COUNT - 5
+        assert (path / SLOTS_FILE_NAME).exists() == bool(filled)
+    answer = java.call("verify", path, 500)
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == 2 * COUNT
+    expected = [data or b"\x8f" for seed in (1, 2) for data in payloads(seed, COUNT, 0, 60)]
+    assert [data for _, data in read(path)] == expected
+    with Queue.open(path) as queue:
+        assert queue.host_marks.load() == wanted
+
+
+def test_the_file_is_made_longer_while_both_use_it(java: JavaQueue, path: Path) -> None:
+    with Queue.open(path) as queue:
+        raise_all(queue, 1000)
+        assert len(tailed(java, path, "before", 3)) == 3
+        os.truncate(path / FILE_NAME, 2 * FILE_BYTES)
+        assert len(tailed(java, path, "after", 3)) == 3
+        append(java, path, seed=2)
+        wanted = raise_all(queue, 2000)
+        assert queue.host_marks.load() == wanted
+        assert len(tailed(java, path, "before", 2 * COUNT - 3)) == 2 * COUNT - 3
+    assert (path / FILE_NAME).stat().st_size == 2 * FILE_BYTES
+    assert keys_of(path)["index.after"] > 0
+
+
+async def test_a_source_marks_a_queue_that_java_appends_to(java: JavaQueue, path: Path) -> None:
+    async with serve_source({"q": path}, listen=LOOPBACK) as source:
+        async with live_sink(path.with_name("copy"), source.port, host_id=9):
+            await trio.to_thread.run_sync(lambda: append(java, path, seed=2))
+            last = source.queues["q"].queue.last_index()
+            assert last is not None
+            await acked(source, last)
+            marks = source.queues["q"].marks[9]
+            assert (marks.sent, marks.acknowledged) == (last, last)
+    keys = {line["key"].lower(): line["value"] for line in java.call("meta", path).lines}
+    assert keys["cqrepl.9.snt"] == keys["cqrepl.9.idx"] == last
+    assert keys["chronicle.lastindexreplicated"] == last
