@@ -81,6 +81,8 @@ class KeptMarks:
 
     def raise_to(self, host: int, level: MarkLevel, index: int) -> bool:
         """Makes a mark at least `index`; false where it cannot be kept."""
+        if host not in HOSTS:
+            return False  # and nothing is remembered of it: there may be very many
         if (host, level) not in self._values:
             self._values[host, level] = self._find(host, level)
         value = self._values[host, level]
@@ -105,7 +107,7 @@ class KeptMarks:
 
     def _find(self, host: int, level: MarkLevel) -> TableValue | None:
         table = self._chronicle.table()
-        if table is None or host not in HOSTS:
+        if table is None:
             return None
         try:
             value = table.value_within(f"cqrepl.{host}.{level}", FORGOTTEN, KEY_END_MAX)

@@ -63,6 +63,7 @@ def test_what_is_no_host_has_no_marks(queue: Queue, path: Path, host: int) -> No
     before = keys_of(path)
     assert not queue.host_marks.raise_to(host, SENT, 5)
     assert keys_of(path) == before
+    assert not queue.host_marks._values, "remembered of each id that a peer may have"
 
 
 def test_keys_that_only_look_like_marks_are_left_alone(path: Path) -> None:
