@@ -38,6 +38,7 @@ SIZE = 24
 COUNT = int(os.environ.get("CQREPL_CONCURRENT_COUNT", "20000"))
 KILL_S = float(os.environ.get("CQREPL_CONCURRENT_KILL_S", "6"))
 KILL_WITHIN_S = 0.2
+HOLD_WITHIN_S = 60.0  # longest wait for the lock while others take it in turn
 WAIT_MAX_S = 10.0  # usual is a tenth; Java would wait 15 s for the dead
 KILL_RATE = 2000
 FIRST_APPENDS_S = 60.0
@@ -142,12 +143,14 @@ def kill_writers(
 ) -> None:
     """Forks one writer after the next and kills each within 200 ms of its first append.
 
-    What each has appended by its own word goes into `report`, how many died with the lock into the
-    answer: at least, for another writer may have taken it over before we look.
+    The first one is killed while it holds the lock for certain. What each has appended by its own
+    word goes into `report`, how many died with the lock into the answer: at least, for another
+    writer may have taken it over before we look.
     """
     os.read(go, 1)
     acknowledged: dict[int, int] = {}
-    holders = 0
+    kill_holder(path)
+    holders = 1
     while not select.select([go], [], [], 0)[0]:
         told = os.pipe()
         pid = forks.start(partial(append_and_tell, path, seed, told[1]))
@@ -164,6 +167,25 @@ def kill_writers(
         seed += 1
     report.write_text(json.dumps(acknowledged))
     os.write(answers, _ANSWER.pack(holders, 0.0))
+
+
+def kill_holder(path: Path) -> None:
+    """Forks a writer that takes the write lock, and kills it there."""
+
+    def hold(told: int) -> None:
+        with (
+            Queue.open_for_append(path) as queue,
+            queue.word_lock(WRITE_LOCK_KEY).held(HOLD_WITHIN_S),
+        ):
+            os.write(told, b"h")
+            time.sleep(3600)
+
+    told = os.pipe()
+    pid = forks.start(partial(hold, told[1]))
+    os.close(told[1])
+    assert os.read(told[0], 1), "ended before it had the lock"
+    os.close(told[0])
+    forks.kill(pid)
 
 
 def numbers_by_writer(path: Path, counts: dict[int, int]) -> dict[int, list[int]]:
@@ -301,4 +323,4 @@ def test_nobody_waits_long_for_a_writer_that_is_killed(verifier: JavaQueue, tmp_
     check_marks(path)
     assert max(longest.values()) <= WAIT_MAX_S
     assert len(acknowledged) > KILL_S
-    assert held > 0
+    assert held >= len(killers)
