@@ -11,7 +11,18 @@ from cqrepl._version import VERSION as __version__
 if TYPE_CHECKING:
     from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
-    from cqrepl.protocol import PAYLOAD_MAX, StopReason, WireShape
+    from cqrepl.net.program import Program
+    from cqrepl.net.settings import NetSettings
+    from cqrepl.protocol import (
+        PAYLOAD_MAX,
+        HandlerKind,
+        HeartbeatSettings,
+        LinkView,
+        ProtocolSettings,
+        StopReason,
+        SubHandler,
+        WireShape,
+    )
     from cqrepl.queue import (
         NEXT_OF_EMPTY,
         ROLL_CYCLES,
@@ -50,7 +61,9 @@ if TYPE_CHECKING:
     )
     from cqrepl.queue.read.stall import Stall
     from cqrepl.replicator.follow import Following, follow
+    from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostmarks import HostMarks
+    from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
     from cqrepl.replicator.stops import Stop
@@ -71,16 +84,24 @@ __all__ = [
     "ExcerptBatch",
     "ExcerptTooLarge",
     "Following",
+    "HandlerKind",
+    "HeartbeatSettings",
+    "Host",
     "HostMarks",
+    "HostSettings",
     "Index",
     "IndexGap",
     "KernelUnavailable",
     "LayoutMismatch",
+    "LinkView",
     "NamedPosition",
     "NamedTailer",
     "NetError",
+    "NetSettings",
     "NotAQueue",
     "Pauser",
+    "Program",
+    "ProtocolSettings",
     "Queue",
     "QueueDamaged",
     "QueueError",
@@ -90,10 +111,13 @@ __all__ = [
     "RollCycle",
     "Sequence",
     "Sink",
+    "SinkSettings",
     "Source",
+    "SourceSettings",
     "Stall",
     "Stop",
     "StopReason",
+    "SubHandler",
     "Tailer",
     "Unreachable",
     "WireShape",
@@ -105,6 +129,7 @@ __all__ = [
     "is_next",
     "parse_index",
     "sequence_of",
+    "serve_host",
     "serve_sink",
     "serve_source",
 ]
@@ -125,16 +150,24 @@ _HOMES: Final = {
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
     "Following": "cqrepl.replicator.follow",
+    "HandlerKind": "cqrepl.protocol",
+    "HeartbeatSettings": "cqrepl.protocol",
+    "Host": "cqrepl.replicator.host",
     "HostMarks": "cqrepl.replicator.hostmarks",
+    "HostSettings": "cqrepl.replicator.settings",
     "Index": "cqrepl.queue",
     "IndexGap": "cqrepl.queue",
     "KernelUnavailable": "cqrepl.kernel.errors",
     "LayoutMismatch": "cqrepl.queue",
+    "LinkView": "cqrepl.protocol",
     "NamedPosition": "cqrepl.queue",
     "NamedTailer": "cqrepl.queue",
     "NetError": "cqrepl.net.errors",
+    "NetSettings": "cqrepl.net.settings",
     "NotAQueue": "cqrepl.queue",
     "Pauser": "cqrepl.queue",
+    "Program": "cqrepl.net.program",
+    "ProtocolSettings": "cqrepl.protocol",
     "Queue": "cqrepl.queue",
     "QueueDamaged": "cqrepl.queue",
     "QueueError": "cqrepl.queue",
@@ -144,10 +177,13 @@ _HOMES: Final = {
     "RollCycle": "cqrepl.queue",
     "Sequence": "cqrepl.queue",
     "Sink": "cqrepl.replicator.sink",
+    "SinkSettings": "cqrepl.replicator.settings",
     "Source": "cqrepl.replicator.source",
+    "SourceSettings": "cqrepl.replicator.settings",
     "Stall": "cqrepl.queue.read.stall",
     "Stop": "cqrepl.replicator.stops",
     "StopReason": "cqrepl.protocol",
+    "SubHandler": "cqrepl.protocol",
     "Tailer": "cqrepl.queue",
     "Unreachable": "cqrepl.net.errors",
     "WireShape": "cqrepl.protocol",
@@ -158,6 +194,7 @@ _HOMES: Final = {
     "is_next": "cqrepl.queue",
     "parse_index": "cqrepl.queue",
     "sequence_of": "cqrepl.queue",
+    "serve_host": "cqrepl.replicator.host",
     "serve_sink": "cqrepl.replicator.sink",
     "serve_source": "cqrepl.replicator.source",
 }

@@ -6,10 +6,9 @@ The first SIGTERM or Ctrl-C ends in order, the second one at once.
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypedDict, TypeVar
 
 import trio
@@ -25,6 +24,7 @@ from cqrepl.console.exitcodes import (
     BadArguments,
 )
 from cqrepl.protocol import StopReason, WireShape
+from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
@@ -45,20 +45,6 @@ class ReplicationOptions(TypedDict):
     wire_shape: str
 
 
-class HostArguments(TypedDict):
-    """What both `serve_` functions take."""
-
-    queues: Mapping[str, Path]
-    listen: str | None
-    connect: str | None
-    host_id: int
-    remote_ids: tuple[int, ...]
-    heartbeat_interval_ms: int
-    heartbeat_timeout_ms: int
-    payload_max: int
-    wire_shape: WireShape
-
-
 @dataclass(frozen=True, slots=True)
 class _Ended:
     """How a run ended: its exit code, once nothing failed."""
@@ -66,10 +52,13 @@ class _Ended:
     code: int
 
 
-def host_arguments(queues: Mapping[str, Path], options: ReplicationOptions) -> HostArguments:
-    """The arguments of both `serve_` functions, from the options that both commands have."""
+def host_options(
+    options: ReplicationOptions, *, gives_up: bool, pauser: str = "balanced"
+) -> HostOptions:
+    """What both `serve_` functions take, from the options that both commands have."""
     return {
-        "queues": queues,
+        "gives_up": gives_up,
+        "pauser": pauser,
         "listen": options["listen"],
         "connect": options["connect"],
         "host_id": options["host_id"],

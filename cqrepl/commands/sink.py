@@ -22,9 +22,9 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
     return replication.run_command(
         "cqrepl sink",
         lambda: serve_sink(
-            **replication.host_arguments(queues, options),
+            queues,
+            **replication.host_options(options, gives_up=once),
             roll_cycle=options["roll_cycle"],
-            gives_up=once,
             touch_ahead_bytes=options["touch_ahead"],
             append_log=options["append_log"],
         ),

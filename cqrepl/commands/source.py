@@ -22,11 +22,10 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
     return replication.run_command(
         "cqrepl source",
         lambda: serve_source(
-            **replication.host_arguments(queues, options),
+            queues,
+            **replication.host_options(options, gives_up=until_caught_up, pauser=options["pauser"]),
             acknowledge=not options["no_ack"],
             ack_log=options["ack_log"],
-            gives_up=until_caught_up,
-            pauser=options["pauser"],
         ),
         Source.wait_caught_up if until_caught_up else None,
         options["listen"],

@@ -1,139 +1,54 @@
-"""What a source and a sink have in common: connections, from the first dial to the orderly end."""
+"""The connections of a host, from the first dial to the orderly end."""
 
 import logging
-import os
-import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import trio
 
-from cqrepl.kernel.live import Pausing
 from cqrepl.net import dialer, listener
 from cqrepl.net.address import Address
-from cqrepl.net.errors import Refused
 from cqrepl.net.link import Session
+from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
-from cqrepl.protocol import PAYLOAD_MAX, Connection, ConnectionConfig, Role, WireShape
-from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX
-from cqrepl.protocol.heartbeat import numbers_problem
+from cqrepl.net.settings import NetSettings
+from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
 
-HOST_IDS: Final = range(1, 128)  # one signed byte on Java's side; 0 switches its check off
-EXCERPT_MAX: Final = (1 << 30) - 4 - FRAME_OVERHEAD_MAX  # a frame's length has 30 bits
-CORES_BUSY: Final = 2  # one that spins, and one for all other threads
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How this host takes part. Exactly one of `listen` and `connect` is given.
-
-    Args:
-        remote_ids: accepted host ids; empty for any but our own. A dialler names exactly one.
-        gives_up: a dialler stops after 30 s without success.
-        pausing: how a source waits for the next excerpt.
-    """
-
-    role: Role
-    host_id: int
-    listen: Address | None = None
-    connect: Address | None = None
-    remote_ids: frozenset[int] = frozenset()
-    heartbeat_interval_ms: int = 20_000
-    heartbeat_timeout_ms: int = 40_000
-    payload_max: int = PAYLOAD_MAX
-    shape: WireShape = WireShape.NETWORK
-    gives_up: bool = False
-    pausing: Pausing = Pausing.BALANCED
-
-    @classmethod
-    def checked(
-        cls,
-        role: Role,
-        *,
-        listen: str | None,
-        connect: str | None,
-        host_id: int,
-        remote_ids: Iterable[int],
-        remote_id_default: int,
-        heartbeat_interval_ms: int,
-        heartbeat_timeout_ms: int,
-        payload_max: int,
-        shape: WireShape,
-        gives_up: bool,
-        pauser: str = "balanced",
-    ) -> "Settings":
-        """Settings as a user gives them.
-
-        Raises:
-            ValueError: they do not fit together; one sentence says how.
-            Refused: a host id that both sides would have.
-        """
-        if (listen is None) == (connect is None):
-            raise ValueError("either an address to listen on or one to connect to is needed")
-        problem = numbers_problem(heartbeat_timeout_ms, heartbeat_interval_ms)
-        if problem is not None:
-            raise ValueError(problem)
-        if not 0 < payload_max <= EXCERPT_MAX:
-            raise ValueError(
-                f"a longest excerpt of 1 to {EXCERPT_MAX} bytes expected, {payload_max} came"
-            )
-        ids = frozenset(remote_ids)
-        if connect is not None:
-            ids = ids or frozenset({remote_id_default})
-            if len(ids) > 1:
-                raise ValueError("a side that connects expects one remote id")
-        for each in (host_id, *ids):
-            if each not in HOST_IDS:
-                raise ValueError(f"a host id from 1 to 127 expected, {each} came")
-        if host_id in ids:
-            raise Refused(
-                f"host id {host_id} is this side's own and the remote id: they must differ"
-            )
-        return cls(
-            role=role,
-            host_id=host_id,
-            listen=None if listen is None else Address.parse(listen),
-            connect=None if connect is None else Address.parse(connect),
-            remote_ids=ids,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            heartbeat_timeout_ms=heartbeat_timeout_ms,
-            payload_max=payload_max,
-            shape=shape,
-            gives_up=gives_up,
-            pausing=_pausing(pauser),
-        )
-
-
-def _pausing(pauser: str) -> Pausing:
-    words = [each.name.lower() for each in Pausing]
-    if pauser not in words:
-        raise ValueError(f"a pauser out of {', '.join(words)} expected, {pauser!r} came")
-    pausing = Pausing[pauser.upper()]
-    if pausing is Pausing.BUSY and len(os.sched_getaffinity(0)) < CORES_BUSY:
-        raise ValueError("the pauser 'busy' keeps one core: at least two expected, there is one")
-    return pausing
 
 
 MakeSession = Callable[[Connection, Pump], Session]
 
 
 class Endpoint:
-    """Runs the connections of one source or sink."""
+    """Runs the connections of one host.
+
+    Args:
+        takes: names of the queues that may be offered to this side.
+        make_session: makes what works on a new connection.
+        program: adds handlers of its own.
+    """
 
     def __init__(
-        self, settings: Settings, queue_names: frozenset[str], make_session: MakeSession
+        self,
+        net: NetSettings,
+        protocol: ProtocolSettings,
+        takes: frozenset[str],
+        make_session: MakeSession,
+        program: Program | None = None,
     ) -> None:
-        self.settings = settings
+        self.settings = net
+        self.protocol = protocol
         self.port: int | None = None
         self.ended_orderly = trio.Event()  # some peer has ended in order
-        self._queue_names = queue_names
+        self._takes = takes
         self._make_session = make_session
-        self._roster = Roster()
+        self._program = program
+        self._kinds = () if program is None else program.kinds
+        self._roster = Roster(net.guests_max)
         self._live: dict[Pump, Session] = {}
         self._is_ending = False
 
@@ -188,7 +103,15 @@ class Endpoint:
             await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
-        pump = Pump(stream, connection, label, self._roster.enter, self.settings.pausing)
+        pump = Pump(
+            stream,
+            connection,
+            label,
+            self._roster.enter,
+            self.settings.pausing,
+            guest_bytes_per_s=self.settings.guest_bytes_per_s,
+            program=self._program,
+        )
         session = self._make_session(connection, pump)
         started = trio.current_time()
         self._live[pump] = session
@@ -211,16 +134,10 @@ class Endpoint:
         return dialer.Dialled(None, session.has_progressed or lasted)
 
     def _config(self, *, is_dialler: bool) -> ConnectionConfig:
-        settings = self.settings
         return ConnectionConfig(
-            role=settings.role,
+            settings=self.protocol,
             is_dialler=is_dialler,
-            host_id=settings.host_id,
-            remote_ids=settings.remote_ids,
-            queue_names=self._queue_names,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
-            payload_max=settings.payload_max,
-            shape=settings.shape,
-            cid_first=time.time_ns() // 1000,  # unlike any that the peer has chosen
+            takes=self._takes,
+            kinds=self._kinds,
+            takes_guests=self.settings.guests_max > 0,
         )

@@ -1,9 +1,10 @@
-"""What a role does with one connection: the part between the pump and the queues."""
+"""What is done with one connection: the part between the pump and the queues."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cqrepl.protocol.events import Event
+from cqrepl.protocol.messages.queuenames import QueueNames
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -13,7 +14,14 @@ OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
 
 
 class Session(Protocol):
-    """One connection's work on the queues of one role. Methods run in the pump's tasks."""
+    """One connection's work on its queues. Methods run in the pump's tasks."""
+
+    async def work(self) -> None:
+        """Runs beside the connection for as long as it is there; may return at once."""
+
+    @property
+    def queue_names(self) -> QueueNames:
+        """What the peer is told of our queues when it is there."""
 
     async def act(self, event: Event) -> None:
         """Acts on one event of the core; answers through the core's methods."""

@@ -28,10 +28,18 @@ from cqrepl.net.livepump import (
     Streamed,
     pump_for,
 )
+from cqrepl.net.program import Program
 from cqrepl.net.readturn import ReadTurn
 from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection, RemoteProtocolError
-from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, RegistrationRefused
+from cqrepl.protocol.events import (
+    Connected,
+    Event,
+    OrderlyEnd,
+    PeerLost,
+    RegistrationRefused,
+    Told,
+)
 from cqrepl.protocol.states import ConnectionState
 
 # a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
@@ -52,6 +60,8 @@ class Pump:
         label: how log lines name the peer.
         admit: told when the peer has named itself; answers with what is wrong, or None.
         pausing: how a source waits for the next excerpt.
+        guest_bytes_per_s: what a peer that is no member may send; None for any number.
+        program: has handlers of its own on the connection.
     """
 
     def __init__(
@@ -61,6 +71,9 @@ class Pump:
         label: str,
         admit: Admit,
         pausing: Pausing = Pausing.BALANCED,
+        *,
+        guest_bytes_per_s: int | None = None,
+        program: Program | None = None,
     ) -> None:
         self.stream = stream
         self.connection = connection
@@ -76,6 +89,8 @@ class Pump:
         self._clock = trio.CancelScope()
         self._admit = admit
         self._pausing = pausing
+        self._guest_bytes_per_s = guest_bytes_per_s
+        self._program = program
         self._live = pump_for(stream)
         self._turn = ReadTurn()
         self._hears_live = True  # the live pump of a source takes acknowledgements
@@ -90,18 +105,22 @@ class Pump:
 
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
-        _set_options(self.stream.socket, self.connection.config.heartbeat_timeout_ms)
+        timeout_ms = self.connection.config.settings.heartbeat.timeout_ms
+        _set_options(self.stream.socket, timeout_ms)
+        self.connection.on_wake(self.wake)
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write, session)
                     nursery.start_soon(self._tick)
+                    nursery.start_soon(session.work)
                     if self._live is not None:
                         nursery.start_soon(self._live.guard)
                     await self._read(session)
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
+                self.connection.close(self.ended_why or "the connection is over")
                 await session.close()
                 await trio.aclose_forcefully(self.stream)
             self.ended.set()
@@ -139,6 +158,12 @@ class Pump:
         if self._is_streaming and self.connection.has_data_to_send:
             self.call_back()
 
+    def look(self) -> None:
+        """There is something to act on that did not come from the peer."""
+        self._turn.interrupt()
+        self.call_back()
+        self.wake()
+
     def call_back(self) -> None:
         """A live pump stops as soon as it can: its work is no longer what it was."""
         if self._live is not None:
@@ -170,6 +195,8 @@ class Pump:
         if count:
             self.heard = True
             self.connection.received(count, now)
+            if self.connection.is_guest and self._guest_bytes_per_s is not None:
+                await trio.sleep(count / self._guest_bytes_per_s)
         else:
             self.connection.receive_end(now)
 
@@ -206,11 +233,26 @@ class Pump:
                     return False
                 if isinstance(event, RegistrationRefused):
                     self._log_refusal(event)
+                if isinstance(event, Connected):
+                    self._name_queues(session)
+                if self._program is not None:
+                    await self._act_on_program(self._program, event)
                 await session.act(event)
         except RemoteProtocolError as error:
             self._close(error)
             return False
         return True
+
+    def _name_queues(self, session: Session) -> None:
+        is_open = self.connection.state is ConnectionState.OPEN  # or ended while it was let in
+        if is_open and self.connection.names_queues:
+            self.connection.name_queues(session.queue_names)
+
+    async def _act_on_program(self, program: Program, event: Event) -> None:
+        if isinstance(event, Connected):
+            await program.connected(self.connection.link)
+        elif isinstance(event, Told):
+            await program.told(self.connection.link, event.event)
 
     async def _is_admitted(self, event: Connected) -> bool:
         problem = await self._admit(event.remote_id, self)
@@ -218,7 +260,8 @@ class Pump:
             _logger.warning("%s: refused: %s", self.label, problem)
             self.fail(problem)
             return False
-        self.label = f"host {event.remote_id} at {self.label}"
+        who = "guest" if self.connection.is_guest else f"host {event.remote_id}"
+        self.label = f"{who} at {self.label}"
         _logger.info("%s: connected", self.label)
         return True
 

@@ -23,13 +23,19 @@ class ReadTurn:
         self._reading = trio.CancelScope()
 
     async def read(self, receive: Callable[[], Awaitable[int]]) -> int | None:
-        """What `receive` gives; None when the turn was taken, and is back."""
+        """What `receive` gives; None when it was interrupted, or the turn was taken and is back."""
         if not self._is_taken:
             with trio.CancelScope() as self._reading:
                 return await receive()
+            if not self._is_taken:
+                return None  # interrupted
         self._given.set()
         await self._back.wait()
         return None
+
+    def interrupt(self) -> None:
+        """Has the reader look at what there is to do."""
+        self._reading.cancel()
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[bool]:

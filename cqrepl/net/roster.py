@@ -19,7 +19,9 @@ TAKE_OVER_SECONDS: Final = 10.0
 class Roster:
     """The live connections of one listener or dialler."""
 
-    def __init__(self) -> None:
+    def __init__(self, guests_max: int = 0) -> None:
+        self._guests: set[Pump] = set()
+        self._guests_max = guests_max
         self._live: dict[int, Pump] = {}
         self._taken_over: dict[int, deque[float]] = {}
 
@@ -27,9 +29,18 @@ class Roster:
     def pumps(self) -> list[Pump]:
         return list(self._live.values())
 
+    @property
+    def has_room_for_guest(self) -> bool:
+        return len(self._guests) < self._guests_max
+
     async def enter(self, host_id: int, pump: Pump) -> str | None:
         """Makes `pump` the connection of this host; what is wrong if it may not be (None:
-        nothing)."""
+        nothing). A guest has no host id: it counts among the guests."""
+        if pump.connection.is_guest:
+            if not self.has_room_for_guest:
+                return f"at most {self._guests_max} guests at a time"
+            self._guests.add(pump)
+            return None
         old = self._live.get(host_id)
         if old is not None:
             times = self._taken_over.setdefault(host_id, deque(maxlen=TAKE_OVERS_MAX))
@@ -47,6 +58,7 @@ class Roster:
 
     def leave(self, pump: Pump) -> None:
         """The connection is over."""
+        self._guests.discard(pump)
         for host_id, live in list(self._live.items()):
             if live is pump:
                 del self._live[host_id]

@@ -3,18 +3,24 @@
 from cqrepl.protocol.connection import Connection
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import StopReason
-from cqrepl.protocol.greeting import PAYLOAD_MAX, ConnectionConfig
-from cqrepl.protocol.messages import QueueShape, Role, WireShape
+from cqrepl.protocol.greeting import ConnectionConfig
+from cqrepl.protocol.messages import QueueShape, WireShape
+from cqrepl.protocol.settings import PAYLOAD_MAX, HeartbeatSettings, ProtocolSettings
+from cqrepl.protocol.subhandler import HandlerKind, LinkView, SubHandler
 
 __all__ = [
     "PAYLOAD_MAX",
     "Connection",
     "ConnectionConfig",
+    "HandlerKind",
+    "HeartbeatSettings",
+    "LinkView",
     "LocalProtocolError",
     "ProtocolError",
+    "ProtocolSettings",
     "QueueShape",
     "RemoteProtocolError",
-    "Role",
     "StopReason",
+    "SubHandler",
     "WireShape",
 ]

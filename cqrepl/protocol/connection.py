@@ -14,13 +14,15 @@ Ids are written from the receiver's point of view: `remote_id` on the wire is th
 """
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, StopReason
-from cqrepl.protocol.greeting import ConnectionConfig, read_uber, uber_of
+from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.inflow import FRAME_SECONDS, Inflow
+from cqrepl.protocol.kinds import ENDED_CAPABILITY, QUEUES_CAPABILITY
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
     SINK_HANDLER,
@@ -28,24 +30,29 @@ from cqrepl.protocol.messages import (
     QueueShape,
     ReplicationHandler,
     TerminatorHandler,
+    UberHandler,
     write_registration,
     write_uber,
 )
+from cqrepl.protocol.messages.names import QUEUES_CSP
+from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.messages.registry import QueuesHandler
 from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.queuelist import OwnQueues
+from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.protocol.source import SourceHandler
+from cqrepl.protocol.source import AnswerPace, SourceHandler
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     ConnectionMove,
     ConnectionState,
-    SinkState,
     moved,
 )
-from cqrepl.protocol.uber import Router, RouterConfig
+from cqrepl.protocol.subhandler import LinkView
+from cqrepl.protocol.uber import Router
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from wire import Document, WireError
 
-FRAME_OVERHEAD_MAX: Final = 4096
 GREETING_BYTES_MAX: Final = 64 * 1024
 RECEIVE_BYTES: Final = 256 * 1024  # taken from a socket at a time
 GREETING_SECONDS: Final = 5.0
@@ -58,13 +65,11 @@ class Connection:
         self.config = config
         self.state = ConnectionState.WAITING
         self.remote_id: int | None = None
-        self._outbox = Outbox(config.shape)
+        self._outbox = Outbox(config.settings.shape)
         self._inflow = Inflow(GREETING_BYTES_MAX)
-        router = RouterConfig(
-            role=config.role, is_dialler=config.is_dialler, queue_names=config.queue_names
-        )
-        self._router = Router(router, self._outbox)
-        self._cid_next = config.cid_first
+        self._router = Router(config, self._outbox)
+        self._own_queues: tuple[int, OwnQueues] | None = None  # with the cid
+        self._pace = AnswerPace(config.settings.heartbeat.timeout_ms / 1000)
         self._greeting_deadline = now + GREETING_SECONDS
         self._heard = now
         self._now = now
@@ -142,9 +147,8 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """Bytes for the peer, in order; they count as sent."""
-        for handler in self._router.handlers.values():
-            if isinstance(handler, SinkHandler):
-                handler.flush()
+        self._outbox.flush()
+        self._collect()
         data = bytes(self._outbox.data)
         self._outbox.data.clear()
         return data
@@ -153,20 +157,41 @@ class Connection:
     def silence_max(self) -> float:
         """Longest time in seconds for which the peer may say nothing."""
         heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
-        own = self.config.heartbeat_timeout_ms / 1000
+        own = self.config.settings.heartbeat.timeout_ms / 1000
         return own if heartbeat is None else heartbeat.silence_max
 
     @property
     def has_data_to_send(self) -> bool:
+        self._collect()
         return bool(self._outbox.data)
+
+    @property
+    def link(self) -> LinkView:
+        """The connection as a program's handlers see it."""
+        return self._router
+
+    @property
+    def is_guest(self) -> bool:
+        """True when the peer is no member."""
+        return self._router.is_guest
+
+    def on_wake(self, wake: Callable[[], None]) -> None:
+        """Has `wake` called when a handler has something to send outside any call here."""
+        self._outbox.wake = wake
+
+    def close(self, reason: str) -> None:
+        """The shell has closed the connection: a program's handlers hear of it."""
+        self._router.close(reason)
 
     def next_deadline(self) -> float:
         """When `tick` is due at the latest; infinity for never."""
         if self.state is ConnectionState.CLOSED:
             return math.inf
-        times = [handler.deadline for handler in self._router.handlers.values()]
         return min(
-            *times, self._greeting_deadline, self._inflow.deadline, self._silence_deadline, math.inf
+            self._router.agenda.next_deadline,
+            self._greeting_deadline,
+            self._inflow.deadline,
+            self._silence_deadline,
         )
 
     def tick(self, now: float) -> None:
@@ -208,28 +233,29 @@ class Connection:
             source_id=source_id,
             shape=shape,
         )
-        sink_id = self.remote_id
-        cid = self._new_cid()
-        handler = SourceHandler(
-            f"/replication/{name}/{sink_id}",
-            cid,
-            offer,
-            self._outbox,
-            self._now,
-            self.config.heartbeat_timeout_ms / 1000,
-        )
+        cid = self._router.new_cid()
+        csp = f"/replication/{name}/{self.remote_id}"
+        handler = SourceHandler(csp, cid, offer, self._outbox, self._now, self._pace)
         self._router.add(cid, handler)
         return cid
 
     def begin_back_copy(self, cid: int, next_index: int, shift: int) -> None:
         """The source queue is locked and lacks everything from `next_index` on."""
         self._router.source(cid).locked(next_index, shift, self._now)
+        self._router.touched(cid)
 
     def source(self, cid: int) -> SourceHandler:
         """The state of an offered queue, to look at."""
         return self._router.source(cid)
 
     # the sink's side
+
+    def awaits_answer(self, cid: int) -> bool:
+        """True while an offered queue is still to be answered: not once the source or our side has
+        withdrawn it, or the connection has ended."""
+        handler = self._router.handlers.get(cid)
+        is_open = self.state is ConnectionState.OPEN
+        return is_open and isinstance(handler, SinkHandler) and handler.is_offered
 
     def answer_queue(self, cid: int, next_index: int, shift: int, shape: QueueShape | None) -> None:
         """Accepts an offered queue; `shift` is the number of sequence bits in its indexes.
@@ -278,28 +304,66 @@ class Connection:
         """Ends one queue on this connection; everything else goes on."""
         self._router.replication(cid).stop(reason, message)
 
+    def withdraw_queue(self, cid: int, reason: str) -> bool:
+        """Ends one queue on both sides, so that it can be offered again; false when the peer has
+        not announced that it knows what this means, and nothing was done."""
+        self._router.replication(cid)
+        if ENDED_CAPABILITY not in self._router.capabilities:
+            return False
+        self._router.remove(cid, reason)
+        return True
+
+    @property
+    def names_queues(self) -> bool:
+        """True when the two sides tell each other which queues they have: nothing is offered before
+        the peer's first list has ended, and nothing that it does not name."""
+        return QUEUES_CAPABILITY in self._router.capabilities
+
+    @property
+    def peer_queues(self) -> QueueNames | None:
+        """The queues that the peer names; None before its first list has ended."""
+        peer = self._router.peer_queues
+        return peer.queues if peer is not None and peer.is_known else None
+
+    def name_queues(self, queues: QueueNames) -> None:
+        """Names our queues to a peer that `names_queues`, once."""
+        self._require_open()
+        assert self.names_queues
+        assert self._own_queues is None
+        cid, own = self._router.new_cid(), OwnQueues()
+        self._outbox.send(write_registration(QUEUES_CSP, cid, QueuesHandler(), self._outbox.shape))
+        own.begin(queues)
+        self._router.add(cid, own)
+        self._own_queues = cid, own
+
+    def change_queues(self, *, added: QueueNames, removed: QueueNames) -> None:
+        """Tells the peer what is different from now on; nothing where it was told nothing."""
+        if self._own_queues is not None and self.state is ConnectionState.OPEN:
+            cid, own = self._own_queues
+            own.change(added, removed)
+            self._router.wake(cid)
+
     def end(self) -> None:
         """Our side has nothing more to say: announces it to a peer that knows what that means."""
         self._require_open()
         self._move(ConnectionMove.TERMINATOR_SENT)
         if self._router.heartbeat is not None:
             self._router.heartbeat.stop()
-        if self._router.peer_has_extension:
-            cid, handler = self._new_cid(), TerminatorHandler()
-            for sink in self._router.handlers.values():
-                if isinstance(sink, SinkHandler):
-                    sink.flush()
-            self._outbox.send(write_registration(HEARTBEAT_CSP, cid, handler, self.config.shape))
+        if self._knows_terminator:
+            cid, handler = self._router.new_cid(), TerminatorHandler()
+            self._outbox.flush()
+            self._outbox.send(write_registration(HEARTBEAT_CSP, cid, handler, self._outbox.shape))
 
     # inside
 
     @property
     def _may_end_unannounced(self) -> bool:
         """A Java source cannot announce its end: a sink that takes in its queues reads it so."""
-        return not self._router.peer_has_extension and any(
-            isinstance(handler, SinkHandler) and handler.state is SinkState.RECEIVING
-            for handler in self._router.handlers.values()
-        )
+        return not self._knows_terminator and bool(self._router.receiving())
+
+    @property
+    def _knows_terminator(self) -> bool:
+        return self._router.peer_has_extension or bool(self._router.capabilities)
 
     @property
     def _silence_deadline(self) -> float:
@@ -315,31 +379,30 @@ class Connection:
         return None
 
     def _tick_handlers(self, now: float) -> str | None:
-        for handler in list(self._router.handlers.values()):
+        for cid in self._router.agenda.due(now):
+            handler = self._router.handlers.get(cid)
+            if handler is None:
+                continue  # removed by one that was due before it
             handler.tick(now)
             if isinstance(handler, SourceHandler) and now >= handler.deadline:
                 problem = f"queue {handler.name!r}: no answer from the sink"
-                if not self._another_answered():
+                if self._pace.last < 0:
                     return problem  # nothing works here: a new connection may do better
                 handler.stop(StopReason.NO_ANSWER, problem)
+            if cid in self._router.handlers:
+                self._router.touched(cid)
         return None
 
-    def _another_answered(self) -> bool:
-        return any(
-            isinstance(handler, SourceHandler) and handler.answer is not None
-            for handler in self._router.handlers.values()
-        )
-
     def _greet(self, now: float) -> None:
-        config = self.config
-        (remote_id,) = config.remote_ids
+        settings = self.config.settings
+        (remote_id,) = settings.remote_ids
         numbers = HeartbeatHandler(
-            timeout_ms=config.heartbeat_timeout_ms, interval_ms=config.heartbeat_interval_ms
+            timeout_ms=settings.heartbeat.timeout_ms, interval_ms=settings.heartbeat.interval_ms
         )
-        cid = self._new_cid()
+        cid = self._router.new_cid()
         self._outbox.send(
-            write_uber(uber_of(config, remote_id), config.shape),
-            write_registration(HEARTBEAT_CSP, cid, numbers, config.shape),
+            write_uber(uber_of(self.config, remote_id, announces=True), settings.shape),
+            write_registration(HEARTBEAT_CSP, cid, numbers, settings.shape),
         )
         self._router.heartbeat = Heartbeat(cid, numbers, now, self._outbox)
         self._router.add(cid, self._router.heartbeat)
@@ -355,7 +418,7 @@ class Connection:
         handler = self._router.selected
         if not isinstance(handler, SinkHandler | SourceHandler):
             return False
-        run = self._inflow.next_run(handler.cid_document, self.config.payload_max)
+        run = self._inflow.next_run(handler.cid_document, self.config.settings.payload_max)
         if run is None:
             return False
         handler.receive_batch(run.batch, run.ns, self._now)
@@ -377,19 +440,27 @@ class Connection:
     def _receive_uber(self, document: Document) -> None:
         handler = read_uber(document.body, self.config)
         self.remote_id = handler.remote_id
+        self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
-        self._inflow.splitter.length_max = self.config.payload_max + FRAME_OVERHEAD_MAX
+        self._inflow.splitter.length_max = self.config.settings.payload_max + FRAME_OVERHEAD_MAX
         if not self.config.is_dialler:
-            answer = uber_of(self.config, handler.remote_id, handler.wire_type)
-            self._outbox.send(write_uber(answer, self.config.shape))
+            self._answer_uber(handler)
         self._outbox.tell(Connected(remote_id=handler.remote_id))
 
-    def _new_cid(self) -> int:
-        while self._cid_next in self._router.handlers:
-            self._cid_next += 1
-        self._cid_next += 1
-        return self._cid_next - 1
+    def _collect(self) -> None:
+        """Takes what handlers produce, while there is room."""
+        if self.state is ConnectionState.OPEN and self._router.has_ready:
+            self._router.produce()
+
+    def _answer_uber(self, handler: UberHandler) -> None:
+        answer = uber_of(
+            self.config,
+            handler.remote_id,
+            handler.wire_type,
+            announces=handler.announcement is not None,
+        )
+        self._outbox.send(write_uber(answer, self.config.settings.shape))
 
     def _require_open(self) -> None:
         if self.state is not ConnectionState.OPEN:

@@ -107,6 +107,30 @@ class QueueStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueWithdrawn:
+    """The peer has ended this queue on this connection; it may be offered again."""
+
+    cid: int
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuesNamed:
+    """The peer has said which queues it has, or what has changed in that.
+
+    `Connection.peer_queues` has all of them.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a handler of a program's own tells its shell."""
+
+    event: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationRefused:
     """One registration or message of the peer was refused; `count` is how many so far."""
 
@@ -136,6 +160,9 @@ Event = (
     | CompareExcerpts
     | Acknowledged
     | QueueStopped
+    | QueueWithdrawn
+    | QueuesNamed
+    | Told
     | RegistrationRefused
     | OrderlyEnd
     | PeerLost

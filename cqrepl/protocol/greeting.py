@@ -3,43 +3,69 @@
 Ids are written from the receiver's point of view: `remote_id` on the wire is the sender's own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cqrepl.protocol.errors import RemoteProtocolError
-from cqrepl.protocol.messages import WIRE_TYPES, Role, UberHandler, WireShape, read_routing
+from cqrepl.protocol.kinds import CORE_CAPABILITIES
+from cqrepl.protocol.messages import WIRE_TYPES, UberHandler, read_routing
+from cqrepl.protocol.messages.announcement import GUEST, HOST, Announcement
+from cqrepl.protocol.settings import ProtocolSettings
+from cqrepl.protocol.subhandler import HandlerKind
 from wire import Reader, WireError
 
-PAYLOAD_MAX: Final = 16 * 1024 * 1024
+GUEST_ID: Final = 0
 _BINARY: Final = 0x80  # set in every code that a binary document can start with
+_HOST_SHIFT: Final = 48
+_GUEST_CIDS: Final = 0x7FFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionConfig:
-    """What our side is and accepts.
+    """What our side of one connection is and accepts.
 
     Args:
-        remote_ids: host ids that the peer may have; empty for any but our own. A dialler
-            names exactly one.
-        queue_names: the queues that a sink takes from the network.
-        cid_first: cids that we choose count up from here; the peer must not choose the same.
+        is_dialler: our side dialled; the settings then name exactly one remote id.
+        takes: the queues that a sink takes from the network.
+        kinds: the rows of the handler table that a program adds.
+        takes_guests: a peer that is no member is let in.
+        cid_first: cids that we choose count up from here; 0 for those of our host id.
     """
 
-    role: Role
+    settings: ProtocolSettings = field(default_factory=ProtocolSettings)
     is_dialler: bool
-    host_id: int
-    remote_ids: frozenset[int] = frozenset()
-    queue_names: frozenset[str] = frozenset()
-    heartbeat_interval_ms: int = 20_000
-    heartbeat_timeout_ms: int = 40_000
-    payload_max: int = PAYLOAD_MAX
-    shape: WireShape = WireShape.NETWORK
-    cid_first: int = 1
+    takes: frozenset[str] = frozenset()
+    kinds: tuple[HandlerKind, ...] = ()
+    takes_guests: bool = True
+    cid_first: int = 0
+
+    @property
+    def own_cid_first(self) -> int:
+        """The first cid that we choose: both sides differ, as their host ids do."""
+        high = _GUEST_CIDS if self.settings.guest else self.settings.host_id
+        return self.cid_first or (high << _HOST_SHIFT) + 1
+
+    @property
+    def announcement(self) -> Announcement:
+        """What we say of ourselves."""
+        guest = self.settings.guest
+        needed = frozenset[str]().union(*(kind.needs for kind in self.kinds))
+        return Announcement(
+            capabilities=CORE_CAPABILITIES | needed, role=GUEST if guest else HOST, name=guest
+        )
 
 
-def uber_of(config: ConnectionConfig, peer_id: int, wire_type: str = "BINARY_LIGHT") -> UberHandler:
+def uber_of(
+    config: ConnectionConfig, peer_id: int, wire_type: str = "BINARY_LIGHT", *, announces: bool
+) -> UberHandler:
     """Our UberHandler for a peer, as that peer is to read it."""
-    return UberHandler(remote_id=config.host_id, local_id=peer_id, wire_type=wire_type)
+    own = GUEST_ID if config.settings.guest else config.settings.host_id
+    return UberHandler(
+        remote_id=own,
+        local_id=peer_id,
+        wire_type=wire_type,
+        announcement=config.announcement if announces else None,
+    )
 
 
 def read_uber(body: memoryview, config: ConnectionConfig) -> UberHandler:
@@ -60,15 +86,26 @@ def read_uber(body: memoryview, config: ConnectionConfig) -> UberHandler:
     return handler
 
 
+def is_guest(handler: UberHandler) -> bool:
+    """True for a peer that is no member: it has id 0 and says so."""
+    announced = handler.announcement
+    return handler.remote_id == GUEST_ID and announced is not None and announced.role == GUEST
+
+
 def _check(handler: UberHandler, config: ConnectionConfig) -> None:
-    if handler.remote_id == config.host_id:
-        raise RemoteProtocolError(f"both sides have host id {config.host_id}")
-    if handler.local_id != config.host_id:
+    settings = config.settings
+    own = GUEST_ID if settings.guest else settings.host_id
+    if handler.remote_id == own and not is_guest(handler):
+        raise RemoteProtocolError(f"both sides have host id {own}")
+    if handler.local_id != own:
         raise RemoteProtocolError(
-            f"the peer expects host id {handler.local_id}, this side has {config.host_id}"
+            f"the peer expects host id {handler.local_id}, this side has {own}"
         )
-    if config.remote_ids and handler.remote_id not in config.remote_ids:
-        wanted = ", ".join(str(each) for each in sorted(config.remote_ids))
+    if is_guest(handler):
+        if settings.guest or not config.takes_guests:
+            raise RemoteProtocolError("a host expected, a guest came")
+    elif settings.remote_ids and handler.remote_id not in settings.remote_ids:
+        wanted = ", ".join(str(each) for each in sorted(settings.remote_ids))
         raise RemoteProtocolError(f"host id {wanted} expected, {handler.remote_id} came")
     if handler.wire_type not in WIRE_TYPES:
         wanted = " or ".join(sorted(WIRE_TYPES))

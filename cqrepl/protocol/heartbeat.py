@@ -8,25 +8,11 @@ is kept here.
 """
 
 import math
-from typing import Final
 
 from cqrepl.protocol.messages import HEARTBEAT_CSP, HeartbeatHandler, write_cid, write_heartbeat
 from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.settings import heartbeat_problem
 from wire import Reader
-
-INTERVAL_MIN_MS: Final = 500
-TIMEOUT_MIN_MS: Final = 1000
-
-
-def numbers_problem(timeout_ms: int, interval_ms: int) -> str | None:
-    """What is wrong with a pair of heartbeat numbers; None when nothing is."""
-    if interval_ms < INTERVAL_MIN_MS:
-        return f"heartbeat interval of at least {INTERVAL_MIN_MS} ms expected, {interval_ms} came"
-    if timeout_ms < TIMEOUT_MIN_MS:
-        return f"heartbeat timeout of at least {TIMEOUT_MIN_MS} ms expected, {timeout_ms} came"
-    if timeout_ms <= interval_ms:
-        return f"heartbeat timeout above the interval {interval_ms} ms expected, {timeout_ms} came"
-    return None
 
 
 class Heartbeat:
@@ -35,7 +21,7 @@ class Heartbeat:
     csp = HEARTBEAT_CSP
 
     def __init__(self, cid: int, numbers: HeartbeatHandler, now: float, outbox: Outbox) -> None:
-        assert numbers_problem(numbers.timeout_ms, numbers.interval_ms) is None
+        assert heartbeat_problem(numbers.timeout_ms, numbers.interval_ms) is None
         self.silence_max = numbers.timeout_ms / 1000
         self._interval = numbers.interval_ms / 1000
         self._next = now + self._interval
@@ -61,3 +47,9 @@ class Heartbeat:
             self._outbox.send(self._message)
         missed = (now - self._next) // self._interval
         self._next += (missed + 1) * self._interval
+
+    def produce(self, room: int) -> bytes:
+        return b""
+
+    def closed(self, reason: str) -> None:
+        """Nothing is held."""

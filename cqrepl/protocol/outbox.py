@@ -1,6 +1,8 @@
 """Where handlers put their answers: bytes for the peer, events for the shell."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from cqrepl.protocol.events import Event, RegistrationRefused
 from cqrepl.protocol.messages import WireShape
@@ -10,16 +12,25 @@ from cqrepl.protocol.messages import WireShape
 CROWDED_BYTES = 64 * 1024
 
 
+class Flushing(Protocol):
+    """A handler that holds back a message while the outbox is crowded."""
+
+    def flush(self) -> None:
+        """Sends what was held back."""
+
+
 class Outbox:
     """Collects bytes and events in order."""
 
-    __slots__ = ("data", "events", "refused", "shape")
+    __slots__ = ("data", "events", "held", "refused", "shape", "wake")
 
     def __init__(self, shape: WireShape) -> None:
         self.data = bytearray()
         self.events: deque[Event] = deque()
         self.shape = shape
         self.refused = 0
+        self.held: list[Flushing] = []  # with a message that was held back
+        self.wake: Callable[[], None] = lambda: None  # tells the shell that there is something
 
     def send(self, *documents: bytes) -> None:
         """Appends documents that belong together."""
@@ -30,10 +41,20 @@ class Outbox:
         """Appends an event."""
         self.events.append(event)
 
-    def refuse(self, message: str) -> None:
-        """One registration or message is not acted on; the connection goes on, up to a limit."""
-        self.refused += 1
+    def refuse(self, message: str, *, counts: bool = True) -> None:
+        """One registration or message is not acted on; the connection goes on, up to a limit.
+
+        Args:
+            counts: false for what a peer without fault may say any number of times.
+        """
+        self.refused += counts
         self.events.append(RegistrationRefused(message=message, count=self.refused))
+
+    def flush(self) -> None:
+        """Has everything sent that was held back."""
+        held, self.held = self.held, []
+        for each in held:
+            each.flush()
 
     @property
     def is_crowded(self) -> bool:

@@ -12,7 +12,13 @@ index is in the queue; the shell decides when that is so and calls `stored`.
 import math
 
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from cqrepl.protocol.events import BackCopyWanted, QueueOffered, QueueStopped, StopReason
+from cqrepl.protocol.events import (
+    BackCopyWanted,
+    QueueOffered,
+    QueueStopped,
+    QueueWithdrawn,
+    StopReason,
+)
 from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.intake import Intake
 from cqrepl.protocol.messages import (
@@ -47,7 +53,12 @@ class SinkHandler:
         self._outbox = outbox
         self._intake: Intake | None = None
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
+        self._is_held = False  # and the outbox knows it
         outbox.tell(QueueOffered(cid=cid, name=self.name, offer=offer))
+
+    @property
+    def is_offered(self) -> bool:
+        return self.state is SinkState.REGISTERED
 
     def answer(self, next_index: int, shift: int, shape: QueueShape | None) -> None:
         """Our queue's position: registers the source's handler and starts the back copy."""
@@ -115,9 +126,13 @@ class SinkHandler:
             self._acknowledge = (index_last, ns)
             if not self._outbox.is_crowded:
                 self.flush()
+            elif not self._is_held:
+                self._is_held = True
+                self._outbox.held.append(self)
 
     def flush(self) -> None:
         """Writes an acknowledgement that was held back."""
+        self._is_held = False
         if self._acknowledge is not None:
             self._outbox.send(self.cid_document, write_acknowledgement(*self._acknowledge))
             self._acknowledge = None
@@ -132,6 +147,15 @@ class SinkHandler:
 
     def tick(self, now: float) -> None:
         """Nothing is due: the source watches the time of an answer."""
+
+    def produce(self, room: int) -> bytes:
+        return b""  # frames of a back copy are made by the shell
+
+    def closed(self, reason: str) -> None:
+        """The source has withdrawn this queue, or the connection is over."""
+        if self.state is not SinkState.STOPPED:
+            self._move(SinkMove.STOP, LocalProtocolError)
+            self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
 
     def _move(self, move: SinkMove, error: type[ProtocolError]) -> None:
         self.state = moved(SINK_MOVES, self.state, move, error, f"queue {self.name!r}")

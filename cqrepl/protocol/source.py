@@ -10,6 +10,7 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 """
 
 import math
+from dataclasses import dataclass
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -17,6 +18,7 @@ from cqrepl.protocol.events import (
     Acknowledged,
     CompareExcerpts,
     QueueStopped,
+    QueueWithdrawn,
     SinkAhead,
     StopReason,
     StreamingStarted,
@@ -38,11 +40,20 @@ from cqrepl.queue.format.index import format_index
 from wire import Reader
 
 
+@dataclass(slots=True)
+class AnswerPace:
+    """When the sink answered last, and for how long it may say nothing, in seconds."""
+
+    seconds: float
+    last: float = -math.inf
+
+
 class SourceHandler:
     """Runs on the source, for one queue of one connection.
 
     Args:
-        answer_seconds: longest time without a sign of the answer or of the back copy.
+        pace: of the answers on this connection: a sink that begins with many queues answers one
+            after the other, so the time for an answer runs anew with every one of them.
     """
 
     def __init__(
@@ -52,7 +63,7 @@ class SourceHandler:
         offer: ReplicationHandler,
         outbox: Outbox,
         now: float,
-        answer_seconds: float,
+        pace: "AnswerPace",
     ) -> None:
         self.csp = csp
         self.cid = cid
@@ -61,11 +72,11 @@ class SourceHandler:
         self.state = SourceState.OFFERED
         self.framing = Framing(cid)
         self.cid_document = write_cid(cid)
-        self.answer_deadline = now + answer_seconds
+        self.answer_deadline = now + pace.seconds
         self.index_sent = -1
         self.index_acknowledged = -1
         self.answer: ReplicationHandler | None = None
-        self._answer_seconds = answer_seconds
+        self._pace = pace
         self._outbox = outbox
         self._intake: Intake | None = None
         self._unchecked_to: int | None = None
@@ -75,6 +86,8 @@ class SourceHandler:
 
     @property
     def deadline(self) -> float:
+        if self.state is SourceState.OFFERED:
+            return max(self.answer_deadline, self._pace.last + self._pace.seconds)
         return self.answer_deadline if self._awaits_sink else math.inf
 
     @property
@@ -111,7 +124,8 @@ class SourceHandler:
         move = SourceMove.ANSWER_AHEAD if ahead else SourceMove.ANSWER
         self._move(move, RemoteProtocolError)
         self.answer = answer
-        self.answer_deadline = now + self._answer_seconds
+        self._pace.last = now
+        self.answer_deadline = now + self._pace.seconds
         if ahead:
             self._outbox.tell(SinkAhead(cid=self.cid, name=self.name, next_index=answer.next_index))
 
@@ -125,7 +139,7 @@ class SourceHandler:
         if next_index > self.offer.next_index:
             self._unchecked_to = next_index
         self._intake = Intake(self.cid, self.name, next_index, shift)
-        self.answer_deadline = now + self._answer_seconds
+        self.answer_deadline = now + self._pace.seconds
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name == "idx":
@@ -145,7 +159,7 @@ class SourceHandler:
         if self.state is SourceState.STOPPED:
             return
         self._move(SourceMove.EXCERPTS_RECEIVED, RemoteProtocolError)
-        self.answer_deadline = now + self._answer_seconds
+        self.answer_deadline = now + self._pace.seconds
         assert self._intake is not None
         self._returned_to = max(self._returned_to, batch.index_last + 1)
         events, problem = self._intake.sort(batch, ns)
@@ -194,6 +208,15 @@ class SourceHandler:
 
     def tick(self, now: float) -> None:
         """The connection looks at `deadline`: what follows depends on its other queues."""
+
+    def produce(self, room: int) -> bytes:
+        return b""  # frames are made by the shell
+
+    def closed(self, reason: str) -> None:
+        """The sink has withdrawn from this queue, or the connection is over."""
+        if self.state is not SourceState.STOPPED:
+            self._move(SourceMove.STOP, LocalProtocolError)
+            self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
 
     def _stop_written_in_the_way(self, index: int) -> None:
         assert self._unchecked_to is not None

@@ -3,68 +3,117 @@
 A meta-data document with csp, cid and handler registers; one with a cid alone selects what gets the
 data documents that follow. The selection is a state of the connection; a registration selects what
 it registered. A refusal also deselects, or one handler's data would reach another.
+
+A handler ends alone, on a connection that goes on, between peers that announced it: the side that
+removes it sends `ended` behind its cid and drops what still comes for it, until the other side's
+`ended` says that nothing more will. A cid is never used twice; a csp may be.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
+from cqrepl.protocol.agenda import Agenda
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
-from cqrepl.protocol.heartbeat import Heartbeat, numbers_problem
+from cqrepl.protocol.events import Told
+from cqrepl.protocol.greeting import ConnectionConfig
+from cqrepl.protocol.heartbeat import Heartbeat
+from cqrepl.protocol.kinds import CORE_KINDS, ENDED_CAPABILITY, SHOWN
 from cqrepl.protocol.messages import (
-    HANDLERS,
-    HEARTBEAT_CSP,
-    SINK_HANDLER,
-    HeartbeatHandler,
+    Handler,
     ReplicationHandler,
-    Role,
     Routing,
-    TerminatorHandler,
+    UberHandler,
     UnknownHandler,
     read_routing,
+    write_cid,
     write_registration,
 )
+from cqrepl.protocol.messages.announcement import Announcement
+from cqrepl.protocol.messages.names import ENDED
+from cqrepl.protocol.messages.queuenames import write_ended
+from cqrepl.protocol.messages.registry import HANDLERS, ProgramHandler, name_of
 from cqrepl.protocol.outbox import Outbox
+from cqrepl.protocol.queuelist import PeerQueues
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.states import SinkState
-from cqrepl.protocol.subhandler import SubHandler
-from wire import Document, Reader, WireError
+from cqrepl.protocol.subhandler import HandlerKind, SubHandler
+from wire import Document, Reader, Splitter, WireError
 
 REFUSALS_MAX: Final = 100
-HANDLERS_MAX: Final = 1024
+HANDLERS_MAX: Final = 16_384
 # only a replication event may be larger: other documents hold each field apart while read
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
+PRODUCED_MAX: Final = 64 * 1024  # bytes of what handlers produce, taken in one step
 _CSP_MAX: Final = 1024
-_CSP_SHOWN: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterConfig:
-    """What the router accepts. `queue_names` are those that a sink takes from the network."""
-
-    role: Role
-    is_dialler: bool
-    queue_names: frozenset[str] = frozenset()
-    handlers_max: int = HANDLERS_MAX
 
 
 class Router:
-    """The sub-handlers of one connection."""
+    """The sub-handlers of one connection; what a program's handlers see of it (`LinkView`)."""
 
-    def __init__(self, config: RouterConfig, outbox: Outbox) -> None:
+    def __init__(self, config: ConnectionConfig, outbox: Outbox) -> None:
+        self.config = config
+        self.outbox = outbox
         self.handlers: dict[int, SubHandler] = {}
+        self.sources: dict[str, SourceHandler] = {}  # by csp
+        self.sinks: dict[str, SinkHandler] = {}  # by name of the queue
+        self.agenda = Agenda(self.handlers)
         self.selected: SubHandler | None = None
         self.heartbeat: Heartbeat | None = None
+        self.peer_queues: PeerQueues | None = None
         self.has_terminated = False
-        self.peer_has_extension = False
-        self._config = config
-        self._outbox = outbox
+        self.peer_has_extension = False  # of an offer or answer, from before the announcement
+        self.is_open = False
+        self.remote_id = 0
+        self.capabilities: frozenset[str] = frozenset()
+        self.is_guest = False
+        self._kinds = _table(config.kinds)
+        self._cid_next = config.own_cid_first
+        self._cid_selected = 0
         self._csp_pending: tuple[str, int] | None = None  # csp and cid whose handler comes next
+        self._ready: deque[int] = deque()  # cids of handlers that may have something to produce
+        self._is_ready: set[int] = set()
+        self._removed: set[int] = set()  # whose `ended` is still to come
+
+    def opened(self, remote_id: int, announced: Announcement | None, *, is_guest: bool) -> None:
+        """The peer's UberHandler was accepted."""
+        self.remote_id, self.is_guest, self.is_open = remote_id, is_guest, True
+        if announced is not None:
+            self.capabilities = announced.capabilities
+
+    def close(self, reason: str) -> None:
+        """The connection is over: a program's handlers hear of it. The queues can still be asked
+        how far they came."""
+        self.is_open = False
+        self._ready.clear()
+        for each in list(self.handlers.values()):
+            if not isinstance(each, SourceHandler | SinkHandler):
+                each.closed(reason)
+
+    # our own side's handlers
+
+    def new_cid(self) -> int:
+        """A cid that neither side has used."""
+        while self._cid_next in self.handlers:
+            self._cid_next += 1
+        self._cid_next += 1
+        return self._cid_next - 1
 
     def add(self, cid: int, handler: SubHandler) -> None:
         """Binds a handler that our own side made."""
         assert cid not in self.handlers
         self.handlers[cid] = handler
+        if isinstance(handler, SourceHandler):
+            self.sources[handler.csp] = handler
+        self.touched(cid)
+
+    def touched(self, cid: int) -> None:
+        """A handler was called: it may have something to send, or be due earlier."""
+        self.agenda.note(cid)
+        if cid not in self._is_ready:
+            self._is_ready.add(cid)
+            self._ready.append(cid)
 
     def replication(self, cid: int) -> SinkHandler | SourceHandler:
         """The queue behind a cid.
@@ -101,11 +150,78 @@ class Router:
 
     def receiving(self) -> list[SinkHandler]:
         """The queues whose stream comes in."""
-        return [
-            handler
-            for handler in self.handlers.values()
-            if isinstance(handler, SinkHandler) and handler.state is SinkState.RECEIVING
-        ]
+        return [each for each in self.sinks.values() if each.state is SinkState.RECEIVING]
+
+    def note_extension(self, body: ReplicationHandler) -> None:
+        """An offer or an answer came; with a shape, from a peer that knows a TerminatorHandler."""
+        if body.shape is not None:
+            self.peer_has_extension = True
+
+    # the connection as a program's handlers see it
+
+    def register(self, csp: str, kind: HandlerKind, body: object, handler: SubHandler) -> int:
+        self._require_open()
+        missing = kind.needs - self.capabilities
+        if not kind.needs or missing:
+            what = ", ".join(sorted(missing)) or "anything that this kind says it needs"
+            raise LocalProtocolError(f"{kind.alias}: the peer has not announced {what}")
+        if len(csp) > _CSP_MAX:
+            raise LocalProtocolError(f"a csp of at most {_CSP_MAX} characters, {len(csp)} came")
+        if len(self.handlers) >= HANDLERS_MAX:
+            raise LocalProtocolError(f"{kind.alias}: more than {HANDLERS_MAX} handlers")
+        cid = self.new_cid()
+        written = ProgramHandler(
+            alias=_alias(kind), write=lambda writer: kind.write_body(writer, body)
+        )
+        self.outbox.send(write_registration(csp, cid, written, self.outbox.shape))
+        self.add(cid, handler)
+        return cid
+
+    def send(self, cid: int, *documents: bytes) -> None:
+        self._require_open()
+        if cid not in self.handlers:
+            raise LocalProtocolError(f"cid {cid} has no handler")
+        self._send(cid, b"".join(documents))
+
+    def wake(self, cid: int) -> None:
+        if cid in self.handlers:
+            self.touched(cid)
+            self.outbox.wake()
+
+    def remove(self, cid: int, reason: str = "") -> None:
+        handler = self.handlers.get(cid)
+        if handler is None:
+            raise LocalProtocolError(f"cid {cid} has no handler")
+        self._unbind(cid, handler)
+        self._removed.add(cid)
+        if self.is_open and ENDED_CAPABILITY in self.capabilities:
+            self.outbox.send(write_cid(cid), write_ended(reason))
+        handler.closed(reason)
+
+    def tell(self, event: object) -> None:
+        self.outbox.tell(Told(event=event))
+
+    # what is due
+
+    @property
+    def has_ready(self) -> bool:
+        """True when a handler may have something to produce."""
+        return bool(self._ready)
+
+    def produce(self) -> None:
+        """Has handlers in turn give what they have, while there is room."""
+        room = PRODUCED_MAX - len(self.outbox.data)
+        while self._ready and room > 0:
+            cid = self._ready.popleft()
+            self._is_ready.discard(cid)
+            handler = self.handlers.get(cid)
+            data = b"" if handler is None else handler.produce(room)
+            if data:
+                self._send(cid, data)
+                room = PRODUCED_MAX - len(self.outbox.data)
+                self.touched(cid)
+
+    # documents
 
     def route(self, document: Document, now: float) -> None:
         """Handles one document of an open connection.
@@ -120,7 +236,7 @@ class Router:
             raise RemoteProtocolError(
                 f"unreadable document at position {where}: {error}"
             ) from error
-        if self._outbox.refused > REFUSALS_MAX:
+        if self.outbox.refused > REFUSALS_MAX:
             raise RemoteProtocolError(f"more than {REFUSALS_MAX} messages had to be refused")
 
     def _route(self, document: Document, now: float) -> None:
@@ -138,10 +254,29 @@ class Router:
             raise WireError(f"a field name was expected, code 0x{reader.peek_code():02X} came")
         if name == "handler" and self._csp_pending is not None:
             self._routing(read_routing(Reader(document.body)), now)
-        elif self.selected is None:
-            self._outbox.refuse(f"{name[:40]!r} for no handler")
-        elif not self.selected.receive(name, reader, now):
-            self._outbox.refuse(f"{name[:40]!r} is not known to {self.selected.csp}")
+        elif name == ENDED and ENDED_CAPABILITY in self.capabilities:
+            self._ended(reader.read_text() or "")
+        elif self.selected is not None:
+            self._receive(self.selected, name, reader, now)
+        elif self._cid_selected not in self._removed:  # or it was on its way when we removed it
+            self.outbox.refuse(f"{name[:40]!r} for no handler")
+
+    def _receive(self, handler: SubHandler, name: str, reader: Reader, now: float) -> None:
+        if not handler.receive(name, reader, now):
+            self.outbox.refuse(f"{name[:40]!r} is not known to {handler.csp}")
+        if self.handlers.get(self._cid_selected) is handler:  # it may have removed itself
+            self.touched(self._cid_selected)
+
+    def _ended(self, reason: str) -> None:
+        cid, handler = self._cid_selected, self.selected
+        if cid in self._removed:
+            self._removed.discard(cid)  # nothing more comes for it
+        elif handler is None:
+            self.outbox.refuse(f"the end of cid {cid}, which is not registered")
+        else:
+            self._unbind(cid, handler)
+            self.outbox.send(write_cid(cid), write_ended(""))
+            handler.closed(reason)
 
     def _routing(self, routing: Routing, now: float) -> None:
         self.selected = None
@@ -149,10 +284,8 @@ class Router:
         pending, self._csp_pending = self._csp_pending, None
         if routing.handler is None and cid is not None:
             if csp is not None and cid not in self.handlers:
-                self._csp_pending = (
-                    csp,
-                    cid,
-                )  # the split form: the handler is in the next document
+                # the split form: the handler is in the next document
+                self._csp_pending = (csp, cid)
             elif csp is not None and self.handlers[cid].csp != csp:
                 self._refuse_rebinding(csp, cid)
             else:
@@ -163,7 +296,7 @@ class Router:
         if csp is None and cid is None and pending is not None:
             csp, cid = pending
         if routing.handler is None or csp is None or cid is None or len(csp) > _CSP_MAX:
-            self._outbox.refuse("a registration without csp, cid or handler, or with a long csp")
+            self.outbox.refuse("a registration without csp, cid or handler, or with a long csp")
             return
         self._register(csp, cid, routing.handler, now)
 
@@ -176,84 +309,98 @@ class Router:
 
     def _select(self, cid: int) -> None:
         self.selected = self.handlers.get(cid)
-        if self.selected is None:
-            self._outbox.refuse(f"cid {cid} is not registered")
+        self._cid_selected = cid
+        if self.selected is None and cid not in self._removed:
+            self.outbox.refuse(f"cid {cid} is not registered")
 
     def _refuse_rebinding(self, csp: str, cid: int) -> None:
         bound = self.handlers[cid].csp
-        self._outbox.refuse(
-            f"cid {cid} is bound to {bound[:_CSP_SHOWN]!r}, not to {csp[:_CSP_SHOWN]!r}"
-        )
+        self.outbox.refuse(f"cid {cid} is bound to {bound[:SHOWN]!r}, not to {csp[:SHOWN]!r}")
 
-    def _register(self, csp: str, cid: int, handler: object, now: float) -> None:
+    def _register(self, csp: str, cid: int, body: Handler, now: float) -> None:
         bound = self.handlers.get(cid)
         if bound is not None and bound.csp != csp:
             self._refuse_rebinding(csp, cid)
-        elif bound is None and len(self.handlers) >= self._config.handlers_max:
-            self._outbox.refuse(f"more than {self._config.handlers_max} handlers")
-        elif isinstance(handler, UnknownHandler):
-            self._outbox.refuse(handler.problem)
-        elif isinstance(handler, TerminatorHandler):
-            self.has_terminated = True
-        elif isinstance(handler, HeartbeatHandler):
-            self._register_heartbeat(cid, handler, now)
-        elif isinstance(handler, ReplicationHandler):
-            self._register_replication(csp, cid, handler, now)
+        elif bound is None and len(self.handlers) >= HANDLERS_MAX:
+            self.outbox.refuse(f"more than {HANDLERS_MAX} handlers")
+        elif isinstance(body, UberHandler):
+            self.outbox.refuse("a second UberHandler")
         else:
-            self._outbox.refuse("a second UberHandler")
+            found = self._accept(csp, cid, body, now)
+            if isinstance(found, str):
+                self.outbox.refuse(found)
+            elif found is not None:
+                self.handlers[cid] = found
+                self.selected, self._cid_selected = found, cid
+                self._removed.discard(cid)
+                self.touched(cid)
 
-    def _register_heartbeat(self, cid: int, numbers: HeartbeatHandler, now: float) -> None:
-        if self._config.is_dialler:  # the acceptor's reflection of what we registered ourselves
-            self._select(cid)
-            return
-        problem = numbers_problem(numbers.timeout_ms, numbers.interval_ms)
-        if problem is not None or self.heartbeat is not None or cid in self.handlers:
-            self._outbox.refuse(problem or "a second HeartbeatHandler")
-            return
-        self.heartbeat = Heartbeat(cid, numbers, now, self._outbox)
-        self.add(cid, self.heartbeat)
-        self.selected = self.heartbeat
-        self._outbox.send(write_registration(HEARTBEAT_CSP, cid, numbers, self._outbox.shape))
+    def _accept(self, csp: str, cid: int, body: Handler, now: float) -> SubHandler | str | None:
+        is_bound = cid in self.handlers
+        if isinstance(body, UnknownHandler):
+            kind = self._kinds.get(body.alias.removeprefix("!"))
+            if kind is None or body.body is None:
+                return body.problem
+            problem = self._problem(kind.alias, kind.needs, kind.takes_guests, is_bound, cid)
+            if problem is not None:
+                return problem
+            return kind.accept(csp, cid, kind.read_body(body.body.read_fields()), self, now)
+        name = name_of(body)
+        core = CORE_KINDS[name]
+        is_bound = is_bound and not core.may_be_bound
+        problem = self._problem(name, core.needs, core.takes_guests, is_bound, cid)
+        return core.accept(csp, cid, body, self, now) if problem is None else problem
 
-    def _register_replication(
-        self, csp: str, cid: int, handler: ReplicationHandler, now: float
-    ) -> None:
-        is_offer = handler.kind == SINK_HANDLER
-        if self._config.role in HANDLERS[handler.kind].registrants:  # it is the peer's to be that
-            self._outbox.refuse(f"a {handler.kind} came to a {self._config.role.value}")
-        elif is_offer:
-            self._register_offer(csp, cid, handler)
-        else:
-            self._register_answer(csp, cid, handler, now)
-        if handler.shape is not None and self.selected is not None:
-            self.peer_has_extension = True
+    def _problem(
+        self, name: str, needs: Iterable[str], takes_guests: bool, is_bound: bool, cid: int
+    ) -> str | None:
+        """What forbids the peer to register a row of the table; None when nothing does."""
+        missing = sorted(frozenset(needs) - self.capabilities)
+        if missing:
+            return f"a {name} from a peer that has not announced {', '.join(missing)}"
+        if self.is_guest and not takes_guests:
+            return f"a {name} came from a guest"
+        return f"cid {cid} is bound already" if is_bound else None
 
-    def _register_offer(self, csp: str, cid: int, offer: ReplicationHandler) -> None:
-        name = offer.queue_name
-        if name not in self._config.queue_names:
-            self._outbox.refuse(f"unknown queue {name[:_CSP_SHOWN]!r}")
-        elif offer.next_index < 0:
-            self._outbox.refuse(f"queue {name!r}: next index {offer.next_index} is negative")
-        elif any(isinstance(h, SinkHandler) and h.name == name for h in self.handlers.values()):
-            self._outbox.refuse(f"queue {name!r} is registered already")
-        elif cid in self.handlers:
-            self._outbox.refuse(f"cid {cid} is bound already")
-        else:
-            self.selected = SinkHandler(csp, cid, offer, self._outbox)
-            self.add(cid, self.selected)
+    # inside
 
-    def _register_answer(self, csp: str, cid: int, answer: ReplicationHandler, now: float) -> None:
-        offered = self.handlers.get(cid) or next(
-            (h for h in self.handlers.values() if h.csp == csp), None
-        )
-        if not isinstance(offered, SourceHandler) or offered.name != answer.queue_name:
-            self._outbox.refuse(
-                f"an answer for {answer.queue_name[:_CSP_SHOWN]!r} at {csp[:100]!r}"
-            )
-            return
-        if offered.answer is not None:
-            self._outbox.refuse(f"a second answer for queue {offered.name!r}")
-            return
-        self.handlers[cid] = offered  # the sink may have chosen a cid of its own for the same csp
-        self.selected = offered
-        offered.answered(answer, now)
+    def _send(self, cid: int, data: bytes) -> None:
+        splitter = Splitter(length_max=SMALL_DOCUMENT_MAX)
+        splitter.feed(data)
+        try:
+            while splitter.next_document() is not None:
+                pass
+        except WireError as error:
+            raise LocalProtocolError(f"cid {cid}: no document: {error}") from error
+        if splitter.pending_bytes:
+            raise LocalProtocolError(f"cid {cid}: a document that is not whole")
+        self.outbox.send(write_cid(cid), data)
+
+    def _unbind(self, cid: int, handler: SubHandler) -> None:
+        for each in [each for each in (cid, getattr(handler, "cid", cid)) if each in self.handlers]:
+            if self.handlers[each] is handler:
+                del self.handlers[each]
+        if isinstance(handler, SourceHandler):
+            self.sources.pop(handler.csp, None)
+        elif isinstance(handler, SinkHandler):
+            self.sinks.pop(handler.name, None)
+        if self.selected is handler:
+            self.selected = None
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise LocalProtocolError("the connection is not open")
+
+
+def _alias(kind: HandlerKind) -> str:
+    return kind.alias.removeprefix("!")
+
+
+def _table(kinds: Iterable[HandlerKind]) -> dict[str, HandlerKind]:
+    table: dict[str, HandlerKind] = {}
+    for kind in kinds:
+        alias = _alias(kind)
+        if not alias or alias in table or alias in HANDLERS:
+            raise ValueError(f"a handler kind with a name of its own expected, {alias!r} came")
+        table[alias] = kind
+    return table

@@ -1,5 +1,6 @@
 """One queue of a sink: opened or made like the source's, and locked for every other writer."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,11 @@ class SinkQueue:
             self._open(None)
 
     @property
+    def is_free(self) -> bool:
+        """True when it can be offered: no other source has it, and it has not stopped."""
+        return self.owner is None and self.stop is None
+
+    @property
     def received_excerpts(self) -> int:
         """Number of excerpts taken in."""
         return self.counters.drained().received.excerpts
@@ -78,7 +84,7 @@ class SinkQueue:
         """
         if self._queue is None:
             self._open(self._layout(offer, source_id))
-        if offer is not None and offer != self.shape:
+        if offer is not None and not offer.is_like(self.shape):
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
@@ -112,7 +118,9 @@ class SinkQueue:
     def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:
         if offer is None:
             return QueueLayout.of(self._roll_cycle)
-        count, spacing = offer.index_count, offer.index_spacing
+        usual = self._usual_layout(offer)
+        count = usual.index_count if offer.index_count is None else offer.index_count
+        spacing = usual.index_spacing if offer.index_spacing is None else offer.index_spacing
         if (
             count not in _INDEX_COUNT
             or spacing not in _INDEX_SPACING
@@ -120,17 +128,15 @@ class SinkQueue:
             or spacing & (spacing - 1)
         ):
             raise LayoutMismatch(f"index {count}/{spacing} cannot be made here", path=self.path)
+        return replace(usual, index_count=count, index_spacing=spacing, source_id=source_id)
+
+    def _usual_layout(self, offer: QueueShape) -> QueueLayout:
+        """The usual layout of the roll cycle that the source says, with its epoch."""
         try:
-            roll_cycle = by_name(offer.roll_cycle)
+            roll_cycle = self._roll_cycle if offer.roll_cycle is None else by_name(offer.roll_cycle)
         except ValueError as error:
             raise LayoutMismatch(str(error), path=self.path) from error
-        return QueueLayout(
-            roll_cycle=roll_cycle,
-            epoch=offer.epoch,
-            index_count=count,
-            index_spacing=spacing,
-            source_id=source_id,
-        )
+        return QueueLayout.of(roll_cycle, offer.epoch)
 
 
 def _looks_like_queue(path: Path) -> bool:

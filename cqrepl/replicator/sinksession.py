@@ -6,9 +6,9 @@ A queue takes from one connection at a time.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -17,6 +17,7 @@ from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -28,6 +29,7 @@ from cqrepl.replicator.stops import Stop
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
+WORKERS: Final = 8  # that open queues at a time, for each connection
 _logger = logging.getLogger(__name__)
 
 
@@ -42,7 +44,12 @@ class SinkSession:
     """A sink's work on one connection."""
 
     def __init__(
-        self, queues: Mapping[str, SinkQueue], changed: Signal, connection: Connection, pump: Pump
+        self,
+        queues: Mapping[str, SinkQueue],
+        changed: Signal,
+        connection: Connection,
+        pump: Pump,
+        all_sessions: "Callable[[], Iterable[SinkSession]]",
     ) -> None:
         self.out_bytes = OUT_BYTES
         self.is_settled = True  # what was received has been acted on when this is asked
@@ -51,6 +58,7 @@ class SinkSession:
         self.has_progressed = False
         self._queues = queues
         self._changed = changed
+        self._all = all_sessions
         self._connection = connection
         self._pump = pump
         self._back_copies: dict[int, _BackCopy] = {}
@@ -58,7 +66,20 @@ class SinkSession:
         self._start = 0
         self._is_draining = False
         self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
+        # a queue is offered once, so there are never more than there are queues
+        self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
         self._has_stored = False
+
+    @property
+    def queue_names(self) -> QueueNames:
+        free = (name for name, each in self._queues.items() if each.is_free)
+        return QueueNames(sinks=frozenset(free))
+
+    async def work(self) -> None:
+        """Opens or makes offered queues, several at a time: each takes a disk's time."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(WORKERS, len(self._queues))):
+                nursery.start_soon(self._answer_all)
 
     def drain(self) -> None:
         self._is_draining = True
@@ -66,7 +87,9 @@ class SinkSession:
     async def act(self, event: ev.Event) -> None:
         match event:
             case ev.QueueOffered():
-                await self._answer(event)
+                await self._offers_in.send(event)
+            case ev.QueueWithdrawn():
+                self._withdrawn(event)
             case ev.BackCopyWanted():
                 self._begin_back_copy(event)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
@@ -92,7 +115,7 @@ class SinkSession:
         if self._back_copies or self._is_draining:
             return []
         self._lanes = []
-        payload_max = self._connection.config.payload_max
+        payload_max = self._connection.config.settings.payload_max
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
             pen = None if queue.stop is not None else queue.appender.pen
@@ -124,24 +147,65 @@ class SinkSession:
             copy.tailer.close()
         for queue in self._queues.values():
             if queue.owner is self:
-                queue.owner = None
+                self._give_back(queue)
         self._changed.set()
+
+    async def _answer_all(self) -> None:
+        async for event in self._offers:
+            await self._answer(event)
+            self._pump.look()  # the answer may have brought something to act on
 
     async def _answer(self, event: ev.QueueOffered) -> None:
         queue = self._queues[event.name]
-        if queue.owner is not None or queue.stop is not None:
+        if not self._connection.awaits_answer(event.cid):
+            return
+        if not queue.is_free:
             why = "it takes from another source" if queue.stop is None else "it has stopped"
-            self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
+            if not self._connection.withdraw_queue(event.cid, why):
+                self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
             return
         queue.owner = self
+        self._note_free(queue)
         offer = event.offer
         try:
             await trio.to_thread.run_sync(queue.prepare, offer.shape, offer.source_id)
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
             return
+        if not self._connection.awaits_answer(event.cid):
+            return  # withdrawn meanwhile; what is over gives its queues back
         shift = queue.queue.layout.roll_cycle.shift
         self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
+
+    def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
+        """The source, or our side, has let go of a queue on this connection."""
+        is_framed = next(iter(self._back_copies), None) == event.cid  # the batch is of the first
+        copy = self._back_copies.pop(event.cid, None)
+        if copy is not None:
+            copy.tailer.close()
+            if is_framed:
+                self._batch = None
+        queue = self._queues[event.name]
+        if queue.owner is self:
+            self._give_back(queue)
+
+    def _give_back(self, queue: SinkQueue) -> None:
+        queue.owner = None
+        self._note_free(queue)
+
+    def _note_free(self, queue: SinkQueue) -> None:
+        """Tells the other peers whether this queue can be offered now."""
+        for session in self._all():
+            if session is not self:
+                session.tell_free(queue)
+
+    def tell_free(self, queue: SinkQueue) -> None:
+        """Tells this peer whether a queue can be offered now."""
+        names, nothing = QueueNames(sinks=frozenset({queue.name})), QueueNames()
+        if queue.is_free:
+            self._connection.change_queues(added=names, removed=nothing)
+        else:
+            self._connection.change_queues(added=nothing, removed=names)
 
     def _begin_back_copy(self, event: ev.BackCopyWanted) -> None:
         queue = self._queues[event.name]
@@ -165,7 +229,9 @@ class SinkSession:
     def _frame_queue(self, cid: int, tailer: Tailer, out: bytearray) -> int:
         if self._batch is None:
             self._start = 0
-            self._batch = tailer.next_batch(payload_max=self._connection.config.payload_max)
+            self._batch = tailer.next_batch(
+                payload_max=self._connection.config.settings.payload_max
+            )
         if self._batch is None:
             del self._back_copies[cid]
             tailer.close()
@@ -235,5 +301,6 @@ class SinkSession:
         if queue.owner is not self or queue.stop is not None:
             return  # refused for this connection only, or known
         queue.stop = Stop(name=name, reason=reason, message=message)
+        self._note_free(queue)
         _logger.error("%s: %s", self._pump.label, queue.stop)
         self._changed.set()

@@ -8,12 +8,16 @@ store. Only while a sink copies back is the queue written, and locked for every 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 
-from cqrepl.net.endpoint import Endpoint, Settings
+from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import PAYLOAD_MAX, Connection, Role, WireShape
+from cqrepl.protocol import Connection
+from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.logs import log_paths
 from cqrepl.replicator.queues import named, until
+from cqrepl.replicator.settings import HostOptions, SourceSettings, host_settings
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
@@ -22,10 +26,11 @@ from cqrepl.replicator.stops import Stop
 class Source:
     """A running source; made by `serve_source`."""
 
-    def __init__(self, queues: list[SourceQueue], settings: Settings, *, asks_ack: bool) -> None:
+    endpoint: Endpoint  # of the host that runs it
+
+    def __init__(self, queues: list[SourceQueue], *, asks_ack: bool) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self._shared = SourceShared(asks_ack=asks_ack)
-        self.endpoint = Endpoint(settings, frozenset(self.queues), self._make_session)
 
     @property
     def port(self) -> int | None:
@@ -62,7 +67,7 @@ class Source:
         return bool(sessions) and all(s.has_stopped for s in sessions)
 
     def _sessions(self) -> Iterable[SourceSession]:
-        return (s for s in self.endpoint.sessions if isinstance(s, SourceSession))
+        return sessions_of(SourceSession, self.endpoint.sessions)
 
     def _only(self, name: str | None) -> SourceQueue:
         if name is None and len(self.queues) == 1:
@@ -71,67 +76,58 @@ class Source:
             raise ValueError(f"one of the queues {sorted(self.queues)} expected, {name!r} came")
         return self.queues[name]
 
-    def _make_session(self, connection: Connection, pump: Pump) -> SourceSession:
+    def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
+        """What works on a new connection."""
         return SourceSession(self.queues, self._shared, connection, pump)
+
+
+def open_sources(
+    queues: Mapping[str, Path], settings: SourceSettings, stack: ExitStack
+) -> list[SourceQueue]:
+    """Opens queues to be streamed; `stack` closes them.
+
+    Raises:
+        QueueError: a directory holds no queue that can be read.
+    """
+    opened = []
+    for name, log in log_paths(settings.ack_log, queues).items():
+        opened.append(SourceQueue(name, queues[name], log))
+        stack.callback(opened[-1].close)
+    return opened
 
 
 @asynccontextmanager
 async def serve_source(
     queues: Mapping[str, Path | str] | Iterable[Path | str],
     *,
-    listen: str | None = None,
-    connect: str | None = None,
-    host_id: int = 1,
-    remote_ids: Iterable[int] = (),
     acknowledge: bool = True,
-    heartbeat_interval_ms: int = 20_000,
-    heartbeat_timeout_ms: int = 40_000,
-    payload_max: int = PAYLOAD_MAX,
-    wire_shape: WireShape = WireShape.NETWORK,
     ack_log: Path | str | None = None,
-    gives_up: bool = False,
-    pauser: str = "balanced",
+    program: Program | None = None,
+    **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
     """Streams queues to sinks for the length of an `async with` block, then ends in order.
 
     Args:
         queues: directories, or a mapping from the name on the wire to the directory.
-        listen: `HOST:PORT`; port 0 lets the system choose, see `Source.port`.
-        connect: `HOST:PORT` of a listening sink. Exactly one of the two is given.
-        remote_ids: host ids that are accepted; any but our own when empty. One that dials expects
-            the first, 2 when there is none.
         acknowledge: ask for acknowledgements.
-        payload_max: a queue that holds a longer excerpt (bytes) stops there.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
-        gives_up: one that dials stops after 30 s without success.
-        pauser: how to wait for the next excerpt. `busy` never sleeps and keeps a core for each
-            sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
+        program: adds handlers of its own to the connections.
+        options: where and how to reach the peers: `HostOptions`.
 
     Raises:
         QueueError: a directory holds no queue that can be read.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
     """
-    settings = Settings.checked(
-        Role.SOURCE,
-        listen=listen,
-        connect=connect,
-        host_id=host_id,
-        remote_ids=remote_ids,
-        remote_id_default=2,
-        heartbeat_interval_ms=heartbeat_interval_ms,
-        heartbeat_timeout_ms=heartbeat_timeout_ms,
-        payload_max=payload_max,
-        shape=wire_shape,
-        gives_up=gives_up,
-        pauser=pauser,
+    own = SourceSettings(
+        acknowledge=acknowledge, ack_log=None if ack_log is None else Path(ack_log)
     )
-    paths = named(queues)
+    settings = host_settings(1, 2, source=own, **options)
     with ExitStack() as stack:
-        opened = []
-        for name, log in log_paths(ack_log, paths).items():
-            opened.append(SourceQueue(name, paths[name], log))
-            stack.callback(opened[-1].close)
-        source = Source(opened, settings, asks_ack=acknowledge)
-        async with source.endpoint.running():
+        source = Source(open_sources(named(queues), own, stack), asks_ack=acknowledge)
+        endpoint = Endpoint(
+            settings.net, settings.protocol, frozenset(), source.make_session, program
+        )
+        source.endpoint = endpoint
+        async with endpoint.running():
             yield source

@@ -5,7 +5,7 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -16,6 +16,7 @@ from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -75,6 +76,7 @@ class SourceSession:
         self.has_progressed = False
         self.has_lanes_only = False  # the last time that a live pump was lent the connection
         self.has_offered = False  # every queue, or it has stopped before
+        self._failed: set[str] = set()  # names of queues that could not be offered
         self._turn = 0
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
 
@@ -108,15 +110,27 @@ class SourceSession:
 
     @property
     def has_stopped(self) -> bool:
-        return all(each.has_stopped for each in self.outgoing.values())
+        has_any = bool(self.outgoing or self._failed)
+        return has_any and all(each.has_stopped for each in self.outgoing.values())
+
+    @property
+    def queue_names(self) -> QueueNames:
+        return QueueNames(sources=frozenset(self._queues))
+
+    async def work(self) -> None:
+        """Nothing runs beside: the pump asks for frames."""
 
     def drain(self) -> None:
         self._is_draining = True
 
     async def act(self, event: ev.Event) -> None:
         match event:
-            case ev.Connected():
-                self._offer()
+            case ev.Connected() if not self._connection.names_queues:
+                self._offer(self._queues)
+            case ev.QueuesNamed():
+                self._offer_named()
+            case ev.QueueWithdrawn():
+                self._withdrawn(event)
             case ev.SinkAhead():
                 await self._lock(self.outgoing[event.cid], event.next_index)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
@@ -222,22 +236,41 @@ class SourceSession:
             stand.data,
             (stand.position, stand.index, stand.sequence, stand.certain_end),
             source.cid_document,
-            self._connection.config.payload_max,
+            self._connection.config.settings.payload_max,
             stand.recorded,
             source.room,
             each.queue.ack_log.is_wanted,
             self._awaited(each),
         )
 
-    def _offer(self) -> None:
-        if self._is_draining:
-            return  # the end was announced while this peer was being let in
-        for each in self._queues.values():
+    def _offer_named(self) -> None:
+        named = self._connection.peer_queues
+        assert named is not None
+        if not self.has_offered:
+            for name in sorted(self._queues.keys() - named.sinks):
+                _logger.info("%s: queue %r: the peer does not take it now", self._pump.label, name)
+        offered = {each.queue.name for each in self.outgoing.values()}
+        self._offer([name for name in self._queues if name in named.sinks and name not in offered])
+
+    def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
+        """The sink has let go of a queue; when it names it again, it is offered again."""
+        _logger.info("%s: queue %r: withdrawn: %s", self._pump.label, event.name, event.message)
+        each = self.outgoing.pop(event.cid, None)
+        if each is not None:
+            each.close()
+            each.queue.sessions.remove(self)
+        self._shared.changed.set()
+
+    def _offer(self, names: Iterable[str]) -> None:
+        if self._is_draining or self._connection.is_guest:
+            return  # the end was announced while this peer was being let in; or it is no sink
+        for each in [self._queues[name] for name in names]:
             try:
                 next_index = each.queue.next_index()
                 source_id = each.queue.layout.source_id
             except (QueueError, OSError) as error:
                 self._shared.note_stop(Stop.of(each.name, error))
+                self._failed.add(each.name)
                 continue
             cid = self._connection.offer_queue(
                 each.name,
@@ -282,7 +315,7 @@ class SourceSession:
         return filled
 
     def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
-        payload_max = self._connection.config.payload_max
+        payload_max = self._connection.config.settings.payload_max
         return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:

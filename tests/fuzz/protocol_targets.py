@@ -8,7 +8,6 @@ silence in between.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cqrepl.protocol import Role
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import acceptor_cases, spread
@@ -17,7 +16,6 @@ from tests.fuzz.target import SEPARATOR, Run, Target, framed, parts_of, unframed
 from tests.property.test_protocol_garbage import (
     ITEMS,
     RECORDED,
-    RECORDED_NAME,
     SIDES,
     Victim,
     dialling_source,
@@ -28,6 +26,7 @@ from tests.support.peer import (
     CSP,
     NAME,
     Ours,
+    Role,
     acknowledgement,
     end_of_stream,
     excerpts,
@@ -49,7 +48,7 @@ Told = list[object]
 
 
 def greeting_source() -> Ours:
-    return Ours(Role.SOURCE, queue_names=frozenset({RECORDED_NAME}))
+    return Ours(Role.SOURCE)
 
 
 def dialling_sink() -> Ours:

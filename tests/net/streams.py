@@ -13,16 +13,18 @@ import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection, ConnectionConfig, Role
+from cqrepl.protocol import Connection, ConnectionConfig
 from cqrepl.protocol.events import Event
+from cqrepl.protocol.messages.queuenames import QueueNames
 from tests.support import peer
+from tests.support.peer import connection_config
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
     from cqrepl.kernel.memory import WatchedWord
 
 OURS, THEIRS = 1, 2
-CONFIG: Final = ConnectionConfig(role=Role.SOURCE, is_dialler=False, host_id=OURS)
+CONFIG: Final = connection_config(host_id=OURS)
 
 
 class NoSocket:
@@ -126,6 +128,10 @@ class Recorder:
         self.framed = 0
         self.sizes: list[int] = []
         self._left = to_send
+        self.queue_names = QueueNames()
+
+    async def work(self) -> None:
+        """Nothing runs beside."""
 
     async def act(self, event: Event) -> None:
         self.acted.append(event)

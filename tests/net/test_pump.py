@@ -5,7 +5,6 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 import trio
@@ -15,7 +14,6 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol.events import Connected, RegistrationRefused
 from cqrepl.protocol.states import ConnectionState
 from tests.net.streams import (
-    CONFIG,
     OURS,
     THEIRS,
     InMemory,
@@ -273,7 +271,7 @@ async def test_a_dialler_leaves_its_complaint_to_whoever_dials_again(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     near, far = memory_streams()
-    config = replace(CONFIG, is_dialler=True, remote_ids=frozenset({THEIRS}))
+    config = peer.connection_config(host_id=OURS, is_dialler=True, remote_ids=frozenset({THEIRS}))
     pump, session = make_pump(near, config), Recorder()
     async with running(pump, session):
         await far.send_all(peer.uber(9, OURS))
@@ -332,7 +330,9 @@ async def test_stop_waits_for_the_end(autojump_clock: MockClock) -> None:
 )
 async def test_options_of_the_socket(silence_ms: int, wanted: int) -> None:
     async with loopback_streams() as (near, far):
-        config = replace(CONFIG, heartbeat_timeout_ms=silence_ms)
+        config = peer.connection_config(
+            host_id=OURS, heartbeat_timeout_ms=silence_ms, heartbeat_interval_ms=500
+        )
         pump, session = make_pump(near, config), Recorder()
         with trio.CancelScope() as scope:
             async with running(pump, session):

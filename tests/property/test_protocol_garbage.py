@@ -14,7 +14,7 @@ from functools import partial
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cqrepl.protocol import RemoteProtocolError, Role
+from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.sink import SinkHandler
@@ -30,6 +30,7 @@ from tests.support.peer import (
     SHIFT,
     Hex,
     Ours,
+    Role,
     Typed,
     acknowledgement,
     batch,
@@ -94,7 +95,7 @@ class Victim:
     def act(self, event: ev.Event) -> None:
         connection = self.ours.connection
         match event:
-            case ev.Connected() if self.ours.config.role is Role.SOURCE:
+            case ev.Connected() if self.ours.role is Role.SOURCE:
                 offer_queue(self.ours, index(4), name=RECORDED_NAME)
             case ev.QueueOffered(cid=cid):
                 connection.answer_queue(cid, index(3), SHIFT, None)
@@ -107,7 +108,7 @@ class Victim:
                 self.ours.frame(cid, batch(index(0), *[b"x"] * 10))
             case ev.AppendExcerpts(cid=cid) | ev.CompareExcerpts(cid=cid):
                 assert all(len(payload) <= event.batch.payload_bytes for _, payload in event.batch)
-                if self.ours.config.role is Role.SINK:
+                if self.ours.role is Role.SINK:
                     connection.stored(cid, event.batch.index_last, event.ns)
 
     def check_over(self) -> None:
@@ -276,7 +277,7 @@ def recordings() -> list[tuple[Callable[[], Ours], bytes]]:
                 is_dialler=transcript.dialler == role.value,
                 host_id=transcript.ids[role.value],
                 remote_ids=frozenset({transcript.ids[other]}),
-                queue_names=frozenset({RECORDED_NAME}),
+                takes=frozenset({RECORDED_NAME} if role is Role.SINK else ()),
                 cid_first=transcript.heartbeat_cids[0],
             )
             for conn in range(1, transcript.connections + 1):

@@ -9,15 +9,14 @@ from collections import Counter
 
 from cqrepl.protocol import (
     Connection,
-    ConnectionConfig,
     ProtocolError,
     QueueShape,
-    Role,
     StopReason,
 )
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, cycle_of, index_of
+from tests.support.peer import Role, connection_config
 
 SHIFT = 32
 NAME = "q"
@@ -94,12 +93,11 @@ class Side:
 
     def connect(self, is_dialler: bool, now: float) -> None:
         source = self.role is Role.SOURCE
-        config = ConnectionConfig(
-            role=self.role,
+        config = connection_config(
             is_dialler=is_dialler,
             host_id=1 if source else 2,
             remote_ids=frozenset({2 if source else 1}),
-            queue_names=frozenset({NAME}),
+            takes=frozenset() if source else frozenset({NAME}),
             cid_first=100 if source else 200,
         )
         self.connection = Connection(config, now)

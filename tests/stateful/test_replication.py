@@ -38,6 +38,7 @@ class Replication(RuleBasedStateMachine):
         super().__init__()
         self.world = World(SEEN)
         self.cycle = 1000
+        self.in_the_way: set[int] = set()  # indexes that a local writer used again
         SEEN["example"] += 1
 
     @initialize(source_dials=st.booleans(), already=st.lists(payloads, max_size=5))
@@ -121,6 +122,7 @@ class Replication(RuleBasedStateMachine):
         lost = world.sink.queue.excerpts.get(index, b"")
         if world.source.cid is not None and index:
             world.source.queue.excerpts[index] = lost if same else b"other"
+            self.in_the_way.add(index)
 
     @precondition(lambda self: self.world.source.tail is not None)
     @rule(back=st.integers(1, 5))
@@ -159,9 +161,13 @@ class Replication(RuleBasedStateMachine):
             assert mine is None or mine == payload
 
     def is_rewritten(self) -> bool:
-        """After a loss a local writer used indexes that the sink had: only a digest could tell."""
+        """After a loss a local writer used indexes that the sink had, or had passed by: only a
+        digest could tell."""
         source, sink = self.world.source.queue.excerpts, self.world.sink.queue.excerpts
-        return any(source.get(index, payload) != payload for index, payload in sink.items())
+        passed_by = (i for i in self.in_the_way if i in source and i not in sink)
+        return any(source.get(index, payload) != payload for index, payload in sink.items()) or any(
+            index < max(sink, default=0) for index in passed_by
+        )
 
     def check_quiet(self) -> None:
         world = self.world

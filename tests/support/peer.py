@@ -5,9 +5,11 @@ Documents are built with the wire writer and decoded with the wire reader, never
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
+from enum import Enum
 from typing import Any
 
-from cqrepl.protocol import Connection, ConnectionConfig, Role
+from cqrepl.protocol import Connection, ConnectionConfig, HeartbeatSettings, ProtocolSettings
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
@@ -238,8 +240,11 @@ def _value(reader: Reader) -> Any:
     code = reader.peek_code()
     assert code is not None
     if code in BLOCK_LENGTH:
-        fields = reader.read_block().read_fields()
-        return {name: _value(value) for name, value in fields.items()}
+        block = reader.read_block()
+        first = block.peek_code()
+        if first is not None and first >= Code.STRING0:  # texts, as in a list of names
+            return list(iter(lambda: block.read_text() if block.peek_code() else None, None))
+        return {name: _value(value) for name, value in block.read_fields().items()}
     if code == Code.NULL or code >= Code.STRING0 or code == Code.STRING_ANY:
         return reader.read_text()
     if code in (Code.TRUE, Code.FALSE):
@@ -247,7 +252,40 @@ def _value(reader: Reader) -> Any:
     return reader.read_int()
 
 
+def unannounced(message: Message) -> Message:
+    """The same without the `cqrepl` block of an UberHandler, as the seed and Java have it."""
+    kind, body = message.get("handler", ("", {}))
+    if not kind.endswith("UberHandler"):
+        return message
+    rest = {name: value for name, value in body.items() if name != "cqrepl"}
+    return message | {"handler": (kind, rest)}
+
+
 # our side
+
+
+class Role(Enum):
+    """What a side of a test does with the queue."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+def connection_config(
+    *,
+    heartbeat_timeout_ms: int = 40_000,
+    heartbeat_interval_ms: int | None = None,
+    is_dialler: bool = False,
+    **more: Any,
+) -> ConnectionConfig:
+    """What our side is, from the keys of all nodes of its settings."""
+    interval_ms = heartbeat_interval_ms or min(20_000, heartbeat_timeout_ms // 2)
+    beat = HeartbeatSettings(timeout_ms=heartbeat_timeout_ms, interval_ms=interval_ms)
+    names = {each.name for each in fields(ProtocolSettings)}
+    own = {name: value for name, value in more.items() if name in names}
+    rest = {name: value for name, value in more.items() if name not in names}
+    settings = ProtocolSettings(heartbeat=beat, **own)
+    return ConnectionConfig(settings=settings, is_dialler=is_dialler, **rest)
 
 
 class Ours:
@@ -258,13 +296,13 @@ class Ours:
         source = role is Role.SOURCE
         other = SINK_ID if source else SOURCE_ID
         values: dict[str, Any] = {
-            "role": role,
             "is_dialler": is_dialler,
             "host_id": SOURCE_ID if source else SINK_ID,
             "remote_ids": frozenset({other}),
-            "queue_names": frozenset() if source else frozenset({NAME}),
+            "takes": frozenset() if source else frozenset({NAME}),
         }
-        self.config = ConnectionConfig(**(values | config))
+        self.role = role
+        self.config = connection_config(**(values | config))
         self.connection = Connection(self.config, self.now)
 
     def receive(self, *documents: bytes) -> list[ev.Event]:
@@ -285,7 +323,8 @@ class Ours:
 
     def greeted(self, *more: bytes) -> "Ours":
         """With UberHandlers and heartbeats exchanged; nothing of it is left to be said."""
-        peer, mine = next(iter(self.config.remote_ids), SOURCE_ID), self.config.host_id
+        settings = self.config.settings
+        peer, mine = next(iter(settings.remote_ids), SOURCE_ID), settings.host_id
         beat = b"" if self.config.is_dialler else heartbeats()
         events = self.receive(uber(peer, mine), beat, *more)
         assert events[0] == ev.Connected(remote_id=peer)

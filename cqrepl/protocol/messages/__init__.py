@@ -48,7 +48,7 @@ from cqrepl.protocol.messages.names import (
     WireShape,
 )
 from cqrepl.protocol.messages.offer import EXTENSION_VERSION, QueueShape, ReplicationHandler
-from cqrepl.protocol.messages.registry import HANDLERS, Handler, HandlerRow, Role
+from cqrepl.protocol.messages.registry import HANDLERS, Handler, HandlerRow
 from cqrepl.protocol.messages.unknown import UnknownHandler
 
 __all__ = [
@@ -71,7 +71,6 @@ __all__ = [
     "HeartbeatHandler",
     "QueueShape",
     "ReplicationHandler",
-    "Role",
     "Routing",
     "TerminatorHandler",
     "UberHandler",

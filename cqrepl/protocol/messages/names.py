@@ -18,6 +18,12 @@ HEARTBEAT_HANDLER: Final = "HeartbeatHandler"
 SINK_HANDLER: Final = "SinkReplicationHandler"
 SOURCE_HANDLER: Final = "SourceReplicationHandler"
 TERMINATOR_HANDLER: Final = "TerminatorHandler"
+QUEUES_HANDLER: Final = "QueuesHandler"  # and below: between peers that announced them
+QUEUES_CSP: Final = "/cqrepl/queues"
+QUEUES: Final = "queues"
+QUEUES_ADDED: Final = "+"
+QUEUES_REMOVED: Final = "-"
+ENDED: Final = "ended"
 
 
 class WireShape(Enum):

@@ -1,31 +1,42 @@
 """What a source offers and a sink answers: the two replication handlers, which have one body."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
-from cqrepl.protocol.messages.announcement import read_wire_type
+from cqrepl.protocol.messages.announcement import (
+    known_int,
+    known_text,
+    read_known,
+    read_wire_type,
+)
 from cqrepl.protocol.messages.names import WIRE_TYPES, WireShape
 from cqrepl.protocol.messages.unknown import UnknownHandler
 from wire import Reader, Writer
 from wire.codes import Code
-from wire.errors import WireError
 
 EXTENSION_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueShape:
-    """Extension between cqrepl peers: what a queue must be like to hold the same indexes."""
+    """Extension between cqrepl peers: what a queue must be like to hold the same indexes.
 
-    roll_cycle: str
-    epoch: int
-    index_count: int
-    index_spacing: int
+    None for what a peer did not say.
+    """
+
+    roll_cycle: str | None = None
+    epoch: int | None = None
+    index_count: int | None = None
+    index_spacing: int | None = None
+
+    def is_like(self, other: "QueueShape") -> bool:
+        """True when nothing that both say differs."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(one is None or two is None or one == two for one, two in pairs)
 
     def __str__(self) -> str:
-        return (
-            f"{self.roll_cycle}, epoch {self.epoch}, index {self.index_count}/{self.index_spacing}"
-        )
+        said = ("not said" if each is None else each for each in astuple(self))
+        return "{}, epoch {}, index {}/{}".format(*said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +71,18 @@ def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: 
         with writer.block():
             writer.name("v")
             writer.integer(EXTENSION_VERSION)
-            writer.name("rollCycle")
-            writer.text(handler.shape.roll_cycle)
-            writer.name("epoch")
-            writer.integer(handler.shape.epoch)
-            writer.name("indexCount")
-            writer.integer(handler.shape.index_count)
-            writer.name("indexSpacing")
-            writer.integer(handler.shape.index_spacing)
+            _write_shape(writer, handler.shape)
+
+
+def _write_shape(writer: Writer, shape: QueueShape) -> None:
+    if shape.roll_cycle is not None:
+        writer.name("rollCycle")
+        writer.text(shape.roll_cycle)
+    numbers = (("epoch", shape.epoch), ("indexCount", shape.index_count))
+    for name, number in (*numbers, ("indexSpacing", shape.index_spacing)):
+        if number is not None:
+            writer.name(name)
+            writer.integer(number)
 
 
 def read_replication_body(
@@ -96,14 +111,12 @@ def _read_optional_bool(reader: Reader | None) -> bool:
 
 
 def _read_shape(reader: Reader) -> QueueShape | None:
-    fields = reader.read_block().read_fields()
-    missing = {"rollCycle", "epoch", "indexCount", "indexSpacing"} - fields.keys()
-    roll_cycle = None if missing else fields["rollCycle"].read_text()
-    if roll_cycle is None:
-        raise WireError("a cqrepl block with roll cycle, epoch and index numbers expected")
+    fields = read_known(reader)
+    if fields is None:
+        return None
     return QueueShape(
-        roll_cycle=roll_cycle,
-        epoch=fields["epoch"].read_int(),
-        index_count=fields["indexCount"].read_int(),
-        index_spacing=fields["indexSpacing"].read_int(),
+        roll_cycle=known_text(fields, "rollCycle"),
+        epoch=known_int(fields, "epoch"),
+        index_count=known_int(fields, "indexCount"),
+        index_spacing=known_int(fields, "indexSpacing"),
     )

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cqrepl.protocol import Connection, ConnectionConfig, ProtocolError, Role
+from cqrepl.protocol import Connection, ProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
 from tests.stateful.model import ModelQueue, Side
-from tests.support.peer import NS, Message, decoded, index
+from tests.support.peer import NS, Message, Role, connection_config, decoded, index
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "network" / "acceptor-behaviour.json"
 CASES: dict[str, dict[str, Any]] = {each["case"]: each for each in json.loads(VECTORS.read_text())}
@@ -129,9 +129,7 @@ class Acceptor(Side):
         super().__init__(Role.SINK, ModelQueue(), Counter())
         self.queue.excerpts = {index(at): payload for at, payload in enumerate(held)}
         self.connection = Connection(
-            ConnectionConfig(
-                role=Role.SINK, is_dialler=False, host_id=1, queue_names=frozenset({QUEUE})
-            ),
+            connection_config(host_id=1, takes=frozenset({QUEUE})),
             0,
         )
         self.refused = 0

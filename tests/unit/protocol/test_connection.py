@@ -9,14 +9,13 @@ import pytest
 from cqrepl.protocol import (
     PAYLOAD_MAX,
     Connection,
-    ConnectionConfig,
     LocalProtocolError,
     RemoteProtocolError,
-    Role,
     StopReason,
 )
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX, GREETING_BYTES_MAX
+from cqrepl.protocol.connection import GREETING_BYTES_MAX
+from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.states import ConnectionState
 from tests.support.peer import (
     CID,
@@ -27,9 +26,11 @@ from tests.support.peer import (
     SINK_ID,
     SOURCE_ID,
     Ours,
+    Role,
     Typed,
     batch,
     block,
+    connection_config,
     data,
     decoded,
     document,
@@ -535,7 +536,7 @@ def test_a_run_of_events_is_one_event_of_ours() -> None:
 
 
 def test_config_and_connection_are_what_the_package_gives() -> None:
-    config = ConnectionConfig(role=Role.SINK, is_dialler=False, host_id=2)
+    config = connection_config(host_id=2)
     connection = Connection(config, 0)
     assert connection.config is config
     assert connection.data_to_send() == b""

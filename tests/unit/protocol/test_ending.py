@@ -7,7 +7,6 @@ import pytest
 from cqrepl.protocol import (
     LocalProtocolError,
     QueueShape,
-    Role,
 )
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import ConnectionState
@@ -17,6 +16,7 @@ from tests.support.peer import (
     NAME,
     SHIFT,
     Ours,
+    Role,
     Typed,
     acknowledgement,
     batch,

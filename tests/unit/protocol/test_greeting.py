@@ -9,7 +9,6 @@ import pytest
 
 from cqrepl.protocol import (
     RemoteProtocolError,
-    Role,
     WireShape,
 )
 from cqrepl.protocol import events as ev
@@ -21,8 +20,10 @@ from tests.support.peer import (
     SINK_ID,
     SOURCE_ID,
     Ours,
+    Role,
     Typed,
     data,
+    decoded,
     document,
     excerpt,
     header,
@@ -36,6 +37,7 @@ from tests.support.peer import (
     sink_handler,
     terminator,
     uber,
+    unannounced,
 )
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "network"
@@ -77,7 +79,8 @@ def test_a_dialler_greets_before_it_has_read_anything() -> None:
     )
     recorded = json.loads((VECTORS / "connect.json").read_text())
     first = [bytes.fromhex(each["hex"]) for each in recorded if each["dir"] == "sink->source"][:2]
-    assert ours.connection.data_to_send() == b"".join(first)
+    said = [unannounced(each) for each in ours.said()]
+    assert said == decoded(b"".join(first))
 
 
 def test_an_acceptor_is_silent_until_it_is_greeted_and_then_reflects() -> None:
@@ -93,7 +96,8 @@ def test_a_dialler_does_not_reflect() -> None:
     ours = Ours(Role.SINK, is_dialler=True)
     ours.connection.data_to_send()
     assert ours.receive(uber(SOURCE_ID, SINK_ID)) == [ev.Connected(remote_id=SOURCE_ID)]
-    assert ours.receive(heartbeats(cid=1), heartbeat(cid=1)) == []
+    cid = (SINK_ID << 48) + 1
+    assert ours.receive(heartbeats(cid=cid), heartbeat(cid=cid)) == []
     assert ours.said() == []
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.protocol import Role
 from cqrepl.protocol import events as ev
-from cqrepl.protocol.heartbeat import numbers_problem
+from cqrepl.protocol.settings import heartbeat_problem
 from cqrepl.protocol.states import ConnectionState
 from tests.support.peer import (
     CID,
@@ -16,6 +15,7 @@ from tests.support.peer import (
     HANDLERS,
     HEARTBEAT_CID,
     Ours,
+    Role,
     Typed,
     data,
     excerpt,
@@ -140,7 +140,7 @@ def test_the_fields_may_be_swapped() -> None:
 def test_numbers_that_are_too_small_are_refused_and_the_rest_works(
     timeout_ms: int, interval_ms: int, problem: str
 ) -> None:
-    assert numbers_problem(timeout_ms, interval_ms) == problem
+    assert heartbeat_problem(timeout_ms, interval_ms) == problem
     ours = Ours(Role.SINK)
     events = ours.receive(uber(1, 2), heartbeats(timeout_ms, interval_ms))
     assert events[1:] == [ev.RegistrationRefused(message=problem, count=1)]
@@ -154,7 +154,7 @@ def test_numbers_that_are_too_small_are_refused_and_the_rest_works(
 
 @pytest.mark.parametrize(("timeout_ms", "interval_ms"), [(1000, 500), (1000, 999), (501 * 2, 501)])
 def test_the_smallest_numbers_are_taken(timeout_ms: int, interval_ms: int) -> None:
-    assert numbers_problem(timeout_ms, interval_ms) is None
+    assert heartbeat_problem(timeout_ms, interval_ms) is None
     assert beating(timeout_ms, interval_ms).connection.next_deadline() == interval_ms / 1000
 
 

@@ -1,6 +1,8 @@
 """Every message against the bytes that Java wrote for it, and every form a reader must take."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,11 +335,18 @@ def test_fields_of_a_replication_handler_may_be_missing_or_moved(
 
 
 @pytest.mark.parametrize("missing", ["rollCycle", "epoch", "indexCount", "indexSpacing"])
-def test_an_extension_block_without_one_of_its_fields_is_unreadable(missing: str) -> None:
+@pytest.mark.parametrize("has_garbage", [True, False])
+def test_an_extension_block_is_read_as_far_as_it_is_known(missing: str, has_garbage: bool) -> None:
     fields = {name: value for name, value in SHAPE_FIELDS.items() if name != missing}
+    if has_garbage:
+        fields[missing] = {"something": "else"}
     body = replication_body(cqrepl=fields)
-    with pytest.raises(WireError, match="a cqrepl block"):
-        routing_of(register(CSP, CID, Typed(SINK_HANDLER, body)))
+    handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.shape is not None
+    attribute = re.sub("[A-Z]", lambda found: "_" + found[0].lower(), missing)
+    assert handler.shape == replace(SHAPE, **{attribute: None})
+    assert handler.shape.is_like(SHAPE)
 
 
 def test_an_extension_block_of_a_later_version_is_read_by_name() -> None:

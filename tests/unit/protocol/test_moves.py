@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from cqrepl.protocol import LocalProtocolError, RemoteProtocolError, Role, StopReason
+from cqrepl.protocol import LocalProtocolError, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
@@ -27,7 +27,7 @@ from cqrepl.protocol.states import (
 )
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from tests.support import peer
-from tests.support.peer import CID, CSP, NS, SHIFT, SINK_ID, SOURCE_ID, Ours
+from tests.support.peer import CID, CSP, NS, SHIFT, SINK_ID, SOURCE_ID, Ours, Role
 
 FIRST: Final = 5  # the first index that the source does not have
 Make = Callable[[], Ours]

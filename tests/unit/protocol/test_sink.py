@@ -156,7 +156,7 @@ def test_known_ones_are_compared_and_only_the_rest_appended() -> None:
 
 @pytest.mark.parametrize("at", [index(4), index(1, 1), index(9, 5), -1, -(1 << 63)])
 def test_a_gap_stops_the_queue_and_only_that(at: int) -> None:
-    ours = receiving_sink(index(3), index(3), queue_names=frozenset({NAME, "p"}))
+    ours = receiving_sink(index(3), index(3), takes=frozenset({NAME, "p"}))
     other = register("/replication/p/2", CID + 1, sink_handler(name="p"))
     ours.receive(other)
     ours.connection.answer_queue(CID + 1, 0, SHIFT, None)

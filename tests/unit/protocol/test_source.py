@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cqrepl.protocol import QueueShape, RemoteProtocolError, Role, StopReason
+from cqrepl.protocol import QueueShape, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SentRun
 from cqrepl.protocol.states import ConnectionState, SourceState
@@ -19,6 +19,7 @@ from tests.support.peer import (
     SHIFT,
     Hex,
     Ours,
+    Role,
     acknowledgement,
     batch,
     data,

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from cqrepl.protocol import Connection, ConnectionConfig, Role
+from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.queue.format.index import Index, sequence_of
 from tests.stateful.model import SHAPE, SHIFT, ModelQueue, Side
-from tests.support.peer import HANDLERS, NS, Message, decoded
+from tests.support.peer import HANDLERS, NS, Message, Role, connection_config, decoded, unannounced
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "network"
 NAMES = sorted({path.stem for path in VECTORS.glob("*.json")} - {"acceptor-behaviour"})
@@ -136,12 +136,11 @@ class Replayed(Side):
         if self.role is Role.SOURCE or self.conn == 1:
             self.queue.excerpts |= known_before(transcript, next_index)
         assert self.queue.next_index == next_index
-        config = ConnectionConfig(
-            role=self.role,
+        config = connection_config(
             is_dialler=transcript.dialler == me,
             host_id=transcript.ids[me],
             remote_ids=frozenset(set(transcript.ids.values()) - {transcript.ids[me]}),
-            queue_names=frozenset({transcript.offers[0]["queueName"]}),
+            takes=frozenset({transcript.offers[0]["queueName"]} if self.role is Role.SINK else ()),
             heartbeat_timeout_ms=transcript.heartbeat["heartbeatTimeoutMs"],
             heartbeat_interval_ms=transcript.heartbeat["heartbeatIntervalMs"],
             # a dialler's first cid is the heartbeat's: the recorded acceptor reflects that number
@@ -201,7 +200,7 @@ def conversation(stream: bytes) -> list[Message]:
     labels: dict[int, int] = {}
     selected = None
     found = []
-    for message in decoded(stream):
+    for message in map(unannounced, decoded(stream)):
         if "cid" in message:
             selected = labels.setdefault(message.pop("cid"), len(labels))
         if message.pop("meta", False):

@@ -11,8 +11,7 @@ from cqrepl.net.dialer import PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS
 from cqrepl.net.listener import CONNECTIONS_MAX
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX
 from cqrepl.protocol import PAYLOAD_MAX
-from cqrepl.protocol.connection import FRAME_OVERHEAD_MAX, GREETING_BYTES_MAX, GREETING_SECONDS
-from cqrepl.protocol.heartbeat import INTERVAL_MIN_MS, TIMEOUT_MIN_MS
+from cqrepl.protocol.connection import GREETING_BYTES_MAX, GREETING_SECONDS
 from cqrepl.protocol.inflow import FRAME_SECONDS
 from cqrepl.protocol.messages import (
     write_acknowledgement,
@@ -23,6 +22,7 @@ from cqrepl.protocol.messages import (
 )
 from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
+from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.protocol.states import SourceMove, SourceState
 from cqrepl.protocol.uber import HANDLERS_MAX, REFUSALS_MAX, SMALL_DOCUMENT_MAX
 from tools.state_diagrams import PAGE, TABLES, Table, main, section, written

@@ -1,0 +1,56 @@
+"""How a host reaches its peers: every key with its unit and limits."""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from cqrepl.kernel.live import Pausing
+from cqrepl.net.address import Address
+
+CORES_BUSY: Final = 2  # one that spins, and one for all other threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSettings:
+    """Exactly one of `listen` and `connect` is given.
+
+    Args:
+        gives_up: a dialler stops after 30 s without success.
+        pausing: how a source waits for the next excerpt.
+        guests_max: peers that are no members, at a time; 0 lets in none.
+        guest_bytes_per_s: what each of them may send.
+
+    Raises:
+        ValueError: keys that do not fit together, or a number beyond its limit.
+    """
+
+    listen: Address | None = None
+    connect: Address | None = None
+    gives_up: bool = False
+    pausing: Pausing = Pausing.BALANCED
+    guests_max: int = 64
+    guest_bytes_per_s: int = 16 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if (self.listen is None) == (self.connect is None):
+            raise ValueError("either an address to listen on or one to connect to is needed")
+        if self.guests_max < 0 or self.guest_bytes_per_s < 1:
+            raise ValueError(
+                f"a number of guests from 0 and a rate from 1 byte/s expected, "
+                f"{self.guests_max} and {self.guest_bytes_per_s} came"
+            )
+
+
+def pausing_named(pauser: str) -> Pausing:
+    """The way of waiting that a user names.
+
+    Raises:
+        ValueError: there is none of this name, or too few cores for it.
+    """
+    words = [each.name.lower() for each in Pausing]
+    if pauser not in words:
+        raise ValueError(f"a pauser out of {', '.join(words)} expected, {pauser!r} came")
+    pausing = Pausing[pauser.upper()]
+    if pausing is Pausing.BUSY and len(os.sched_getaffinity(0)) < CORES_BUSY:
+        raise ValueError("the pauser 'busy' keeps one core: at least two expected, there is one")
+    return pausing

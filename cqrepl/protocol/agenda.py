@@ -1,0 +1,58 @@
+"""What is due, and when: the deadlines of many handlers, at a cost that idle ones do not add to.
+
+A handler's deadline is an attribute that it moves as it likes. Whatever calls a handler notes it
+here afterwards (`note`), which is needed only where a deadline may have come nearer. One that has
+moved further away is found when its old time comes up, and put back.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping
+
+from cqrepl.protocol.subhandler import SubHandler
+
+
+class Agenda:
+    """Deadlines of the handlers of one connection, by cid."""
+
+    def __init__(self, handlers: Mapping[int, SubHandler]) -> None:
+        self._handlers = handlers
+        self._heap: list[tuple[float, int]] = []
+        self._planned: dict[int, float] = {}  # the nearest time in the heap, for each cid
+
+    def note(self, cid: int) -> None:
+        """The handler of this cid was called: its deadline may have come nearer."""
+        deadline = self._handlers[cid].deadline
+        if deadline < self._planned.get(cid, math.inf):
+            self._plan(cid, deadline)
+
+    @property
+    def next_deadline(self) -> float:
+        """The nearest deadline; infinity for none."""
+        while self._heap:
+            time, cid = self._heap[0]
+            if self._planned.get(cid) == time:
+                handler = self._handlers.get(cid)
+                deadline = math.inf if handler is None else handler.deadline
+                if deadline <= time:
+                    return time
+                del self._planned[cid]
+                if deadline < math.inf:
+                    self._plan(cid, deadline)
+                    continue  # its old time is still in front
+            if self._heap[0] == (time, cid):
+                heapq.heappop(self._heap)
+        return math.inf
+
+    def due(self, now: float) -> list[int]:
+        """The cids whose time has come; each is to be noted again once it was called."""
+        cids = []
+        while self.next_deadline <= now:
+            _, cid = heapq.heappop(self._heap)
+            del self._planned[cid]
+            cids.append(cid)
+        return cids
+
+    def _plan(self, cid: int, deadline: float) -> None:
+        self._planned[cid] = deadline
+        heapq.heappush(self._heap, (deadline, cid))

@@ -1,0 +1,163 @@
+"""The rows of the handler table that the core brings itself.
+
+Each says what becomes of a registration that the peer sends. Unlike a program's rows they see the
+whole router: a registration may be the answer to one of ours, under the same cid.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from cqrepl.protocol.heartbeat import Heartbeat
+from cqrepl.protocol.messages import (
+    HEARTBEAT_CSP,
+    SINK_HANDLER,
+    SOURCE_HANDLER,
+    Handler,
+    HeartbeatHandler,
+    ReplicationHandler,
+    TerminatorHandler,
+    write_registration,
+)
+from cqrepl.protocol.messages.names import (
+    HEARTBEAT_HANDLER,
+    QUEUES_HANDLER,
+    TERMINATOR_HANDLER,
+)
+from cqrepl.protocol.messages.registry import QueuesHandler
+from cqrepl.protocol.queuelist import PeerQueues
+from cqrepl.protocol.settings import heartbeat_problem
+from cqrepl.protocol.sink import SinkHandler
+from cqrepl.protocol.source import SourceHandler
+from cqrepl.protocol.subhandler import SubHandler
+
+if TYPE_CHECKING:
+    from cqrepl.protocol.uber import Router
+
+QUEUES_CAPABILITY: Final = "queues"
+ENDED_CAPABILITY: Final = "ended"
+CORE_CAPABILITIES: Final = frozenset({QUEUES_CAPABILITY, ENDED_CAPABILITY})
+SHOWN: Final = 100  # characters of what a peer wrote
+
+
+class CoreKind(Protocol):
+    """A row of the core."""
+
+    needs: frozenset[str]
+    takes_guests: bool
+    may_be_bound: bool  # the cid may have a handler of ours, which this one answers
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        """Our half; a text says why it is refused, None that there is none to be bound."""
+
+
+class HeartbeatKind:
+    """The dialler's numbers; the acceptor reflects them."""
+
+    needs: frozenset[str] = frozenset()
+    takes_guests = True
+    may_be_bound = True
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        assert isinstance(body, HeartbeatHandler)
+        bound = router.handlers.get(cid)
+        if router.config.is_dialler:  # the acceptor's reflection of what we registered ourselves
+            return bound if bound is not None else f"cid {cid} is not registered"
+        problem = heartbeat_problem(body.timeout_ms, body.interval_ms)
+        if problem is not None or router.heartbeat is not None or bound is not None:
+            return problem or "a second HeartbeatHandler"
+        router.heartbeat = Heartbeat(cid, body, now, router.outbox)
+        router.outbox.send(write_registration(HEARTBEAT_CSP, cid, body, router.outbox.shape))
+        return router.heartbeat
+
+
+class OfferKind:
+    """A source offers a queue: a SinkReplicationHandler."""
+
+    needs: frozenset[str] = frozenset()
+    takes_guests = False
+    may_be_bound = True
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        assert isinstance(body, ReplicationHandler)
+        name = body.queue_name
+        if name not in router.config.takes:
+            # Java's sources offer whatever they have, again with every connection
+            router.outbox.refuse(f"unknown queue {name[:SHOWN]!r}", counts=False)
+            return None
+        if body.next_index < 0:
+            return f"queue {name!r}: next index {body.next_index} is negative"
+        if name in router.sinks:
+            return f"queue {name!r} is registered already"
+        if cid in router.handlers:
+            return f"cid {cid} is bound already"
+        router.note_extension(body)
+        router.sinks[name] = sink = SinkHandler(csp, cid, body, router.outbox)
+        return sink
+
+
+class AnswerKind:
+    """A sink answers an offer: a SourceReplicationHandler."""
+
+    needs: frozenset[str] = frozenset()
+    takes_guests = False
+    may_be_bound = True
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        assert isinstance(body, ReplicationHandler)
+        offered: SubHandler | None = router.handlers.get(cid) or router.sources.get(csp)
+        if not isinstance(offered, SourceHandler) or offered.name != body.queue_name:
+            return f"an answer for {body.queue_name[:SHOWN]!r} at {csp[:SHOWN]!r}"
+        if offered.answer is not None:
+            return f"a second answer for queue {offered.name!r}"
+        router.note_extension(body)
+        offered.answered(body, now)
+        return offered  # the sink may have chosen a cid of its own for the same csp
+
+
+class TerminatorKind:
+    """The peer has nothing more to say."""
+
+    needs: frozenset[str] = frozenset()
+    takes_guests = True
+    may_be_bound = True
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        assert isinstance(body, TerminatorHandler)
+        router.has_terminated = True
+        return None
+
+
+class QueuesKind:
+    """The peer is going to name its queues."""
+
+    needs = frozenset({QUEUES_CAPABILITY})
+    takes_guests = True
+    may_be_bound = False
+
+    def accept(
+        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+    ) -> SubHandler | str | None:
+        assert isinstance(body, QueuesHandler)
+        if router.peer_queues is not None:
+            return "a second list of queues"
+        router.peer_queues = PeerQueues(router.outbox)
+        return router.peer_queues
+
+
+CORE_KINDS: Final[Mapping[str, CoreKind]] = {
+    HEARTBEAT_HANDLER: HeartbeatKind(),
+    SINK_HANDLER: OfferKind(),
+    SOURCE_HANDLER: AnswerKind(),
+    TERMINATOR_HANDLER: TerminatorKind(),
+    QUEUES_HANDLER: QueuesKind(),
+}

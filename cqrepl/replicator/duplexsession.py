@@ -1,0 +1,101 @@
+"""Work in both directions on one connection: some queues go out, others come in.
+
+Such a connection runs without native pumps: each of them serves one direction only.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from cqrepl.net.link import Session
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.replicator.sinksession import SinkSession
+from cqrepl.replicator.sourcesession import SourceSession
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane, SourceLane
+
+OneWay = TypeVar("OneWay", SourceSession, SinkSession)
+
+
+class DuplexSession:
+    """A source's and a sink's work on one connection; each event goes to the queue's own side."""
+
+    has_lanes_only = False
+
+    def __init__(self, source: SourceSession, sink: SinkSession) -> None:
+        self.source = source
+        self.sink = sink
+        self._is_sinks_turn = False
+
+    @property
+    def out_bytes(self) -> int:
+        return max(self.source.out_bytes, self.sink.out_bytes)
+
+    @property
+    def polls(self) -> bool:
+        return self.source.polls
+
+    @property
+    def is_settled(self) -> bool:
+        return self.source.is_settled and self.sink.is_settled
+
+    @property
+    def has_progressed(self) -> bool:
+        return self.source.has_progressed or self.sink.has_progressed
+
+    @property
+    def queue_names(self) -> QueueNames:
+        return self.source.queue_names | self.sink.queue_names
+
+    async def work(self) -> None:
+        await self.sink.work()
+
+    async def act(self, event: ev.Event) -> None:
+        cid = getattr(event, "cid", None)
+        if cid is None:
+            await self.source.act(event)
+            await self.sink.act(event)
+        elif cid in self.source.outgoing:
+            await self.source.act(event)
+        else:
+            await self.sink.act(event)
+
+    def frame(self, out: bytearray) -> int:
+        """The stream and the back copies in turn, so that neither holds up the other."""
+        self._is_sinks_turn = not self._is_sinks_turn
+        first, second = self.source, self.sink
+        if self._is_sinks_turn:
+            return second.frame(out) or first.frame(out)
+        return first.frame(out) or second.frame(out)
+
+    def lanes_out(self) -> "list[SourceLane]":
+        return []
+
+    def lanes_in(self) -> "list[SinkLane]":
+        return []
+
+    def catch_up(self) -> None:
+        """No native pump has done anything."""
+
+    def leave_lanes(self) -> bool:
+        return False
+
+    def drain(self) -> None:
+        self.source.drain()
+        self.sink.drain()
+
+    async def close(self) -> None:
+        await self.source.close()
+        await self.sink.close()
+
+
+def sessions_of(kind: type[OneWay], sessions: Iterable[Session]) -> Iterator[OneWay]:
+    """The sessions of one direction, also as halves of those that go both ways."""
+    for session in sessions:
+        halves = (
+            (session.source, session.sink) if isinstance(session, DuplexSession) else (session,)
+        )
+        for half in halves:
+            if isinstance(half, kind):
+                yield half

@@ -1,0 +1,78 @@
+"""A host with queues in both directions: some it streams, others it takes in, on one connection."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.program import Program
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection
+from cqrepl.replicator.duplexsession import DuplexSession
+from cqrepl.replicator.queues import named
+from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.sink import Sink, open_sinks
+from cqrepl.replicator.source import Source, open_sources
+
+
+class Host:
+    """A running host; made by `serve_host`. Its two halves are as `serve_source` and `serve_sink`
+    give them."""
+
+    def __init__(
+        self, source: Source, sink: Sink, settings: HostSettings, program: Program | None
+    ) -> None:
+        self.source = source
+        self.sink = sink
+        self.endpoint = Endpoint(
+            settings.net, settings.protocol, frozenset(sink.queues), self._make_session, program
+        )
+        source.endpoint = sink.endpoint = self.endpoint
+
+    @property
+    def port(self) -> int | None:
+        """The port listened on; None for a host that dials."""
+        return self.endpoint.port
+
+    def _make_session(self, connection: Connection, pump: Pump) -> DuplexSession:
+        return DuplexSession(
+            self.source.make_session(connection, pump), self.sink.make_session(connection, pump)
+        )
+
+
+@asynccontextmanager
+async def serve_host(
+    settings: HostSettings,
+    *,
+    sources: Mapping[str, Path | str],
+    sinks: Mapping[str, Path | str],
+    program: Program | None = None,
+) -> AsyncIterator[Host]:
+    """Streams some queues and takes in others for the length of an `async with` block.
+
+    Both go over one connection with each peer, which then runs without native pumps: right, and
+    slower than one that goes one way.
+
+    Args:
+        sources: name on the wire and directory of each queue that is streamed.
+        sinks: the same of each that is taken in.
+        program: adds handlers of its own to the connections.
+
+    Raises:
+        QueueError: a directory holds no queue, or one that another process writes.
+        Unreachable: the port cannot be listened on, or the peer was not reached.
+        ValueError: a queue that goes both ways, or names that cannot be used.
+    """
+    both = sorted(sources.keys() & sinks.keys())
+    if both:
+        raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
+    paths: dict[str, Path | str] = dict(sources)
+    paths.update(sinks)
+    names = named(paths)
+    with ExitStack() as stack:
+        out = open_sources({each: names[each] for each in sources}, settings.source, stack)
+        into = open_sinks({each: names[each] for each in sinks}, settings.sink, stack)
+        source = Source(out, asks_ack=settings.source.acknowledge)
+        host = Host(source, Sink(into), settings, program)
+        async with host.endpoint.running():
+            yield host

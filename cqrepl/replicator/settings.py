@@ -1,0 +1,141 @@
+"""The settings of a host: one node of each layer, and what its sources and sinks are to do.
+
+`host_settings` makes the tree from the keys that the API has; the commands go the same way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from cqrepl.net.address import Address
+from cqrepl.net.errors import Refused
+from cqrepl.net.settings import NetSettings, pausing_named
+from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
+from cqrepl.protocol.settings import PAYLOAD_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """What a host does with the queues that it streams.
+
+    Args:
+        acknowledge: ask for acknowledgements.
+        ack_log: directory of the log of acknowledgements; one below it for each of several queues.
+    """
+
+    acknowledge: bool = True
+    ack_log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSettings:
+    """What a host does with the queues that it takes in.
+
+    Args:
+        roll_cycle: of a new queue whose source does not say its own, as Java's do not.
+        touch_ahead_bytes: so many bytes of each queue's file are brought into memory ahead of the
+            writer, by a thread of its own; 0 for none; None for 8 MiB where there are three
+            processors. The plain kernel cannot.
+        append_log: directory of a log of when excerpts were appended; one below it for each of
+            several queues.
+    """
+
+    roll_cycle: str = "FAST_DAILY"
+    touch_ahead_bytes: int | None = None
+    append_log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """The root of the tree.
+
+    Raises:
+        ValueError: nodes that do not fit together.
+        Refused: a host id that both sides would have.
+    """
+
+    net: NetSettings
+    protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
+    source: SourceSettings = field(default_factory=SourceSettings)
+    sink: SinkSettings = field(default_factory=SinkSettings)
+
+    def __post_init__(self) -> None:
+        ids = self.protocol.remote_ids
+        if self.net.connect is not None and len(ids) != 1:
+            raise ValueError("a side that connects expects one remote id")
+        if self.protocol.host_id in ids and not self.protocol.guest:
+            raise Refused(
+                f"host id {self.protocol.host_id} is this side's own and the remote id: "
+                "they must differ"
+            )
+
+
+class HostOptions(TypedDict, total=False):
+    """What every source and sink can be given.
+
+    listen: `HOST:PORT`; port 0 lets the system choose, see `port`.
+    connect: `HOST:PORT` of a listening peer. Exactly one of the two is given.
+    host_id: 1 to 127; 1 for a source, 2 for a sink and a host of both.
+    remote_ids: host ids that are accepted; any but our own when empty. One that dials expects the
+        first: 2 for a source, 1 for any other, when there is none.
+    heartbeat_interval_ms: time between heartbeats, at least 500; 20,000 if not given.
+    heartbeat_timeout_ms: silence that ends a connection; at least 1,000 and above the interval;
+        40,000 if not given.
+    payload_max: longest excerpt in bytes that is sent or taken; 16 MiB if not given.
+    wire_shape: layout of the set-up messages that are written.
+    gives_up: one that dials stops after 30 s without success.
+    pauser: how a source waits for the next excerpt. `busy` never sleeps and keeps a core for each
+        sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
+    """
+
+    listen: str | None
+    connect: str | None
+    host_id: int
+    remote_ids: Iterable[int]
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+    payload_max: int
+    wire_shape: WireShape
+    gives_up: bool
+    pauser: str
+
+
+def host_settings(
+    host_id_default: int,
+    remote_id_default: int,
+    *,
+    source: SourceSettings | None = None,
+    sink: SinkSettings | None = None,
+    **options: Unpack[HostOptions],
+) -> HostSettings:
+    """The tree, from what a user gives.
+
+    Raises:
+        ValueError: it does not fit together; one sentence says how.
+        Refused: a host id that both sides would have.
+    """
+    listen, connect = options.get("listen"), options.get("connect")
+    ids = frozenset(options.get("remote_ids", ()))
+    if connect is not None:
+        ids = ids or frozenset({remote_id_default})
+    usual = HeartbeatSettings()
+    net = NetSettings(
+        listen=None if listen is None else Address.parse(listen),
+        connect=None if connect is None else Address.parse(connect),
+        gives_up=options.get("gives_up", False),
+        pausing=pausing_named(options.get("pauser", "balanced")),
+    )
+    protocol = ProtocolSettings(
+        host_id=options.get("host_id", host_id_default),
+        remote_ids=ids,
+        heartbeat=HeartbeatSettings(
+            interval_ms=options.get("heartbeat_interval_ms", usual.interval_ms),
+            timeout_ms=options.get("heartbeat_timeout_ms", usual.timeout_ms),
+        ),
+        payload_max=options.get("payload_max", PAYLOAD_MAX),
+        shape=options.get("wire_shape", WireShape.NETWORK),
+    )
+    return HostSettings(
+        net=net, protocol=protocol, source=source or SourceSettings(), sink=sink or SinkSettings()
+    )
