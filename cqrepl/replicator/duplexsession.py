@@ -3,7 +3,7 @@
 Such a connection runs without native pumps: each of them serves one direction only.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from cqrepl.net.link import Session
@@ -14,6 +14,7 @@ from cqrepl.replicator.sourcesession import SourceSession
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
+    from cqrepl.kernel.memory import WatchedWord
 
 OneWay = TypeVar("OneWay", SourceSession, SinkSession)
 
@@ -68,6 +69,9 @@ class DuplexSession:
         if self._is_sinks_turn:
             return second.frame(out) or first.frame(out)
         return first.frame(out) or second.frame(out)
+
+    def watched(self) -> "Sequence[WatchedWord] | None":
+        return self.source.watched()
 
     def lanes_out(self) -> "list[SourceLane]":
         return []

@@ -65,6 +65,7 @@ class SinkSession:
         self._batch: ExcerptBatch | None = None
         self._start = 0
         self._is_draining = False
+        self._has_heard_names = False
         self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
         # a queue is offered once, so there are never more than there are queues
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
@@ -90,6 +91,8 @@ class SinkSession:
                 await self._offers_in.send(event)
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
+            case ev.QueuesNamed() if not self._has_heard_names:
+                self._hear_names()
             case ev.BackCopyWanted():
                 self._begin_back_copy(event)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
@@ -176,6 +179,13 @@ class SinkSession:
             return  # withdrawn meanwhile; what is over gives its queues back
         shift = queue.queue.layout.roll_cycle.shift
         self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
+
+    def _hear_names(self) -> None:
+        self._has_heard_names = True
+        named = self._connection.peer_queues
+        assert named is not None
+        for name in sorted(self._queues.keys() - named.sources):
+            _logger.info("%s: queue %r: the peer does not offer it", self._pump.label, name)
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""

@@ -265,13 +265,14 @@ async def test_slow_and_silent_greetings_have_five_seconds(victims: dict[str, Vi
         await victim.serves()
 
 
-async def test_three_hundred_idle_connections(victim: Victim) -> None:
+async def test_more_idle_connections_than_are_taken(victim: Victim) -> None:
     """Those beyond the limit are closed at once; the good peer does not notice."""
     opened: list[trio.SocketStream] = []
     try:
-        for _ in range(300):
-            opened.append(await trio.open_tcp_stream("127.0.0.1", victim.port))
-        await eventually(lambda: "connection refused: 256 are open" in victim.said)
+        with trio.fail_after(SECONDS):  # some may be closed as silent before the last one is open
+            while "connection refused: 256 are open" not in victim.said:
+                opened.append(await trio.open_tcp_stream("127.0.0.1", victim.port))
+        assert len(opened) > 256
         await victim.serves()
     finally:
         for stream in opened:

@@ -185,6 +185,7 @@ async def test_a_queue_that_the_sink_does_not_know(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is not offered, and the queue that is known goes on."""
+    caplog.set_level("INFO")
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 10})
     fill(tmp_path / "secret", "FAST_DAILY", {0: 10})
     queues = [tmp_path / "q", tmp_path / "secret"]
