@@ -4,9 +4,10 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -30,6 +31,8 @@ from cqrepl.replicator.stops import Stop
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
+MANY: Final = 16  # queues of one connection
+ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more often
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -77,6 +80,8 @@ class SourceSession:
         self.has_lanes_only = False  # the last time that a live pump was lent the connection
         self.has_offered = False  # every queue, or it has stopped before
         self._failed: set[str] = set()  # names of queues that could not be offered
+        self._started: list[Outgoing] = []  # and not looked at to the end of what they have
+        self._started_at = self._looked_at = -math.inf
         self._turn = 0
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
 
@@ -148,13 +153,27 @@ class SourceSession:
         if self._is_draining:
             return 0
         filled = 0
-        for each in self._in_turn():
+        looked_at = self._in_turn()
+        for each in looked_at:
             if each.tailer is not None:
                 filled = self._frame_queue(each, each.tailer, out, filled)
+        self._started = [each for each in self._started if each.batch is not None]
         self._turn += 1
         return filled
 
+    @property
+    def _is_filling(self) -> bool:
+        """True while one of many queues starts after the other. With each of them the writer is
+        woken: were all looked at each time, the cost would grow with the square of their number."""
+        is_young = trio.current_time() - self._started_at < ALL_SECONDS
+        return is_young and len(self.outgoing) >= MANY
+
     def _in_turn(self) -> list[Outgoing]:
+        if self._is_filling:
+            now = trio.current_time()
+            if self._large is None and now - self._looked_at < ALL_SECONDS:
+                return self._started
+            self._looked_at = now
         live = list(self.outgoing.values())
         large, self._large = self._large, None
         self.out_bytes = OUT_BYTES
@@ -162,7 +181,7 @@ class SourceSession:
         return live[at:] + live[:at]
 
     def lanes_out(self) -> "list[SourceLane]":
-        if self._is_draining:
+        if self._is_draining or self._is_filling:
             return []
         for each in self.outgoing.values():
             if each.tailer is not None:
@@ -360,6 +379,8 @@ class SourceSession:
         each.close()
         each.stream_from = next_index
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        self._started.append(each)
+        self._started_at = trio.current_time()
         if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
             each.queue.counters.mark_acknowledged(each.marks, next_index - 1)
