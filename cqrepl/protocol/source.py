@@ -66,7 +66,7 @@ class SourceHandler:
         pace: "AnswerPace",
     ) -> None:
         self.csp = csp
-        self.cid = cid
+        self.cid = self.cid_answered = cid  # the sink may answer under a cid of its own
         self.name = offer.queue_name
         self.offer = offer
         self.state = SourceState.OFFERED

@@ -331,6 +331,8 @@ class Router:
                 self.outbox.refuse(found)
             elif found is not None:
                 self.handlers[cid] = found
+                if isinstance(found, SourceHandler):
+                    found.cid_answered = cid
                 self.selected, self._cid_selected = found, cid
                 self._removed.discard(cid)
                 self.touched(cid)
@@ -377,10 +379,10 @@ class Router:
         self.outbox.send(write_cid(cid), data)
 
     def _unbind(self, cid: int, handler: SubHandler) -> None:
-        for each in [each for each in (cid, getattr(handler, "cid", cid)) if each in self.handlers]:
-            if self.handlers[each] is handler:
-                del self.handlers[each]
+        del self.handlers[cid]
         if isinstance(handler, SourceHandler):
+            for other in (handler.cid, handler.cid_answered):
+                self.handlers.pop(other, None)
             self.sources.pop(handler.csp, None)
         elif isinstance(handler, SinkHandler):
             self.sinks.pop(handler.name, None)
