@@ -85,6 +85,10 @@ def write_value(writer: Writer, value: object) -> None:
                 for name, each in value.items():
                     writer.name(name)
                     write_value(writer, each)
+        case list():
+            with writer.block():
+                for each in value:
+                    write_value(writer, each)
         case _:
             raise AssertionError(value)
 
