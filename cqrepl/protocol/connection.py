@@ -182,6 +182,7 @@ class Connection:
     def close(self, reason: str) -> None:
         """The shell has closed the connection: a program's handlers hear of it."""
         self._router.close(reason)
+        self.on_wake(lambda: None)  # no circle keeps the buffers of what is over
 
     def next_deadline(self) -> float:
         """When `tick` is due at the latest; infinity for never."""

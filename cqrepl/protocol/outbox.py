@@ -22,13 +22,14 @@ class Flushing(Protocol):
 class Outbox:
     """Collects bytes and events in order."""
 
-    __slots__ = ("data", "events", "held", "refused", "shape", "wake")
+    __slots__ = ("_told", "data", "events", "held", "refused", "shape", "wake")
 
     def __init__(self, shape: WireShape) -> None:
         self.data = bytearray()
         self.events: deque[Event] = deque()
         self.shape = shape
-        self.refused = 0
+        self.refused = 0  # of those that count
+        self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back
         self.wake: Callable[[], None] = lambda: None  # tells the shell that there is something
 
@@ -48,7 +49,8 @@ class Outbox:
             counts: false for what a peer without fault may say any number of times.
         """
         self.refused += counts
-        self.events.append(RegistrationRefused(message=message, count=self.refused))
+        self._told += 1
+        self.events.append(RegistrationRefused(message=message, count=self._told))
 
     def flush(self) -> None:
         """Has everything sent that was held back."""
