@@ -58,6 +58,8 @@ async def serve_host(
         sinks: the same of each that is taken in.
         program: adds handlers of its own to the connections.
 
+    A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
+
     Raises:
         QueueError: a directory holds no queue, or one that another process writes.
         Unreachable: the port cannot be listened on, or the peer was not reached.
@@ -68,7 +70,11 @@ async def serve_host(
         raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
     paths: dict[str, Path | str] = dict(sources)
     paths.update(sinks)
-    names = named(paths)
+    if paths and settings.protocol.guest:
+        raise ValueError("a guest has no queues, only handlers of its program")
+    if not paths and program is None:
+        raise ValueError("at least one queue or a program expected, none came")
+    names = named(paths) if paths else {}
     with ExitStack() as stack:
         out = open_sources({each: names[each] for each in sources}, settings.source, stack)
         into = open_sinks({each: names[each] for each in sinks}, settings.sink, stack)
