@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import trio
 
+from cqrepl import HostSettings, NetSettings, ProtocolSettings, serve_host
 from cqrepl.demo import difference
+from cqrepl.net.address import Address
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from tests.support.commands import Command, commands, until
@@ -353,3 +355,58 @@ async def beat(sides: Sides, folder: Path) -> None:
         assert "disconnected" not in met.ours.said
         assert met.relay.connections == 1
         await met.ours.terminate()
+
+
+@pytest.mark.parametrize("java_dials", [True, False])
+@pytest.mark.parametrize("java_role", ROLES)
+async def test_queues_both_ways_on_one_connection(
+    java: JavaQueue, template: Path, tmp_path: Path, java_role: str, java_dials: bool
+) -> None:
+    """Java streams one queue and takes in another, over the one connection there is."""
+    for name in ("ours", "javas"):
+        shutil.copytree(template, tmp_path / name)
+        fill(java, tmp_path / name, COUNT)
+    ours, javas = tmp_path / "ours", tmp_path / "javas"
+    taken, copy = tmp_path / "taken", tmp_path / "copy"  # of ours by Java, of Java's by us
+    shutil.copytree(template, taken)
+    first, back = (javas, taken) if java_role == "source" else (taken, javas)
+    names = {"name": "out-1", "back_name": "back-1"}
+    our_name, java_name = ("back-1", "out-1") if java_role == "source" else ("out-1", "back-1")
+    java_port = reserved_port()
+    local_id, remote_id = (2, 1) if java_dials else (1, 2)
+    net = NetSettings(
+        listen=Address("127.0.0.1", 0) if java_dials else None,
+        connect=None if java_dials else Address("127.0.0.1", java_port),
+    )
+    protocol = ProtocolSettings(host_id=remote_id, remote_ids=frozenset({local_id}))
+    async with serve_host(
+        HostSettings(net=net, protocol=protocol), sources={our_name: ours}, sinks={java_name: copy}
+    ) as host:
+        with JavaPeer(
+            role=java_role,
+            queue=first,
+            back_queue=back,
+            ack=True,
+            local_id=local_id,
+            remote_id=remote_id,
+            listen=None if java_dials else java_port,
+            connect=f"127.0.0.1:{host.port}" if java_dials else None,
+            run_ms=600_000,
+            expect_count=10 * COUNT,
+            quiet=True,
+            **names,
+        ):
+            with trio.fail_after(300):
+                while not (copied_is(javas, copy) and copied_is(ours, taken)):
+                    await trio.sleep(0.1)
+                await host.source.wait_acked(last_index(ours) or 0)
+            assert len(host.endpoint.sessions) == 1
+        assert not host.source.stops + host.sink.stops
+    for original, replica in ((ours, taken), (javas, copy)):
+        answer = java.call("verify", replica)
+        assert answer.exit == 0, answer
+        assert list(excerpts_of(original)) == list(excerpts_of(replica))
+
+
+def copied_is(original: Path, replica: Path) -> bool:
+    return last_index(original) == last_index(replica)
