@@ -1,4 +1,4 @@
-"""The README's examples run and print what the README says."""
+"""The examples of the README and of the guide for programs run, and print what is promised."""
 
 import re
 import subprocess
@@ -10,11 +10,13 @@ import pytest
 from tests.spark.conftest import spark_missing
 
 README = Path(__file__).resolve().parent.parent / "README.md"
+PAGES = [README, README.parent / "docs" / "programs.md"]
 
 
 @pytest.mark.timeout(600)
-def test_examples_print_what_is_promised() -> None:
-    text = README.read_text()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_print_what_is_promised(page: Path) -> None:
+    text = page.read_text()
     found = re.findall(r"```python\n(.*?)```\s+prints\n\n((?:    [^\n]*\n)+)", text, re.DOTALL)
     assert len(found) == text.count("```python")
     for program, promised in found:

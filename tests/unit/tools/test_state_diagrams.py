@@ -20,7 +20,11 @@ from cqrepl.protocol.messages import (
     write_heartbeat,
     write_replication_event,
 )
+from cqrepl.net.address import Address
+from cqrepl.net.settings import NetSettings
+from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.outbox import CROWDED_BYTES
+from cqrepl.protocol.queuelist import NAMES_MAX
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.protocol.states import SourceMove, SourceState
@@ -38,6 +42,9 @@ LIMITS = {
     "body of an `re` document": f"and {FRAME_OVERHEAD_MAX // KIB} KiB",
     "body of any other document": f"{SMALL_DOCUMENT_MAX // KIB} KiB",
     "handlers on a connection": f"{HANDLERS_MAX}",
+    "names of queues": f"{NAMES_MAX:,}",
+    "capabilities that are kept": f"{CAPABILITIES_MAX}",
+    "guests of a listener": f"{NetSettings(listen=Address('h', 1)).guests_max}",
     "refused messages on a connection": f"{REFUSALS_MAX}",
     "excerpts sent and not acknowledged": f"{EXCERPTS_MAX:,}",
     "payload sent and not acknowledged": f"{BYTES_MAX // MIB} MiB",
