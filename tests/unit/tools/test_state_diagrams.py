@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.net.address import Address
 from cqrepl.net.dialer import PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS
 from cqrepl.net.listener import CONNECTIONS_MAX
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX
+from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.protocol.connection import GREETING_BYTES_MAX, GREETING_SECONDS
 from cqrepl.protocol.inflow import FRAME_SECONDS
@@ -20,8 +22,6 @@ from cqrepl.protocol.messages import (
     write_heartbeat,
     write_replication_event,
 )
-from cqrepl.net.address import Address
-from cqrepl.net.settings import NetSettings
 from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.queuelist import NAMES_MAX
