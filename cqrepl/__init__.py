@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SubHandler,
         WireShape,
     )
+    from cqrepl.protocol.cid import Cid
     from cqrepl.queue import (
         NEXT_OF_EMPTY,
         ROLL_CYCLES,
@@ -75,6 +76,7 @@ __all__ = [
     "Appender",
     "AtomicsMissing",
     "BackwardTailer",
+    "Cid",
     "Columns",
     "Cycle",
     "Diverged",
@@ -141,6 +143,7 @@ _HOMES: Final = {
     "Appender": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
+    "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
     "Cycle": "cqrepl.queue",
     "Diverged": "cqrepl.queue",

@@ -9,18 +9,19 @@ import heapq
 import math
 from collections.abc import Mapping
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.subhandler import SubHandler
 
 
 class Agenda:
     """Deadlines of the handlers of one connection, by cid."""
 
-    def __init__(self, handlers: Mapping[int, SubHandler]) -> None:
+    def __init__(self, handlers: Mapping[Cid, SubHandler]) -> None:
         self._handlers = handlers
-        self._heap: list[tuple[float, int]] = []
-        self._planned: dict[int, float] = {}  # the nearest time in the heap, for each cid
+        self._heap: list[tuple[float, Cid]] = []
+        self._planned: dict[Cid, float] = {}  # the nearest time in the heap, for each cid
 
-    def note(self, cid: int) -> None:
+    def note(self, cid: Cid) -> None:
         """The handler of this cid was called: its deadline may have come nearer."""
         deadline = self._handlers[cid].deadline
         if deadline < self._planned.get(cid, math.inf):
@@ -44,7 +45,7 @@ class Agenda:
                 heapq.heappop(self._heap)
         return math.inf
 
-    def due(self, now: float) -> list[int]:
+    def due(self, now: float) -> list[Cid]:
         """The cids whose time has come; each is to be noted again once it was called."""
         cids = []
         while self.next_deadline <= now:
@@ -53,6 +54,6 @@ class Agenda:
             cids.append(cid)
         return cids
 
-    def _plan(self, cid: int, deadline: float) -> None:
+    def _plan(self, cid: Cid, deadline: float) -> None:
         self._planned[cid] = deadline
         heapq.heappush(self._heap, (deadline, cid))

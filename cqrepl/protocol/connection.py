@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, StopReason
 from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, uber_of
@@ -68,7 +69,7 @@ class Connection:
         self._outbox = Outbox(config.settings.shape)
         self._inflow = Inflow(GREETING_BYTES_MAX)
         self._router = Router(config, self._outbox)
-        self._own_queues: tuple[int, OwnQueues] | None = None  # with the cid
+        self._own_queues: tuple[Cid, OwnQueues] | None = None  # with the cid
         self._pace = AnswerPace(config.settings.heartbeat.timeout_ms / 1000)
         self._greeting_deadline = now + GREETING_SECONDS
         self._heard = now
@@ -223,7 +224,7 @@ class Connection:
         acknowledgement: bool,
         source_id: int,
         shape: QueueShape | None,
-    ) -> int:
+    ) -> Cid:
         """Registers a SinkReplicationHandler at the peer; gives the cid of the queue."""
         self._require_open()
         offer = ReplicationHandler(
@@ -240,25 +241,25 @@ class Connection:
         self._router.add(cid, handler)
         return cid
 
-    def begin_back_copy(self, cid: int, next_index: int, shift: int) -> None:
+    def begin_back_copy(self, cid: Cid, next_index: int, shift: int) -> None:
         """The source queue is locked and lacks everything from `next_index` on."""
         self._router.source(cid).locked(next_index, shift, self._now)
         self._router.touched(cid)
 
-    def source(self, cid: int) -> SourceHandler:
+    def source(self, cid: Cid) -> SourceHandler:
         """The state of an offered queue, to look at."""
         return self._router.source(cid)
 
     # the sink's side
 
-    def awaits_answer(self, cid: int) -> bool:
+    def awaits_answer(self, cid: Cid) -> bool:
         """True while an offered queue is still to be answered: not once the source or our side has
         withdrawn it, or the connection has ended."""
         handler = self._router.handlers.get(cid)
         is_open = self.state is ConnectionState.OPEN
         return is_open and isinstance(handler, SinkHandler) and handler.is_offered
 
-    def answer_queue(self, cid: int, next_index: int, shift: int, shape: QueueShape | None) -> None:
+    def answer_queue(self, cid: Cid, next_index: int, shift: int, shape: QueueShape | None) -> None:
         """Accepts an offered queue; `shift` is the number of sequence bits in its indexes.
 
         The `cqrepl` block is sent only to a source that announced the extension by sending its own.
@@ -266,11 +267,11 @@ class Connection:
         handler = self._router.sink(cid)
         handler.answer(next_index, shift, shape if handler.offer.shape is not None else None)
 
-    def end_back_copy(self, cid: int) -> None:
+    def end_back_copy(self, cid: Cid) -> None:
         """Every excerpt that the source lacks was framed and handed over."""
         self._router.sink(cid).end_back_copy()
 
-    def stored(self, cid: int, index_last: int, ns: int) -> None:
+    def stored(self, cid: Cid, index_last: int, ns: int) -> None:
         """Everything up to `index_last` is in the sink queue."""
         self._router.sink(cid).stored(index_last, ns)
 
@@ -285,7 +286,7 @@ class Connection:
     # both sides
 
     def frame_excerpts(
-        self, cid: int, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
+        self, cid: Cid, batch: ExcerptBatch, start: int, ns: int, out: bytearray, filled: int
     ) -> tuple[ExcerptBatch | None, int]:
         """Writes frames of excerpts `start`, ... of `batch` into `out` from offset `filled` on.
 
@@ -297,15 +298,15 @@ class Connection:
         self._require_open()
         return self._router.replication(cid).frame(batch, start, ns, out, filled)
 
-    def frame_size(self, cid: int, payload_bytes: int) -> int:
+    def frame_size(self, cid: Cid, payload_bytes: int) -> int:
         """Greatest size in bytes of the frame of one excerpt."""
         return self._router.replication(cid).framing.size_max(payload_bytes)
 
-    def stop_queue(self, cid: int, reason: StopReason, message: str) -> None:
+    def stop_queue(self, cid: Cid, reason: StopReason, message: str) -> None:
         """Ends one queue on this connection; everything else goes on."""
         self._router.replication(cid).stop(reason, message)
 
-    def withdraw_queue(self, cid: int, reason: str) -> bool:
+    def withdraw_queue(self, cid: Cid, reason: str) -> bool:
         """Ends one queue on both sides, so that it can be offered again; false when the peer has
         not announced that it knows what this means, and nothing was done."""
         self._router.replication(cid)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 
@@ -29,7 +30,7 @@ class Connected:
 class QueueOffered:
     """A source registered a queue that this sink was told to accept: answer or refuse it."""
 
-    cid: int
+    cid: Cid
     name: str
     offer: ReplicationHandler
 
@@ -38,7 +39,7 @@ class QueueOffered:
 class BackCopyWanted:
     """The source lacks excerpts from `index_first` on: frame them, then end the back copy."""
 
-    cid: int
+    cid: Cid
     name: str
     index_first: int
 
@@ -47,7 +48,7 @@ class BackCopyWanted:
 class SinkAhead:
     """The sink has excerpts up to `next_index` that the source lacks: lock the source queue."""
 
-    cid: int
+    cid: Cid
     name: str
     next_index: int
 
@@ -56,7 +57,7 @@ class SinkAhead:
 class StreamingStarted:
     """The back copy is over: stream from the first excerpt at or after `next_index`."""
 
-    cid: int
+    cid: Cid
     name: str
     next_index: int
 
@@ -65,7 +66,7 @@ class StreamingStarted:
 class AppendExcerpts:
     """These follow directly: append them, then say `stored`. Views: valid while they are kept."""
 
-    cid: int
+    cid: Cid
     name: str
     batch: ExcerptBatch
     ns: int
@@ -78,7 +79,7 @@ class CompareExcerpts:
     In a back copy they come in order from the index that was offered: none of ours may be left out.
     """
 
-    cid: int
+    cid: Cid
     name: str
     batch: ExcerptBatch
     ns: int
@@ -88,7 +89,7 @@ class CompareExcerpts:
 class Acknowledged:
     """The sink has stored everything up to `index`; `ns` is the source's clock when it was sent."""
 
-    cid: int
+    cid: Cid
     name: str
     index: int
     ns: int
@@ -100,7 +101,7 @@ class Acknowledged:
 class QueueStopped:
     """This queue goes no further on this connection; the connection and other queues do."""
 
-    cid: int
+    cid: Cid
     name: str
     reason: StopReason
     message: str
@@ -110,7 +111,7 @@ class QueueStopped:
 class QueueWithdrawn:
     """The peer has ended this queue on this connection; it may be offered again."""
 
-    cid: int
+    cid: Cid
     name: str
     message: str
 

@@ -9,6 +9,7 @@ is kept here.
 
 import math
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import HEARTBEAT_CSP, HeartbeatHandler, write_cid, write_heartbeat
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.settings import heartbeat_problem
@@ -20,7 +21,7 @@ class Heartbeat:
 
     csp = HEARTBEAT_CSP
 
-    def __init__(self, cid: int, numbers: HeartbeatHandler, now: float, outbox: Outbox) -> None:
+    def __init__(self, cid: Cid, numbers: HeartbeatHandler, now: float, outbox: Outbox) -> None:
         assert heartbeat_problem(numbers.timeout_ms, numbers.interval_ms) is None
         self.silence_max = numbers.timeout_ms / 1000
         self._interval = numbers.interval_ms / 1000

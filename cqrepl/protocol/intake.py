@@ -5,6 +5,7 @@ appended; anything else stops the queue, for a hole is never jumped over and nev
 guessing.
 """
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import AppendExcerpts, CompareExcerpts
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index, format_index, is_next
@@ -18,7 +19,7 @@ class Intake:
         shift: bits of the sequence in an index, by the queue's roll cycle.
     """
 
-    def __init__(self, cid: int, name: str, next_index: int, shift: int) -> None:
+    def __init__(self, cid: Cid, name: str, next_index: int, shift: int) -> None:
         self.next_index = Index(next_index)
         self._cid = cid
         self._name = name

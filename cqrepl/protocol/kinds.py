@@ -7,6 +7,7 @@ whole router: a registration may be the answer to one of ours, under the same ci
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
@@ -47,7 +48,7 @@ class CoreKind(Protocol):
     may_be_bound: bool  # the cid may have a handler of ours, which this one answers
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         """Our half; a text says why it is refused, None that there is none to be bound."""
 
@@ -60,7 +61,7 @@ class HeartbeatKind:
     may_be_bound = True
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         assert isinstance(body, HeartbeatHandler)
         bound = router.handlers.get(cid)
@@ -82,7 +83,7 @@ class OfferKind:
     may_be_bound = True
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         assert isinstance(body, ReplicationHandler)
         name = body.queue_name
@@ -109,7 +110,7 @@ class AnswerKind:
     may_be_bound = True
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         assert isinstance(body, ReplicationHandler)
         offered: SubHandler | None = router.handlers.get(cid) or router.sources.get(csp)
@@ -130,7 +131,7 @@ class TerminatorKind:
     may_be_bound = True
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         assert isinstance(body, TerminatorHandler)
         router.has_terminated = True
@@ -145,7 +146,7 @@ class QueuesKind:
     may_be_bound = False
 
     def accept(
-        self, csp: str, cid: int, body: Handler, router: "Router", now: float
+        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
     ) -> SubHandler | str | None:
         assert isinstance(body, QueuesHandler)
         if router.peer_queues is not None:

@@ -11,6 +11,7 @@ index is in the queue; the shell decides when that is so and calls `stored`.
 
 import math
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     BackCopyWanted,
@@ -41,7 +42,7 @@ from wire import Reader
 class SinkHandler:
     """Runs on the sink, for one queue of one connection."""
 
-    def __init__(self, csp: str, cid: int, offer: ReplicationHandler, outbox: Outbox) -> None:
+    def __init__(self, csp: str, cid: Cid, offer: ReplicationHandler, outbox: Outbox) -> None:
         self.csp = csp
         self.cid = cid
         self.name = offer.queue_name

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
@@ -59,7 +60,7 @@ class SourceHandler:
     def __init__(
         self,
         csp: str,
-        cid: int,
+        cid: Cid,
         offer: ReplicationHandler,
         outbox: Outbox,
         now: float,

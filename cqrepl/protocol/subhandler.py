@@ -9,6 +9,7 @@ hands its own to its source or sink. A peer names a row; it can never choose a c
 from collections.abc import Mapping, Set
 from typing import Protocol
 
+from cqrepl.protocol.cid import Cid
 from wire import Reader, Writer
 
 
@@ -59,7 +60,7 @@ class LinkView(Protocol):
     def capabilities(self) -> Set[str]:
         """What the peer has announced; empty for Java, and for peers before the announcement."""
 
-    def register(self, csp: str, kind: "HandlerKind", body: object, handler: SubHandler) -> int:
+    def register(self, csp: str, kind: "HandlerKind", body: object, handler: SubHandler) -> Cid:
         """Registers a handler at the peer, with `handler` as our half; gives the cid.
 
         Raises:
@@ -67,17 +68,17 @@ class LinkView(Protocol):
                 not open, or it has all the handlers that it may have.
         """
 
-    def send(self, cid: int, *documents: bytes) -> None:
+    def send(self, cid: Cid, *documents: bytes) -> None:
         """Sends whole data documents to the peer's half; for little that cannot wait.
 
         Raises:
             LocalProtocolError: the cid has no handler, or a document is not whole.
         """
 
-    def wake(self, cid: int) -> None:
+    def wake(self, cid: Cid) -> None:
         """The handler has something to `produce`."""
 
-    def remove(self, cid: int, reason: str = "") -> None:
+    def remove(self, cid: Cid, reason: str = "") -> None:
         """Ends a handler on both sides; its csp may be registered again, under another cid.
 
         Raises:
@@ -114,6 +115,6 @@ class HandlerKind(Protocol):
         """Writes the fields of a body into an open block."""
 
     def accept(
-        self, csp: str, cid: int, body: object, link: LinkView, now: float
+        self, csp: str, cid: Cid, body: object, link: LinkView, now: float
     ) -> SubHandler | str:
         """Our half for a registration of the peer's; a text says why it is refused."""

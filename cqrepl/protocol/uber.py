@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cqrepl.protocol.agenda import Agenda
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Told
 from cqrepl.protocol.greeting import ConnectionConfig
@@ -55,7 +56,7 @@ class Router:
     def __init__(self, config: ConnectionConfig, outbox: Outbox) -> None:
         self.config = config
         self.outbox = outbox
-        self.handlers: dict[int, SubHandler] = {}
+        self.handlers: dict[Cid, SubHandler] = {}
         self.sources: dict[str, SourceHandler] = {}  # by csp
         self.sinks: dict[str, SinkHandler] = {}  # by name of the queue
         self.agenda = Agenda(self.handlers)
@@ -70,11 +71,11 @@ class Router:
         self.is_guest = False
         self._kinds = _table(config.kinds)
         self._cid_next = config.own_cid_first
-        self._cid_selected = 0
-        self._csp_pending: tuple[str, int] | None = None  # csp and cid whose handler comes next
-        self._ready: deque[int] = deque()  # cids of handlers that may have something to produce
-        self._is_ready: set[int] = set()
-        self._removed: set[int] = set()  # whose `ended` is still to come
+        self._cid_selected = Cid(0)
+        self._csp_pending: tuple[str, Cid] | None = None  # csp and cid whose handler comes next
+        self._ready: deque[Cid] = deque()  # cids of handlers that may have something to produce
+        self._is_ready: set[Cid] = set()
+        self._removed: set[Cid] = set()  # whose `ended` is still to come
 
     def opened(self, remote_id: int, announced: Announcement | None, *, is_guest: bool) -> None:
         """The peer's UberHandler was accepted."""
@@ -93,14 +94,14 @@ class Router:
 
     # our own side's handlers
 
-    def new_cid(self) -> int:
+    def new_cid(self) -> Cid:
         """A cid that neither side has used."""
-        while self._cid_next in self.handlers:
+        while Cid(self._cid_next) in self.handlers:
             self._cid_next += 1
         self._cid_next += 1
-        return self._cid_next - 1
+        return Cid(self._cid_next - 1)
 
-    def add(self, cid: int, handler: SubHandler) -> None:
+    def add(self, cid: Cid, handler: SubHandler) -> None:
         """Binds a handler that our own side made."""
         assert cid not in self.handlers
         self.handlers[cid] = handler
@@ -108,14 +109,14 @@ class Router:
             self.sources[handler.csp] = handler
         self.touched(cid)
 
-    def touched(self, cid: int) -> None:
+    def touched(self, cid: Cid) -> None:
         """A handler was called: it may have something to send, or be due earlier."""
         self.agenda.note(cid)
         if cid not in self._is_ready:
             self._is_ready.add(cid)
             self._ready.append(cid)
 
-    def replication(self, cid: int) -> SinkHandler | SourceHandler:
+    def replication(self, cid: Cid) -> SinkHandler | SourceHandler:
         """The queue behind a cid.
 
         Raises:
@@ -126,7 +127,7 @@ class Router:
             raise LocalProtocolError(f"cid {cid} is no queue of this connection")
         return handler
 
-    def source(self, cid: int) -> SourceHandler:
+    def source(self, cid: Cid) -> SourceHandler:
         """The queue that our side streams.
 
         Raises:
@@ -137,7 +138,7 @@ class Router:
             raise LocalProtocolError(f"cid {cid} is a sink's queue")
         return handler
 
-    def sink(self, cid: int) -> SinkHandler:
+    def sink(self, cid: Cid) -> SinkHandler:
         """The queue that our side takes in.
 
         Raises:
@@ -159,7 +160,7 @@ class Router:
 
     # the connection as a program's handlers see it
 
-    def register(self, csp: str, kind: HandlerKind, body: object, handler: SubHandler) -> int:
+    def register(self, csp: str, kind: HandlerKind, body: object, handler: SubHandler) -> Cid:
         self._require_open()
         missing = kind.needs - self.capabilities
         if not kind.needs or missing:
@@ -177,18 +178,18 @@ class Router:
         self.add(cid, handler)
         return cid
 
-    def send(self, cid: int, *documents: bytes) -> None:
+    def send(self, cid: Cid, *documents: bytes) -> None:
         self._require_open()
         if cid not in self.handlers:
             raise LocalProtocolError(f"cid {cid} has no handler")
         self._send(cid, b"".join(documents))
 
-    def wake(self, cid: int) -> None:
+    def wake(self, cid: Cid) -> None:
         if cid in self.handlers:
             self.touched(cid)
             self.outbox.wake()
 
-    def remove(self, cid: int, reason: str = "") -> None:
+    def remove(self, cid: Cid, reason: str = "") -> None:
         handler = self.handlers.get(cid)
         if handler is None:
             raise LocalProtocolError(f"cid {cid} has no handler")
@@ -307,17 +308,17 @@ class Router:
                 f"{document.position}, {len(document.body)} came"
             )
 
-    def _select(self, cid: int) -> None:
+    def _select(self, cid: Cid) -> None:
         self.selected = self.handlers.get(cid)
         self._cid_selected = cid
         if self.selected is None and cid not in self._removed:
             self.outbox.refuse(f"cid {cid} is not registered")
 
-    def _refuse_rebinding(self, csp: str, cid: int) -> None:
+    def _refuse_rebinding(self, csp: str, cid: Cid) -> None:
         bound = self.handlers[cid].csp
         self.outbox.refuse(f"cid {cid} is bound to {bound[:SHOWN]!r}, not to {csp[:SHOWN]!r}")
 
-    def _register(self, csp: str, cid: int, body: Handler, now: float) -> None:
+    def _register(self, csp: str, cid: Cid, body: Handler, now: float) -> None:
         bound = self.handlers.get(cid)
         if bound is not None and bound.csp != csp:
             self._refuse_rebinding(csp, cid)
@@ -337,7 +338,7 @@ class Router:
                 self._removed.discard(cid)
                 self.touched(cid)
 
-    def _accept(self, csp: str, cid: int, body: Handler, now: float) -> SubHandler | str | None:
+    def _accept(self, csp: str, cid: Cid, body: Handler, now: float) -> SubHandler | str | None:
         is_bound = cid in self.handlers
         if isinstance(body, UnknownHandler):
             kind = self._kinds.get(body.alias.removeprefix("!"))
@@ -354,7 +355,7 @@ class Router:
         return core.accept(csp, cid, body, self, now) if problem is None else problem
 
     def _problem(
-        self, name: str, needs: Iterable[str], takes_guests: bool, is_bound: bool, cid: int
+        self, name: str, needs: Iterable[str], takes_guests: bool, is_bound: bool, cid: Cid
     ) -> str | None:
         """What forbids the peer to register a row of the table; None when nothing does."""
         missing = sorted(frozenset(needs) - self.capabilities)
@@ -366,7 +367,7 @@ class Router:
 
     # inside
 
-    def _send(self, cid: int, data: bytes) -> None:
+    def _send(self, cid: Cid, data: bytes) -> None:
         splitter = Splitter(length_max=SMALL_DOCUMENT_MAX)
         splitter.feed(data)
         try:
@@ -378,7 +379,7 @@ class Router:
             raise LocalProtocolError(f"cid {cid}: a document that is not whole")
         self.outbox.send(write_cid(cid), data)
 
-    def _unbind(self, cid: int, handler: SubHandler) -> None:
+    def _unbind(self, cid: Cid, handler: SubHandler) -> None:
         del self.handlers[cid]
         if isinstance(handler, SourceHandler):
             for other in (handler.cid, handler.cid_answered):

@@ -17,6 +17,7 @@ from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError, Tailer
@@ -61,7 +62,7 @@ class SinkSession:
         self._all = all_sessions
         self._connection = connection
         self._pump = pump
-        self._back_copies: dict[int, _BackCopy] = {}
+        self._back_copies: dict[Cid, _BackCopy] = {}
         self._batch: ExcerptBatch | None = None
         self._start = 0
         self._is_draining = False
@@ -227,7 +228,7 @@ class SinkSession:
         else:
             self._back_copies[event.cid] = _BackCopy(event.name, tailer)
 
-    def _frame_guarded(self, cid: int, copy: _BackCopy, out: bytearray) -> int:
+    def _frame_guarded(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
         try:
             return self._frame_queue(cid, copy.tailer, out)
         except (QueueError, OSError) as error:
@@ -236,7 +237,7 @@ class SinkSession:
             self._stop(cid, copy.name, error)
             return 0
 
-    def _frame_queue(self, cid: int, tailer: Tailer, out: bytearray) -> int:
+    def _frame_queue(self, cid: Cid, tailer: Tailer, out: bytearray) -> int:
         if self._batch is None:
             self._start = 0
             self._batch = tailer.next_batch(
@@ -301,7 +302,7 @@ class SinkSession:
                 with suppress(QueueError, OSError):  # it is met again with something to append
                     other.appender.reserve_ahead()
 
-    def _stop(self, cid: int, name: str, error: QueueError | OSError) -> None:
+    def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)
         self._stopped(name, stop.reason, stop.message)
         self._connection.stop_queue(cid, stop.reason, stop.message)

@@ -17,6 +17,7 @@ from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
@@ -40,7 +41,7 @@ _logger = logging.getLogger(__name__)
 class Outgoing:
     """One queue on one connection."""
 
-    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: int) -> None:
+    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: Cid) -> None:
         self.queue = source_queue
         self.marks = marks
         self.cid = cid
@@ -69,7 +70,7 @@ class SourceSession:
     def __init__(
         self, queues: Mapping[str, SourceQueue], shared: SourceShared, link: Connection, pump: Pump
     ) -> None:
-        self.outgoing: dict[int, Outgoing] = {}
+        self.outgoing: dict[Cid, Outgoing] = {}
         self._queues = queues
         self.out_bytes = OUT_BYTES
         self._shared = shared

@@ -14,6 +14,7 @@ from cqrepl.protocol import (
     StopReason,
 )
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, cycle_of, index_of
 from tests.support.peer import Role, connection_config
@@ -84,7 +85,7 @@ class Side:
         self.connection: Connection | None = None
         self.out = bytearray()
         self.seen = seen
-        self.cid: int | None = None
+        self.cid: Cid | None = None
         self.tail: int | None = None  # where the stream or the back copy stands
         self.back_copy_from: int | None = None
         self.compared: int | None = None  # in a back copy: what has to come next

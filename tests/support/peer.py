@@ -11,6 +11,7 @@ from typing import Any
 
 from cqrepl.protocol import Connection, ConnectionConfig, HeartbeatSettings, ProtocolSettings
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from wire import Reader, Splitter, Writer
@@ -22,8 +23,8 @@ HANDLERS = "net.openhft.chronicle.network.cluster.handlers."
 REPLICATION = "software.chronicle.enterprise.queue.replication."
 TERMINATOR = "net.openhft.chronicle.network.cluster.TerminatorHandler"
 SOURCE_ID, SINK_ID = 1, 2
-HEARTBEAT_CID = 77
-CID = 901
+HEARTBEAT_CID = Cid(77)
+CID = Cid(901)
 NAME = "q"
 CSP = f"/replication/{NAME}/{SINK_ID}"
 SHIFT = 32
@@ -335,7 +336,7 @@ class Ours:
         self.connection.data_to_send()
         return self
 
-    def frame(self, cid: int, run: ExcerptBatch, start: int = 0, ns: int = NS) -> bytes:
+    def frame(self, cid: Cid, run: ExcerptBatch, start: int = 0, ns: int = NS) -> bytes:
         out = bytearray(1 << 16)
         framed, filled = self.connection.frame_excerpts(cid, run, start, ns, out, 0)
         assert framed == run.part(start, len(run))

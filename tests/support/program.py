@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cqrepl.protocol import LinkView
+from cqrepl.protocol.cid import Cid
 from wire import Reader, Writer
 
 CAPABILITY = "echo"
+NO_CID = Cid(0)
 
 
 def text_document(name: str, text: str) -> bytes:
@@ -30,7 +32,7 @@ class Echo:
     csp: str
     link: LinkView
     answers: bool
-    cid: int = 0
+    cid: Cid = NO_CID
     deadline: float = math.inf
     waiting: list[bytes] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
@@ -87,7 +89,7 @@ class EchoKind:
         writer.name("greeting")
         writer.text(str(body))
 
-    def accept(self, csp: str, cid: int, body: object, link: LinkView, now: float) -> Echo | str:
+    def accept(self, csp: str, cid: Cid, body: object, link: LinkView, now: float) -> Echo | str:
         if body == "refuse me":
             return "as it asked for"
         self.made.append(Echo(csp, link, answers=True, cid=cid))

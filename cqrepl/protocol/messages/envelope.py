@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.announcement import UberHandler
 from cqrepl.protocol.messages.names import CID, CSP, HANDLER, WireShape
 from cqrepl.protocol.messages.offer import ReplicationHandler
@@ -14,7 +15,7 @@ class Routing:
     """What a meta-data document says: csp and cid of the next documents, and their handler."""
 
     csp: str | None
-    cid: int | None
+    cid: Cid | None
     handler: Handler | None
 
 
@@ -71,6 +72,6 @@ def read_routing(reader: Reader) -> Routing:
     handler = fields.get(HANDLER)
     return Routing(
         csp=fields[CSP].read_text() if CSP in fields else None,
-        cid=fields[CID].read_int() if CID in fields else None,
+        cid=Cid(fields[CID].read_int()) if CID in fields else None,
         handler=None if handler is None else read_handler(handler),
     )

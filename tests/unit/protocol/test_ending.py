@@ -9,6 +9,7 @@ from cqrepl.protocol import (
     QueueShape,
 )
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import ConnectionState
 from tests.support.peer import (
     CID,
@@ -140,16 +141,16 @@ def test_nothing_follows_the_announcement_of_the_end() -> None:
     one.tick(20)
     assert one.said() == []
     with pytest.raises(LocalProtocolError):
-        one.frame(cid, batch(index(0), b"x"))
+        one.frame(Cid(cid), batch(index(0), b"x"))
 
 
 def test_the_last_acknowledgement_goes_before_the_announcement() -> None:
     one, other, cid = join()
-    frames = one.frame(cid, batch(index(0), b"x", b"y"))
+    frames = one.frame(Cid(cid), batch(index(0), b"x", b"y"))
     (event,) = other.receive(frames)
     assert isinstance(event, ev.AppendExcerpts)
     crowd(other)
-    other.connection.stored(cid, index(1), event.ns)
+    other.connection.stored(Cid(cid), index(1), event.ns)
     other.connection.end()
     said = decoded(other.connection.data_to_send())
     assert said[-2]["idx"] == index(1)

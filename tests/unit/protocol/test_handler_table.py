@@ -6,6 +6,7 @@ import pytest
 
 from cqrepl.protocol import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.uber import HANDLERS_MAX
 from tests.support import program
 from tests.support.peer import (
@@ -113,7 +114,7 @@ def test_documents_that_are_not_whole_do_not_go_out() -> None:
         with pytest.raises(LocalProtocolError, match="document"):
             pair.source.connection.link.send(echo.cid, wrong)
     with pytest.raises(LocalProtocolError, match="has no handler"):
-        pair.source.connection.link.send(echo.cid + 1, program.text_document("say", "x"))
+        pair.source.connection.link.send(Cid(echo.cid + 1), program.text_document("say", "x"))
 
 
 # ends
@@ -176,7 +177,7 @@ def test_a_queue_that_the_sink_withdraws_is_offered_again() -> None:
     pair = Pair()
     source, sink = pair.source.connection, pair.sink.connection
 
-    def offer() -> int:
+    def offer() -> Cid:
         return source.offer_queue(NAME, 0, acknowledgement=True, source_id=0, shape=None)
 
     first = offer()

@@ -4,6 +4,7 @@ import pytest
 
 from cqrepl.protocol import LocalProtocolError, QueueShape, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import ConnectionState
 from tests.support.peer import (
     CID,
@@ -159,7 +160,7 @@ def test_a_gap_stops_the_queue_and_only_that(at: int) -> None:
     ours = receiving_sink(index(3), index(3), takes=frozenset({NAME, "p"}))
     other = register("/replication/p/2", CID + 1, sink_handler(name="p"))
     ours.receive(other)
-    ours.connection.answer_queue(CID + 1, 0, SHIFT, None)
+    ours.connection.answer_queue(Cid(CID + 1), 0, SHIFT, None)
     ours.connection.data_to_send()
     (event,) = ours.receive(excerpt(at, b"x"), excerpt(index(3), b"y"))
     assert isinstance(event, ev.QueueStopped)

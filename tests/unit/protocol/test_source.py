@@ -7,6 +7,7 @@ import pytest
 
 from cqrepl.protocol import QueueShape, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SentRun
 from cqrepl.protocol.states import ConnectionState, SourceState
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -40,7 +41,7 @@ from tests.support.peer import (
 )
 
 
-def state(ours: Ours, cid: int = CID) -> SourceState:
+def state(ours: Ours, cid: Cid = CID) -> SourceState:
     return ours.connection.source(cid).state
 
 
@@ -455,7 +456,7 @@ def test_one_unanswered_queue_of_several_stops_alone() -> None:
     event = stopped(ours.events())
     assert (event.name, event.reason) == (NAME, StopReason.NO_ANSWER)
     assert ours.connection.state is ConnectionState.OPEN
-    assert ours.frame(CID + 1, batch(index(0), b"x"))
+    assert ours.frame(Cid(CID + 1), batch(index(0), b"x"))
     assert ours.receive(register(CSP, CID, source_handler())) == []
     assert state(ours) is SourceState.STOPPED
     ours.tick(20)

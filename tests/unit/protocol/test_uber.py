@@ -7,6 +7,7 @@ import pytest
 
 from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.protocol.uber import HANDLERS_MAX, REFUSALS_MAX
 from tests.support.peer import (
@@ -57,7 +58,7 @@ def message(events: list[ev.Event]) -> str:
     return event.message
 
 
-def accept(ours: Ours, cid: int = CID) -> None:
+def accept(ours: Ours, cid: Cid = CID) -> None:
     ours.connection.answer_queue(cid, 0, SHIFT, None)
     ours.connection.data_to_send()
 
@@ -320,7 +321,7 @@ def test_an_unknown_cid_selects_nobody_until_a_valid_one_comes() -> None:
 def test_a_cid_may_be_any_number_of_64_bits(cid: int) -> None:
     ours = sink()
     assert kinds(ours.receive(register(CSP, cid, sink_handler()))) == [ev.QueueOffered]
-    ours.connection.answer_queue(cid, 0, SHIFT, None)
+    ours.connection.answer_queue(Cid(cid), 0, SHIFT, None)
     assert {each["cid"] for each in ours.said() if "cid" in each} == {cid}
     assert kinds(ours.receive(excerpt(index(0), b"x", cid=cid))) == [ev.AppendExcerpts]
 
@@ -437,4 +438,4 @@ def test_an_answer_may_come_under_a_cid_of_its_own() -> None:
     ours = offering_source()
     assert ours.receive(register(CSP, 5, source_handler())) == []
     assert kinds(ours.receive(end_of_stream(5))) == [ev.StreamingStarted]
-    assert ours.connection.source(5) is ours.connection.source(CID)
+    assert ours.connection.source(Cid(5)) is ours.connection.source(CID)
