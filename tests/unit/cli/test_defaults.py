@@ -1,0 +1,38 @@
+"""The defaults that the flags show are those of the settings."""
+
+import click
+import pytest
+
+from cqrepl.cli.sink import sink
+from cqrepl.cli.source import source
+from cqrepl.replicator.settings import SinkSettings, SourceSettings, host_settings
+
+
+def shown(command: click.Command) -> dict[str, object]:
+    """Each option as the command gets it when nothing is said."""
+    return command.make_context("cqrepl", ["queue"]).params
+
+
+@pytest.mark.parametrize(
+    ("command", "ids"), [(source, (1, 2)), (sink, (2, 1))], ids=["source", "sink"]
+)
+def test_flags_show_the_defaults_of_the_settings(
+    command: click.Command, ids: tuple[int, int]
+) -> None:
+    flags = shown(command)
+    tree = host_settings(*ids, connect="127.0.0.1:1")
+    assert flags["host_id"] == tree.protocol.host_id
+    assert f"expects {min(tree.protocol.remote_ids)}" in command.get_help(click.Context(command))
+    assert flags["heartbeat_interval"] == tree.protocol.heartbeat.interval_ms
+    assert flags["heartbeat_timeout"] == tree.protocol.heartbeat.timeout_ms
+    assert flags["max_excerpt"] == tree.protocol.payload_max
+    assert flags["wire_shape"] == tree.protocol.shape.value
+
+
+def test_flags_of_one_side_show_the_defaults_of_its_settings() -> None:
+    flags = shown(source)
+    assert flags["pauser"] == host_settings(1, 2, listen="h:1").net.pausing.name.lower()
+    assert flags["no_ack"] is not SourceSettings().acknowledge
+    flags = shown(sink)
+    assert flags["roll_cycle"] == SinkSettings().roll_cycle
+    assert flags["touch_ahead"] == SinkSettings().touch_ahead_bytes
