@@ -13,6 +13,7 @@ from cqrepl.protocol import Connection, WireShape
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.sinksession import WORKERS
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from tests.support import peer
@@ -179,6 +180,25 @@ async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> 
         async with serve_sink(copies, connect=at(source.port), **BEATS):
             await acked(source, last, "long")
             assert source.queues["busy"].acknowledged < busy_last
+
+
+@pytest.mark.parametrize("are_new", [True, False])
+async def test_many_queues_start(tmp_path: Path, are_new: bool) -> None:
+    """More than are begun with at a time, and more than are all looked at with each that starts."""
+    names = [f"q{nth}" for nth in range(3 * WORKERS)]
+    written = {name: fill(tmp_path / name, "FAST_DAILY", {0: 20}) for name in names}
+    for name in () if are_new else names:
+        fill(tmp_path / f"copy-{name}", "FAST_DAILY", {0: 10})
+    copies = {name: tmp_path / f"copy-{name}" for name in names}
+    async with serve_source(
+        [tmp_path / name for name in names], listen=LOOPBACK, **BEATS
+    ) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
+            for name, excerpts in written.items():
+                await acked(source, excerpts[-1][0], name)
+            assert not source.stops + sink.stops
+    for name, excerpts in written.items():
+        assert read(copies[name]) == excerpts
 
 
 async def test_a_queue_that_the_sink_does_not_know(

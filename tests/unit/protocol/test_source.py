@@ -428,6 +428,23 @@ def test_an_answer_alone_is_not_enough_the_back_copy_must_end_too() -> None:
     assert stopped(ours.events()).reason is StopReason.NO_ANSWER
 
 
+def test_the_time_for_an_answer_runs_anew_with_every_answer() -> None:
+    """A sink that opens a thousand queues answers one after the other."""
+    ours = Ours(Role.SOURCE, cid_first=CID, heartbeat_timeout_ms=9000).greeted()
+    cids = [offer_queue(ours, name=f"p{nth}") for nth in range(20)]
+    for nth, cid in enumerate(cids[:-1]):
+        ours.tick(8)
+        name = f"p{nth}"
+        answer = register(f"/replication/{name}/2", cid, source_handler(name=name))
+        assert ours.receive(answer, select(cid), data(eos=None)) != []
+    ours.tick(8.9)
+    ours.receive(heartbeat())
+    assert ours.events() == []
+    ours.tick(0.2)
+    event = stopped(ours.events())
+    assert (event.name, event.reason) == ("p19", StopReason.NO_ANSWER)
+
+
 def test_every_excerpt_that_comes_back_renews_the_time() -> None:
     ours = copying_back(index(0), index(5))
     assert ours.connection.source(CID).deadline == 40.0
