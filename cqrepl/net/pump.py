@@ -45,6 +45,7 @@ from cqrepl.protocol.states import ConnectionState
 # a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
 FRUITLESS_MAX: Final = 2
 FRUITLESS_PAUSE: Final = 64
+GUEST_PAUSE_MAX: Final = 0.1  # seconds between two receptions from a guest that sends much
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
@@ -120,10 +121,12 @@ class Pump:
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                self.connection.close(self.ended_why or "the connection is over")
-                await session.close()
-                await trio.aclose_forcefully(self.stream)
-            self.ended.set()
+                try:
+                    self.connection.close(self.ended_why or "the connection is over")
+                finally:  # what a program raises keeps no queue
+                    await session.close()
+                    await trio.aclose_forcefully(self.stream)
+                    self.ended.set()
 
     async def stop(self, why: str) -> None:
         """Ends the connection without a word to the peer, and waits until it has ended."""
@@ -185,9 +188,7 @@ class Pump:
             self.wake()
 
     async def _receive(self) -> None:
-        count = await self._turn.read(
-            lambda: self.stream.socket.recv_into(self.connection.receive_room())
-        )
+        count = await self._turn.read(lambda: self.stream.socket.recv_into(self._room()))
         if count is None:
             self._take_left()  # the live pump has received
             return
@@ -195,10 +196,16 @@ class Pump:
         if count:
             self.heard = True
             self.connection.received(count, now)
-            if self.connection.is_guest and self._guest_bytes_per_s is not None:
+            if self._guest_bytes_per_s is not None and self.connection.is_guest:
                 await trio.sleep(count / self._guest_bytes_per_s)
         else:
             self.connection.receive_end(now)
+
+    def _room(self) -> memoryview:
+        room = self.connection.receive_room()
+        if self._guest_bytes_per_s is None or not self.connection.is_guest:
+            return room
+        return room[: max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))]
 
     async def _receive_live(self, session: Session) -> bool:
         """Lets the live pump receive for a slice of time; false when that is not for it."""
@@ -245,7 +252,8 @@ class Pump:
 
     def _name_queues(self, session: Session) -> None:
         is_open = self.connection.state is ConnectionState.OPEN  # or ended while it was let in
-        if is_open and self.connection.names_queues:
+        is_host = not (self.connection.is_guest or self.connection.config.settings.guest)
+        if is_open and is_host and self.connection.names_queues:
             self.connection.name_queues(session.queue_names)
 
     async def _act_on_program(self, program: Program, event: Event) -> None:
@@ -298,6 +306,8 @@ class Pump:
                     await self._send(memoryview(out)[:filled])
                 elif self.connection.has_data_to_send or is_live:
                     continue
+                elif len(out) != session.out_bytes and self.connection.remote_id is not None:
+                    continue  # what is next takes a larger buffer
                 elif session.polls:
                     await pauser.pause(self._wake, session.watched)
                 else:
@@ -411,6 +421,8 @@ class Pump:
             except RemoteProtocolError as error:
                 self._close(error)
                 return
+            if self.connection.has_events:
+                self.look()
             self.wake()
 
     def _note_end(self, event: Event) -> None:

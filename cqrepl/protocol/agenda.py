@@ -8,9 +8,12 @@ moved further away is found when its old time comes up, and put back.
 import heapq
 import math
 from collections.abc import Mapping
+from typing import Final
 
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.subhandler import SubHandler
+
+_SPARE: Final = 64  # times of handlers that are gone, before the heap is made anew
 
 
 class Agenda:
@@ -26,6 +29,13 @@ class Agenda:
         deadline = self._handlers[cid].deadline
         if deadline < self._planned.get(cid, math.inf):
             self._plan(cid, deadline)
+
+    def forget(self, cid: Cid) -> None:
+        """The handler of this cid is gone."""
+        self._planned.pop(cid, None)
+        if len(self._heap) > _SPARE + 2 * len(self._planned):
+            self._heap = [(time, cid) for cid, time in self._planned.items()]
+            heapq.heapify(self._heap)
 
     @property
     def next_deadline(self) -> float:

@@ -19,7 +19,14 @@ from typing import Final
 
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
-from cqrepl.protocol.events import Connected, Event, OrderlyEnd, PeerLost, StopReason
+from cqrepl.protocol.events import (
+    Connected,
+    Event,
+    OrderlyEnd,
+    PeerLost,
+    QueueOffered,
+    StopReason,
+)
 from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.inflow import FRAME_SECONDS, Inflow
@@ -72,6 +79,7 @@ class Connection:
         self._own_queues: tuple[Cid, OwnQueues] | None = None  # with the cid
         self._pace = AnswerPace(config.settings.heartbeat.timeout_ms / 1000)
         self._greeting_deadline = now + GREETING_SECONDS
+        self._list_deadline = math.inf  # of the peer's first list of queues
         self._heard = now
         self._now = now
         self._is_busy = False  # the shell acts on an event, and reads nothing meanwhile
@@ -176,6 +184,11 @@ class Connection:
         """True when the peer is no member."""
         return self._router.is_guest
 
+    @property
+    def has_events(self) -> bool:
+        """True when `next_event` has something without another byte."""
+        return bool(self._outbox.events)
+
     def on_wake(self, wake: Callable[[], None]) -> None:
         """Has `wake` called when a handler has something to send outside any call here."""
         self._outbox.wake = wake
@@ -192,6 +205,7 @@ class Connection:
         return min(
             self._router.agenda.next_deadline,
             self._greeting_deadline,
+            self._names_deadline,
             self._inflow.deadline,
             self._silence_deadline,
         )
@@ -252,12 +266,16 @@ class Connection:
 
     # the sink's side
 
-    def awaits_answer(self, cid: Cid) -> bool:
-        """True while an offered queue is still to be answered: not once the source or our side has
+    def awaits_answer(self, offered: QueueOffered) -> bool:
+        """True while this very offer is still to be answered: not once the source or our side has
         withdrawn it, or the connection has ended."""
-        handler = self._router.handlers.get(cid)
-        is_open = self.state is ConnectionState.OPEN
-        return is_open and isinstance(handler, SinkHandler) and handler.is_offered
+        handler = self._router.handlers.get(offered.cid)
+        return (
+            self.state is ConnectionState.OPEN
+            and isinstance(handler, SinkHandler)
+            and handler.offer is offered.offer
+            and handler.is_offered
+        )
 
     def answer_queue(self, cid: Cid, next_index: int, shift: int, shape: QueueShape | None) -> None:
         """Accepts an offered queue; `shift` is the number of sequence bits in its indexes.
@@ -332,9 +350,9 @@ class Connection:
         self._require_open()
         assert self.names_queues
         assert self._own_queues is None
-        cid, own = self._router.new_cid(), OwnQueues()
+        cid, own = self._router.new_cid(), OwnQueues(queues)
         self._outbox.send(write_registration(QUEUES_CSP, cid, QueuesHandler(), self._outbox.shape))
-        own.begin(queues)
+        self._list_deadline = self._now + self.config.settings.heartbeat.timeout_ms / 1000
         self._router.add(cid, own)
         self._own_queues = cid, own
 
@@ -368,12 +386,18 @@ class Connection:
         return self._router.peer_has_extension or bool(self._router.capabilities)
 
     @property
+    def _names_deadline(self) -> float:
+        return math.inf if self.peer_queues is not None else self._list_deadline
+
+    @property
     def _silence_deadline(self) -> float:
         return self._heard + self.silence_max
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
             return f"no UberHandler within {GREETING_SECONDS:g} s"
+        if now >= self._names_deadline:
+            return "no list of the peer's queues, though it announced one"
         if now >= self._inflow.deadline:
             return f"a document that started was not complete after {FRAME_SECONDS:g} s"
         if now >= self._silence_deadline:

@@ -118,10 +118,13 @@ class QueueWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesNamed:
-    """The peer has said which queues it has, or what has changed in that.
+    """The peer's list of queues has ended, or it has named more since.
 
-    `Connection.peer_queues` has all of them.
+    Args:
+        sinks: those of them that it would take in; `Connection.peer_queues` has all of them.
     """
+
+    sinks: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ class QueuesKind:
     """The peer is going to name its queues."""
 
     needs = frozenset({QUEUES_CAPABILITY})
-    takes_guests = True
+    takes_guests = False  # they have none
     may_be_bound = False
 
     def accept(

@@ -6,6 +6,7 @@ taken later is offered then.
 """
 
 import math
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -16,37 +17,42 @@ from cqrepl.protocol.outbox import Outbox
 from wire import Reader
 
 PAGE_NAMES: Final = 400  # of 128 characters at most: below the 64 KiB of a small document
+NAME_MAX: Final = 128  # characters; a longer one is of no queue of ours
 NAMES_MAX: Final = 65_536  # that are kept of a peer's
 
 
 class OwnQueues:
-    """Our half: names our queues to the peer."""
+    """Our half: names our queues to the peer.
+
+    What changes while the peer takes nothing is kept by name, so it never grows beyond the names.
+    """
 
     csp = QUEUES_CSP
     deadline = math.inf
 
-    def __init__(self) -> None:
-        self._pages: list[tuple[str, QueueNames]] = []
-        self._has_begun = False
-
-    def begin(self, queues: QueueNames) -> None:
-        """The first list."""
-        assert not self._has_begun
-        self._has_begun = True
-        self._add(QUEUES, queues, at_least_one=True)
+    def __init__(self, queues: QueueNames) -> None:
+        self._first = deque(_pages(queues) or [QueueNames()])
+        self._added = QueueNames()
+        self._removed = QueueNames()
+        self._is_over = False
 
     def change(self, added: QueueNames, removed: QueueNames) -> None:
         """What is different from now on."""
-        assert self._has_begun
-        self._add(QUEUES_REMOVED, removed)
-        self._add(QUEUES_ADDED, added)
+        if not self._is_over:
+            self._added = (self._added - removed) | added
+            self._removed = (self._removed - added) | removed
 
     def produce(self, room: int) -> bytes:
-        if not self._pages:
-            return b""
-        name, queues = self._pages.pop(0)
-        more = name == QUEUES and bool(self._pages) and self._pages[0][0] == QUEUES
-        return write_queue_names(name, queues, more=more)
+        if self._first:
+            page = self._first.popleft()
+            return write_queue_names(QUEUES, page, more=bool(self._first))
+        for page in _pages(self._removed):
+            self._removed -= page
+            return write_queue_names(QUEUES_REMOVED, page)
+        for page in _pages(self._added):
+            self._added -= page
+            return write_queue_names(QUEUES_ADDED, page)
+        return b""
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         return False
@@ -55,19 +61,9 @@ class OwnQueues:
         """Nothing is due."""
 
     def closed(self, reason: str) -> None:
-        self._pages.clear()
-
-    def _add(self, name: str, queues: QueueNames, *, at_least_one: bool = False) -> None:
-        sources, sinks = iter(sorted(queues.sources)), iter(sorted(queues.sinks))
-        while True:
-            page = QueueNames(
-                sources=frozenset(islice(sources, PAGE_NAMES // 2)),
-                sinks=frozenset(islice(sinks, PAGE_NAMES // 2)),
-            )
-            if not len(page) and not at_least_one:
-                return
-            at_least_one = False
-            self._pages.append((name, page))
+        self._is_over = True
+        self._first.clear()
+        self._added = self._removed = QueueNames()
 
 
 class PeerQueues:
@@ -77,21 +73,35 @@ class PeerQueues:
     deadline = math.inf
 
     def __init__(self, outbox: Outbox) -> None:
-        self.queues = QueueNames()
         self.is_known = False  # the first list has ended
+        self._sources: set[str] = set()
+        self._sinks: set[str] = set()
         self._outbox = outbox
+
+    @property
+    def queues(self) -> QueueNames:
+        """All that it has; a view, which changes."""
+        return QueueNames(sources=self._sources, sinks=self._sinks)
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name not in (QUEUES, QUEUES_ADDED, QUEUES_REMOVED):
             return False
         named, more = read_queue_names(reader)
-        self.queues = self.queues - named if name == QUEUES_REMOVED else self.queues | named
-        if len(self.queues) > NAMES_MAX:
-            self.queues = self.queues - named
+        sinks = {each for each in named.sinks if len(each) <= NAME_MAX}
+        if name == QUEUES_REMOVED:
+            self._sources -= named.sources
+            self._sinks -= named.sinks
+            return True
+        if len(self._sources) + len(self._sinks) + len(named) > NAMES_MAX:
             self._outbox.refuse(f"more than {NAMES_MAX} names of queues")
-        self.is_known = self.is_known or (name == QUEUES and not more)
-        if self.is_known:
-            self._outbox.tell(QueuesNamed())
+            return True
+        self._sources |= {each for each in named.sources if len(each) <= NAME_MAX}
+        self._sinks |= sinks
+        if name == QUEUES and not more and not self.is_known:
+            self.is_known = True
+            sinks = self._sinks
+        if self.is_known and (sinks or name == QUEUES):
+            self._outbox.tell(QueuesNamed(sinks=frozenset(sinks)))
         return True
 
     def tick(self, now: float) -> None:
@@ -102,3 +112,17 @@ class PeerQueues:
 
     def closed(self, reason: str) -> None:
         """Nothing is held."""
+
+
+def _pages(queues: QueueNames) -> list[QueueNames]:
+    """The same names, as few at a time as fit into a document."""
+    sources, sinks = iter(sorted(queues.sources)), iter(sorted(queues.sinks))
+    pages: list[QueueNames] = []
+    while True:
+        page = QueueNames(
+            sources=frozenset(islice(sources, PAGE_NAMES // 2)),
+            sinks=frozenset(islice(sinks, PAGE_NAMES // 2)),
+        )
+        if not len(page):
+            return pages
+        pages.append(page)

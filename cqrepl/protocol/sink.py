@@ -154,9 +154,9 @@ class SinkHandler:
 
     def closed(self, reason: str) -> None:
         """The source has withdrawn this queue, or the connection is over."""
-        if self.state is not SinkState.STOPPED:
-            self._move(SinkMove.STOP, LocalProtocolError)
-            self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
+        self._move(SinkMove.STOP, LocalProtocolError)
+        self._acknowledge = None  # nothing goes out behind the end
+        self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
 
     def _move(self, move: SinkMove, error: type[ProtocolError]) -> None:
         self.state = moved(SINK_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -117,6 +117,7 @@ class SourceHandler:
     def answered(self, answer: ReplicationHandler, now: float) -> None:
         """The sink registered its answer."""
         if self.state is SourceState.STOPPED:
+            self.answer = answer  # the only one there is
             return
         if answer.next_index < 0:
             self.stop(StopReason.GAP, f"the sink asks for index {answer.next_index}")
@@ -215,9 +216,8 @@ class SourceHandler:
 
     def closed(self, reason: str) -> None:
         """The sink has withdrawn from this queue, or the connection is over."""
-        if self.state is not SourceState.STOPPED:
-            self._move(SourceMove.STOP, LocalProtocolError)
-            self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
+        self._move(SourceMove.STOP, LocalProtocolError)
+        self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
 
     def _stop_written_in_the_way(self, index: int) -> None:
         assert self._unchecked_to is not None

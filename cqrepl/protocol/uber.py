@@ -47,7 +47,10 @@ HANDLERS_MAX: Final = 16_384
 # only a replication event may be larger: other documents hold each field apart while read
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
 PRODUCED_MAX: Final = 64 * 1024  # bytes of what handlers produce, taken in one step
+WAITING_MAX: Final = 8 * 1024 * 1024  # bytes that wait for a peer that goes on sending
 _CSP_MAX: Final = 1024
+_NO_CID: Final = Cid(0)
+_QUEUES: Final = (SourceHandler, SinkHandler)
 
 
 class Router:
@@ -69,9 +72,10 @@ class Router:
         self.remote_id = 0
         self.capabilities: frozenset[str] = frozenset()
         self.is_guest = False
+        self.problem: str | None = None  # what ends the connection with the next document
         self._kinds = _table(config.kinds)
         self._cid_next = config.own_cid_first
-        self._cid_selected = Cid(0)
+        self._cid_selected = _NO_CID
         self._csp_pending: tuple[str, Cid] | None = None  # csp and cid whose handler comes next
         self._ready: deque[Cid] = deque()  # cids of handlers that may have something to produce
         self._is_ready: set[Cid] = set()
@@ -88,9 +92,9 @@ class Router:
         how far they came."""
         self.is_open = False
         self._ready.clear()
-        for each in list(self.handlers.values()):
-            if not isinstance(each, SourceHandler | SinkHandler):
-                each.closed(reason)
+        own = [c for c, each in self.handlers.items() if not isinstance(each, _QUEUES)]
+        for each in [self.handlers.pop(cid) for cid in own]:
+            each.closed(reason)
 
     # our own side's handlers
 
@@ -195,6 +199,8 @@ class Router:
             raise LocalProtocolError(f"cid {cid} has no handler")
         self._unbind(cid, handler)
         self._removed.add(cid)
+        if len(self._removed) > HANDLERS_MAX:
+            self.problem = f"more than {HANDLERS_MAX} handlers that ended, and no word of the peer"
         if self.is_open and ENDED_CAPABILITY in self.capabilities:
             self.outbox.send(write_cid(cid), write_ended(reason))
         handler.closed(reason)
@@ -217,7 +223,7 @@ class Router:
             self._is_ready.discard(cid)
             handler = self.handlers.get(cid)
             data = b"" if handler is None else handler.produce(room)
-            if data:
+            if data and cid in self.handlers:  # it may have removed itself
                 self._send(cid, data)
                 room = PRODUCED_MAX - len(self.outbox.data)
                 self.touched(cid)
@@ -239,6 +245,11 @@ class Router:
             ) from error
         if self.outbox.refused > REFUSALS_MAX:
             raise RemoteProtocolError(f"more than {REFUSALS_MAX} messages had to be refused")
+        if len(self.outbox.data) > WAITING_MAX:
+            waiting = len(self.outbox.data)
+            raise RemoteProtocolError(f"the peer takes too little: {waiting} bytes wait for it")
+        if self.problem is not None:
+            raise RemoteProtocolError(self.problem)
 
     def _route(self, document: Document, now: float) -> None:
         reader = Reader(document.body)
@@ -282,6 +293,7 @@ class Router:
     def _routing(self, routing: Routing, now: float) -> None:
         self.selected = None
         csp, cid = routing.csp, routing.cid
+        self._cid_selected = _NO_CID if cid is None else cid
         pending, self._csp_pending = self._csp_pending, None
         if routing.handler is None and cid is not None:
             if csp is not None and cid not in self.handlers:
@@ -380,13 +392,17 @@ class Router:
         self.outbox.send(write_cid(cid), data)
 
     def _unbind(self, cid: Cid, handler: SubHandler) -> None:
-        del self.handlers[cid]
+        cids = {cid}
         if isinstance(handler, SourceHandler):
-            for other in (handler.cid, handler.cid_answered):
-                self.handlers.pop(other, None)
-            self.sources.pop(handler.csp, None)
+            cids |= {handler.cid, handler.cid_answered}
+            if self.sources.get(handler.csp) is handler:
+                del self.sources[handler.csp]
         elif isinstance(handler, SinkHandler):
             self.sinks.pop(handler.name, None)
+        for each in cids:
+            if self.handlers.get(each) is handler:
+                del self.handlers[each]
+                self.agenda.forget(each)
         if self.selected is handler:
             self.selected = None
 

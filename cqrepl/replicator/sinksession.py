@@ -67,6 +67,7 @@ class SinkSession:
         self._start = 0
         self._is_draining = False
         self._has_heard_names = False
+        self._preparing: set[str] = set()  # queues that a worker opens for this connection
         self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
         # a queue is offered once, so there are never more than there are queues
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
@@ -161,7 +162,7 @@ class SinkSession:
 
     async def _answer(self, event: ev.QueueOffered) -> None:
         queue = self._queues[event.name]
-        if not self._connection.awaits_answer(event.cid):
+        if not self._connection.awaits_answer(event):
             return
         if not queue.is_free:
             why = "it takes from another source" if queue.stop is None else "it has stopped"
@@ -171,13 +172,18 @@ class SinkSession:
         queue.owner = self
         self._note_free(queue)
         offer = event.offer
+        self._preparing.add(event.name)
         try:
             await trio.to_thread.run_sync(queue.prepare, offer.shape, offer.source_id)
         except (QueueError, OSError) as error:
-            self._stop(event.cid, event.name, error)
+            if self._connection.awaits_answer(event):
+                self._stop(event.cid, event.name, error)
+                return
+        finally:
+            self._preparing.discard(event.name)
+        if not self._connection.awaits_answer(event):  # it was withdrawn meanwhile
+            self._give_back(queue)
             return
-        if not self._connection.awaits_answer(event.cid):
-            return  # withdrawn meanwhile; what is over gives its queues back
         shift = queue.queue.layout.roll_cycle.shift
         self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
 
@@ -197,12 +203,13 @@ class SinkSession:
             if is_framed:
                 self._batch = None
         queue = self._queues[event.name]
-        if queue.owner is self:
+        if queue.owner is self and event.name not in self._preparing:
             self._give_back(queue)
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
         self._note_free(queue)
+        self.tell_free(queue)
 
     def _note_free(self, queue: SinkQueue) -> None:
         """Tells the other peers whether this queue can be offered now."""
@@ -270,7 +277,8 @@ class SinkSession:
             else:
                 if not queue.appender.append_now(batch):
                     if queue.appender.space_needed(batch):
-                        await trio.to_thread.run_sync(self._reserve, queue, batch)
+                        others = [self._queues[each.name] for each in self._connection.receiving()]
+                        await trio.to_thread.run_sync(_reserve, queue, batch, others)
                     queue.appender.append_refused(batch)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
@@ -293,15 +301,6 @@ class SinkSession:
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
 
-    def _reserve(self, queue: SinkQueue, batch: ExcerptBatch) -> None:
-        """Makes room for a batch, and for what comes next in queues that grow like this one."""
-        queue.appender.reserve(batch)
-        for handler in self._connection.receiving():
-            other = self._queues[handler.name]
-            if other is not queue and other.stop is None:
-                with suppress(QueueError, OSError):  # it is met again with something to append
-                    other.appender.reserve_ahead()
-
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)
         self._stopped(name, stop.reason, stop.message)
@@ -315,3 +314,12 @@ class SinkSession:
         self._note_free(queue)
         _logger.error("%s: %s", self._pump.label, queue.stop)
         self._changed.set()
+
+
+def _reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) -> None:
+    """Makes room for a batch, and for what comes next in queues that grow like this one."""
+    queue.appender.reserve(batch)
+    for other in others:
+        if other is not queue and other.stop is None:
+            with suppress(QueueError, OSError):  # it is met again with something to append
+                other.appender.reserve_ahead()

@@ -80,6 +80,7 @@ class SourceSession:
         self.has_progressed = False
         self.has_lanes_only = False  # the last time that a live pump was lent the connection
         self.has_offered = False  # every queue, or it has stopped before
+        self._offered: set[str] = set()  # names; not those that the sink has let go of
         self._failed: set[str] = set()  # names of queues that could not be offered
         self._started: list[Outgoing] = []  # and not looked at to the end of what they have
         self._started_at = self._looked_at = -math.inf
@@ -116,7 +117,7 @@ class SourceSession:
 
     @property
     def has_stopped(self) -> bool:
-        has_any = bool(self.outgoing or self._failed)
+        has_any = bool(self._offered or self._failed)
         return has_any and all(each.has_stopped for each in self.outgoing.values())
 
     @property
@@ -134,7 +135,7 @@ class SourceSession:
             case ev.Connected() if not self._connection.names_queues:
                 self._offer(self._queues)
             case ev.QueuesNamed():
-                self._offer_named()
+                self._offer_named(event.sinks)
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
             case ev.SinkAhead():
@@ -263,22 +264,23 @@ class SourceSession:
             self._awaited(each),
         )
 
-    def _offer_named(self) -> None:
-        named = self._connection.peer_queues
-        assert named is not None
+    def _offer_named(self, sinks: frozenset[str]) -> None:
         if not self.has_offered:
-            for name in sorted(self._queues.keys() - named.sinks):
+            for name in sorted(self._queues.keys() - sinks):
                 _logger.info("%s: queue %r: the peer does not take it now", self._pump.label, name)
-        offered = {each.queue.name for each in self.outgoing.values()}
-        self._offer([name for name in self._queues if name in named.sinks and name not in offered])
+        self._offer(sorted((self._queues.keys() & sinks) - self._offered))
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The sink has let go of a queue; when it names it again, it is offered again."""
         _logger.info("%s: queue %r: withdrawn: %s", self._pump.label, event.name, event.message)
         each = self.outgoing.pop(event.cid, None)
         if each is not None:
+            if not each.has_stopped:  # or it would stop again
+                self._offered.discard(event.name)
             each.close()
             each.queue.sessions.remove(self)
+            self._started = [one for one in self._started if one is not each]
+            self._large = None if self._large is each else self._large
         self._shared.changed.set()
 
     def _offer(self, names: Iterable[str]) -> None:
@@ -300,6 +302,7 @@ class SourceSession:
                 shape=each.shape,
             )
             assert self._connection.remote_id is not None
+            self._offered.add(each.name)
             self.outgoing[cid] = Outgoing(each, each.marks_of(self._connection.remote_id), cid)
             each.sessions.append(self)
         self.has_offered = True

@@ -8,7 +8,7 @@
 skipped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from cqrepl.protocol.messages.names import ENDED
@@ -19,8 +19,8 @@ from wire import Reader, Writer
 class QueueNames:
     """Names of queues, by what their side does with them."""
 
-    sources: frozenset[str] = frozenset()
-    sinks: frozenset[str] = frozenset()
+    sources: Set[str] = frozenset()
+    sinks: Set[str] = frozenset()
 
     def __or__(self, other: "QueueNames") -> "QueueNames":
         return QueueNames(sources=self.sources | other.sources, sinks=self.sinks | other.sinks)

@@ -126,7 +126,8 @@ def test_the_first_list_comes_in_pages() -> None:
     first = named("queues", source=names("x"), sink=names("a", "b"), more=True)
     assert ours.receive(registered(), first) == []
     assert ours.connection.peer_queues is None
-    assert ours.receive(named("queues", sink=names("c"), source=block(b""))) == [ev.QueuesNamed()]
+    events = ours.receive(named("queues", sink=names("c"), source=block(b"")))
+    assert events == [ev.QueuesNamed(sinks=frozenset("abc"))]
     wanted = QueueNames(sources=frozenset("x"), sinks=frozenset("abc"))
     assert ours.connection.peer_queues == wanted
 
@@ -134,8 +135,10 @@ def test_the_first_list_comes_in_pages() -> None:
 def test_changes_are_heard_of() -> None:
     ours = announced(Role.SOURCE)
     ours.receive(registered(), named("queues", sink=names("a", "b"), later={"x": 1}))
-    assert ours.receive(named("-", sink=names("a"))) == [ev.QueuesNamed()]
-    assert ours.receive(named("+", sink=names("c"), source=names("d"))) == [ev.QueuesNamed()]
+    assert ours.receive(named("-", sink=names("a"))) == []
+    events = ours.receive(named("+", sink=names("c"), source=names("d")))
+    assert events == [ev.QueuesNamed(sinks=frozenset("c"))]
+    assert ours.receive(named("+", sink=names("x" * 129))) == []
     assert ours.connection.peer_queues == QueueNames(sources=frozenset("d"), sinks=frozenset("bc"))
 
 
@@ -173,7 +176,7 @@ def test_many_names_go_out_in_documents_of_at_most_64_kib() -> None:
     while stream := sink.connection.data_to_send():
         assert len(stream) < 256 * 1024
         seen += source.receive(stream)
-    assert seen == [ev.QueuesNamed()]
+    assert seen == [ev.QueuesNamed(sinks=every)]
     assert source.connection.peer_queues == QueueNames(sinks=every)
     gone, come = frozenset(sorted(every)[:5]), frozenset({"new"})
     sink.connection.change_queues(added=QueueNames(sinks=come), removed=QueueNames(sinks=gone))

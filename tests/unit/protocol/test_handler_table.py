@@ -6,20 +6,26 @@ import pytest
 
 from cqrepl.protocol import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol import events as ev
+from cqrepl.protocol import uber as router
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.uber import HANDLERS_MAX
 from tests.support import program
 from tests.support.peer import (
     CID,
     CSP,
     NAME,
+    NS,
+    SHIFT,
     SINK_ID,
     SOURCE_ID,
     Ours,
     Role,
     Typed,
     data,
+    excerpt,
     heartbeats,
+    index,
     register,
     select,
     sink_handler,
@@ -188,9 +194,11 @@ def test_a_queue_that_the_sink_withdraws_is_offered_again() -> None:
     message = "it takes from another source"
     assert events[Role.SOURCE] == [ev.QueueWithdrawn(cid=first, name=NAME, message=message)]
     second = offer()
-    assert [type(each) for each in pair.exchange()[Role.SINK]] == [ev.QueueOffered]
-    assert not sink.awaits_answer(first)
-    assert sink.awaits_answer(second)
+    (again,) = pair.exchange()[Role.SINK]
+    assert isinstance(again, ev.QueueOffered)
+    assert again.cid == second
+    assert not sink.awaits_answer(offered)
+    assert sink.awaits_answer(again)
     assert source.next_deadline() < float("inf")
 
 
@@ -303,3 +311,113 @@ def test_a_guest_is_no_host() -> None:
     plain = Ours(Role.SINK, remote_ids=frozenset({SOURCE_ID}))
     with pytest.raises(RemoteProtocolError, match="host id 1 expected, 0 came"):
         plain.receive(uber(0, SINK_ID), heartbeats())
+
+
+# strange handlers, strange peers
+
+
+def test_a_handler_may_remove_itself_at_any_time() -> None:
+    pair = Pair()
+    link = pair.source.connection.link
+    echoes = [pair.register(f"/echo/{nth}") for nth in range(3)]
+    pair.exchange()
+
+    def produce(room: int) -> bytes:
+        link.remove(echoes[0].cid)
+        return program.text_document("say", "behind the end")
+
+    echoes[0].produce = produce  # type: ignore[method-assign]
+    link.wake(echoes[0].cid)
+    events = pair.exchange()
+    assert not refusals(events[Role.SINK] + events[Role.SOURCE])
+    assert echoes[0].closed_for == [""]
+    echoes[1].tick = lambda now: link.remove(echoes[1].cid)  # type: ignore[method-assign]
+    echoes[1].deadline = 1.0
+    link.wake(echoes[1].cid)
+    pair.source.tick(1.0)
+    pair.exchange()
+    assert [len(each.closed_for) for each in echoes] == [1, 1, 0]
+    pair.source.connection.close("over")
+    with pytest.raises(LocalProtocolError, match="has no handler"):
+        link.remove(echoes[2].cid)
+    assert [len(each.closed_for) for each in echoes] == [1, 1, 1]
+
+
+def test_times_of_handlers_that_are_gone_are_not_kept() -> None:
+    pair = Pair()
+    agenda = pair.source.connection._router.agenda
+    for nth in range(2000):
+        echo = pair.register(f"/echo/{nth}")
+        echo.deadline = 3600.0
+        pair.source.connection.link.wake(echo.cid)
+        pair.source.connection.link.remove(echo.cid)
+        pair.exchange()
+    assert len(agenda._heap) < 100
+    assert len(agenda._planned) < 10
+
+
+def announced(role: Role, **more: Any) -> Ours:
+    ours = Ours(role, **more)
+    remote, local = (SINK_ID, SOURCE_ID) if role is Role.SOURCE else (SOURCE_ID, SINK_ID)
+    block = {"v": 1, "capabilities": ["ended", "queues"]}
+    ours.receive(uber(remote, local, cqrepl=block), heartbeats())
+    ours.said()
+    return ours
+
+
+def test_a_peer_that_reads_nothing_and_goes_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = announced(Role.SINK)
+    monkeypatch.setattr(router, "WAITING_MAX", 64 * 1024)
+
+    def offer_and_end(times: int) -> None:
+        for cid in range(1000, 1000 + times):
+            ours.receive(register(CSP, cid, sink_handler()), select(cid), data(ended="x"))
+
+    offer_and_end(1000)
+    with pytest.raises(RemoteProtocolError, match="the peer takes too little"):
+        offer_and_end(3000)
+
+
+def test_a_peer_that_never_confirms_an_end_is_closed() -> None:
+    ours = announced(Role.SINK)
+
+    def offer_and_withdraw(cids: range) -> None:
+        for cid in map(Cid, cids):
+            ours.receive(register(CSP, cid, sink_handler()))
+            ours.connection.withdraw_queue(cid, "no")
+            ours.connection.data_to_send()
+            ours.events()
+
+    offer_and_withdraw(range(1000, 1000 + HANDLERS_MAX))
+    with pytest.raises(RemoteProtocolError, match="handlers that ended, and no word"):
+        offer_and_withdraw(range(1000 + HANDLERS_MAX, 1003 + HANDLERS_MAX))
+
+
+def test_nothing_goes_out_behind_the_end_of_a_queue() -> None:
+    """Not even an acknowledgement that was held back while the peer took nothing."""
+    ours = announced(Role.SINK)
+    ours.receive(register(CSP, CID, sink_handler()))
+    connection = ours.connection
+    connection.answer_queue(CID, 0, SHIFT, None)
+    connection._outbox.data += bytes(CROWDED_BYTES + 1)
+    ours.receive(excerpt(index(0), b"x"))
+    connection.stored(CID, index(0), NS)
+    connection._outbox.data.clear()
+    assert connection.withdraw_queue(CID, "enough")
+    assert [each.get("ended") for each in ours.said()] == [None, "enough"]
+
+
+def test_an_offer_is_answered_as_the_one_that_it_was() -> None:
+    """The cid of one that is withdrawn may come again, for another queue."""
+    ours = announced(Role.SINK, takes=frozenset({NAME, "p"}))
+    (first,) = ours.receive(register(CSP, CID, sink_handler()))
+    second_csp = "/replication/p/2"
+    events = ours.receive(
+        select(), data(ended="x"), register(second_csp, CID, sink_handler(name="p"))
+    )
+    (withdrawn, second) = events
+    assert isinstance(first, ev.QueueOffered)
+    assert isinstance(second, ev.QueueOffered)
+    assert isinstance(withdrawn, ev.QueueWithdrawn)
+    assert not ours.connection.awaits_answer(first)
+    assert ours.connection.awaits_answer(second)
