@@ -24,11 +24,16 @@ from cqrepl.protocol.messages import (
 )
 from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.outbox import CROWDED_BYTES
-from cqrepl.protocol.queuelist import NAMES_MAX
+from cqrepl.protocol.queuelist import NAME_MAX, NAMES_MAX
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.protocol.states import SourceMove, SourceState
-from cqrepl.protocol.uber import HANDLERS_MAX, REFUSALS_MAX, SMALL_DOCUMENT_MAX
+from cqrepl.protocol.uber import (
+    HANDLERS_MAX,
+    REFUSALS_MAX,
+    SMALL_DOCUMENT_MAX,
+    WAITING_MAX,
+)
 from tools.state_diagrams import PAGE, TABLES, Table, main, section, written
 
 KIB, MIB = 1024, 1024 * 1024
@@ -43,6 +48,10 @@ LIMITS = {
     "body of any other document": f"{SMALL_DOCUMENT_MAX // KIB} KiB",
     "handlers on a connection": f"{HANDLERS_MAX}",
     "names of queues": f"{NAMES_MAX:,}",
+    "length of a queue's name": f"{NAME_MAX}",
+    "from our list of queues": "the heartbeat time-out",
+    "bytes that wait for a peer": f"{WAITING_MAX // MIB} MiB",
+    "handlers that we have ended": f"{HANDLERS_MAX}",
     "capabilities that are kept": f"{CAPABILITIES_MAX}",
     "guests of a listener": f"{NetSettings(listen=Address('h', 1)).guests_max}",
     "refused messages on a connection": f"{REFUSALS_MAX}",
