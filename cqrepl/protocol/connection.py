@@ -77,7 +77,7 @@ class Connection:
         self._inflow = Inflow(GREETING_BYTES_MAX)
         self._router = Router(config, self._outbox)
         self._own_queues: tuple[Cid, OwnQueues] | None = None  # with the cid
-        self._pace = AnswerPace(config.settings.heartbeat.timeout_ms / 1000)
+        self._pace = AnswerPace(config.settings.heartbeat.timeout_seconds)
         self._greeting_deadline = now + GREETING_SECONDS
         self._list_deadline = math.inf  # of the peer's first list of queues
         self._heard = now
@@ -166,7 +166,7 @@ class Connection:
     def silence_max(self) -> float:
         """Longest time in seconds for which the peer may say nothing."""
         heartbeat = self._router.heartbeat  # None: not registered, or its numbers were refused
-        own = self.config.settings.heartbeat.timeout_ms / 1000
+        own = self.config.settings.heartbeat.timeout_seconds
         return own if heartbeat is None else heartbeat.silence_max
 
     @property
@@ -352,7 +352,7 @@ class Connection:
         assert self._own_queues is None
         cid, own = self._router.new_cid(), OwnQueues(queues)
         self._outbox.send(write_registration(QUEUES_CSP, cid, QueuesHandler(), self._outbox.shape))
-        self._list_deadline = self._now + self.config.settings.heartbeat.timeout_ms / 1000
+        self._list_deadline = self._now + self.config.settings.heartbeat.timeout_seconds
         self._router.add(cid, own)
         self._own_queues = cid, own
 

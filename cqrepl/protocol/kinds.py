@@ -4,8 +4,9 @@ Each says what becomes of a registration that the peer sends. Unlike a program's
 whole router: a registration may be the answer to one of ours, under the same cid.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.heartbeat import Heartbeat
@@ -13,7 +14,6 @@ from cqrepl.protocol.messages import (
     HEARTBEAT_CSP,
     SINK_HANDLER,
     SOURCE_HANDLER,
-    Handler,
     HeartbeatHandler,
     ReplicationHandler,
     TerminatorHandler,
@@ -40,125 +40,96 @@ CORE_CAPABILITIES: Final = frozenset({QUEUES_CAPABILITY, ENDED_CAPABILITY})
 SHOWN: Final = 100  # characters of what a peer wrote
 
 
-class CoreKind(Protocol):
-    """A row of the core."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreKind:
+    """A row of the core.
 
-    needs: frozenset[str]
-    takes_guests: bool
-    may_be_bound: bool  # the cid may have a handler of ours, which this one answers
+    Args:
+        accept: our half for a registration of the peer's, by csp, cid, body, router and time; a
+            text says why it is refused, None that there is none to be bound.
+        needs: capabilities that the peer must have announced.
+        may_be_bound: the cid may have a handler already, and `accept` judges that.
+    """
 
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        """Our half; a text says why it is refused, None that there is none to be bound."""
+    accept: Callable[[str, Cid, Any, "Router", float], SubHandler | str | None]
+    needs: frozenset[str] = frozenset()
+    takes_guests: bool = False
+    may_be_bound: bool = True
 
 
-class HeartbeatKind:
+def _accept_heartbeat(
+    _csp: str, cid: Cid, body: HeartbeatHandler, router: "Router", now: float
+) -> SubHandler | str:
     """The dialler's numbers; the acceptor reflects them."""
-
-    needs: frozenset[str] = frozenset()
-    takes_guests = True
-    may_be_bound = True
-
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        assert isinstance(body, HeartbeatHandler)
-        bound = router.handlers.get(cid)
-        if router.config.is_dialler:  # the acceptor's reflection of what we registered ourselves
-            return bound if bound is not None else f"cid {cid} is not registered"
-        problem = heartbeat_problem(body.timeout_ms, body.interval_ms)
-        if problem is not None or router.heartbeat is not None or bound is not None:
-            return problem or "a second HeartbeatHandler"
-        router.heartbeat = Heartbeat(cid, body, now, router.outbox)
-        router.outbox.send(write_registration(HEARTBEAT_CSP, cid, body, router.outbox.shape))
-        return router.heartbeat
+    bound = router.handlers.get(cid)
+    if router.config.is_dialler:  # the acceptor's reflection of what we registered ourselves
+        return bound if bound is not None else f"cid {cid} is not registered"
+    problem = heartbeat_problem(body.timeout_ms, body.interval_ms)
+    if problem is not None or router.heartbeat is not None or bound is not None:
+        return problem or "a second HeartbeatHandler"
+    router.heartbeat = Heartbeat(cid, body, now, router.outbox)
+    router.outbox.send(write_registration(HEARTBEAT_CSP, cid, body, router.outbox.shape))
+    return router.heartbeat
 
 
-class OfferKind:
+def _accept_offer(
+    csp: str, cid: Cid, body: ReplicationHandler, router: "Router", _now: float
+) -> SubHandler | str | None:
     """A source offers a queue: a SinkReplicationHandler."""
-
-    needs: frozenset[str] = frozenset()
-    takes_guests = False
-    may_be_bound = True
-
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        assert isinstance(body, ReplicationHandler)
-        name = body.queue_name
-        if name not in router.config.takes:
-            # Java's sources offer whatever they have, again with every connection
-            router.outbox.refuse(f"unknown queue {name[:SHOWN]!r}", counts=False)
-            return None
-        if body.next_index < 0:
-            return f"queue {name!r}: next index {body.next_index} is negative"
-        if name in router.sinks:
-            return f"queue {name!r} is registered already"
-        if cid in router.handlers:
-            return f"cid {cid} is bound already"
-        router.note_extension(body)
-        router.sinks[name] = sink = SinkHandler(csp, cid, body, router.outbox)
-        return sink
-
-
-class AnswerKind:
-    """A sink answers an offer: a SourceReplicationHandler."""
-
-    needs: frozenset[str] = frozenset()
-    takes_guests = False
-    may_be_bound = True
-
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        assert isinstance(body, ReplicationHandler)
-        offered: SubHandler | None = router.handlers.get(cid) or router.sources.get(csp)
-        if not isinstance(offered, SourceHandler) or offered.name != body.queue_name:
-            return f"an answer for {body.queue_name[:SHOWN]!r} at {csp[:SHOWN]!r}"
-        if offered.answer is not None:
-            return f"a second answer for queue {offered.name!r}"
-        router.note_extension(body)
-        offered.answered(body, now)
-        return offered  # the sink may have chosen a cid of its own for the same csp
-
-
-class TerminatorKind:
-    """The peer has nothing more to say."""
-
-    needs: frozenset[str] = frozenset()
-    takes_guests = True
-    may_be_bound = True
-
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        assert isinstance(body, TerminatorHandler)
-        router.has_terminated = True
+    name = body.queue_name
+    if name not in router.config.takes:
+        # Java's sources offer whatever they have, again with every connection
+        router.outbox.refuse(f"unknown queue {name[:SHOWN]!r}", counts=False)
         return None
+    if body.next_index < 0:
+        return f"queue {name!r}: next index {body.next_index} is negative"
+    if name in router.sinks:
+        return f"queue {name!r} is registered already"
+    if cid in router.handlers:
+        return f"cid {cid} is bound already"
+    router.note_extension(body)
+    router.sinks[name] = sink = SinkHandler(csp, cid, body, router.outbox)
+    return sink
 
 
-class QueuesKind:
+def _accept_answer(
+    csp: str, cid: Cid, body: ReplicationHandler, router: "Router", now: float
+) -> SubHandler | str:
+    """A sink answers an offer: a SourceReplicationHandler."""
+    offered: SubHandler | None = router.handlers.get(cid) or router.sources.get(csp)
+    if not isinstance(offered, SourceHandler) or offered.name != body.queue_name:
+        return f"an answer for {body.queue_name[:SHOWN]!r} at {csp[:SHOWN]!r}"
+    if offered.answer is not None:
+        return f"a second answer for queue {offered.name!r}"
+    router.note_extension(body)
+    offered.answered(body, now)
+    return offered  # the sink may have chosen a cid of its own for the same csp
+
+
+def _accept_terminator(
+    _csp: str, _cid: Cid, _body: TerminatorHandler, router: "Router", _now: float
+) -> None:
+    """The peer has nothing more to say."""
+    router.has_terminated = True
+
+
+def _accept_queues(
+    _csp: str, _cid: Cid, _body: QueuesHandler, router: "Router", _now: float
+) -> SubHandler | str:
     """The peer is going to name its queues."""
-
-    needs = frozenset({QUEUES_CAPABILITY})
-    takes_guests = False  # they have none
-    may_be_bound = False
-
-    def accept(
-        self, csp: str, cid: Cid, body: Handler, router: "Router", now: float
-    ) -> SubHandler | str | None:
-        assert isinstance(body, QueuesHandler)
-        if router.peer_queues is not None:
-            return "a second list of queues"
-        router.peer_queues = PeerQueues(router.outbox)
-        return router.peer_queues
+    if router.peer_queues is not None:
+        return "a second list of queues"
+    router.peer_queues = PeerQueues(router.outbox)
+    return router.peer_queues
 
 
 CORE_KINDS: Final[Mapping[str, CoreKind]] = {
-    HEARTBEAT_HANDLER: HeartbeatKind(),
-    SINK_HANDLER: OfferKind(),
-    SOURCE_HANDLER: AnswerKind(),
-    TERMINATOR_HANDLER: TerminatorKind(),
-    QUEUES_HANDLER: QueuesKind(),
+    HEARTBEAT_HANDLER: CoreKind(accept=_accept_heartbeat, takes_guests=True),
+    SINK_HANDLER: CoreKind(accept=_accept_offer),
+    SOURCE_HANDLER: CoreKind(accept=_accept_answer),
+    TERMINATOR_HANDLER: CoreKind(accept=_accept_terminator, takes_guests=True),
+    # guests have no queues
+    QUEUES_HANDLER: CoreKind(
+        accept=_accept_queues, needs=frozenset({QUEUES_CAPABILITY}), may_be_bound=False
+    ),
 }

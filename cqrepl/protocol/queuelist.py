@@ -7,6 +7,7 @@ taken later is offered then.
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -31,7 +32,7 @@ class OwnQueues:
     deadline = math.inf
 
     def __init__(self, queues: QueueNames) -> None:
-        self._first = deque(_pages(queues) or [QueueNames()])
+        self._first = deque(_pages(queues)) or deque([QueueNames()])
         self._added = QueueNames()
         self._removed = QueueNames()
         self._is_over = False
@@ -44,12 +45,14 @@ class OwnQueues:
 
     def produce(self, room: int) -> bytes:
         if self._first:
-            page = self._first.popleft()
-            return write_queue_names(QUEUES, page, more=bool(self._first))
-        for page in _pages(self._removed):
+            first = self._first.popleft()
+            return write_queue_names(QUEUES, first, more=bool(self._first))
+        page = next(_pages(self._removed), None)
+        if page is not None:
             self._removed -= page
             return write_queue_names(QUEUES_REMOVED, page)
-        for page in _pages(self._added):
+        page = next(_pages(self._added), None)
+        if page is not None:
             self._added -= page
             return write_queue_names(QUEUES_ADDED, page)
         return b""
@@ -114,15 +117,14 @@ class PeerQueues:
         """Nothing is held."""
 
 
-def _pages(queues: QueueNames) -> list[QueueNames]:
+def _pages(queues: QueueNames) -> Iterator[QueueNames]:
     """The same names, as few at a time as fit into a document."""
     sources, sinks = iter(sorted(queues.sources)), iter(sorted(queues.sinks))
-    pages: list[QueueNames] = []
     while True:
         page = QueueNames(
             sources=frozenset(islice(sources, PAGE_NAMES // 2)),
             sinks=frozenset(islice(sinks, PAGE_NAMES // 2)),
         )
         if not len(page):
-            return pages
-        pages.append(page)
+            return
+        yield page

@@ -39,6 +39,11 @@ class HeartbeatSettings:
     interval_ms: int = 20_000
     timeout_ms: int = 40_000
 
+    @property
+    def timeout_seconds(self) -> float:
+        """The time-out as the clock of a connection counts."""
+        return self.timeout_ms / 1000
+
     def __post_init__(self) -> None:
         problem = heartbeat_problem(self.timeout_ms, self.interval_ms)
         if problem is not None:

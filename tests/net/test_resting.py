@@ -49,26 +49,17 @@ async def at_rest_again(before: object) -> None:
     await eventually(lambda: before != word_watch().watchers != [])
 
 
-async def test_excerpts_after_a_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [0, 1, 3])
+async def test_excerpts_and_rolls_after_a_rest(tmp_path: Path, days: int) -> None:
+    """`days` lie between two excerpts: each in a cycle of its own, unless there are none."""
     original, copy = tmp_path / "original", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 5})
     with Queue.open_for_append(original) as queue:
         async with joined(original, copy) as (source, _):
-            for nth in range(5):
+            for nth in range(1, 6):
                 await at_rest()
-                await acked(source, queue.append(b"%d" % nth, now_ms=NOON_MS))
-        await copied(original, copy)
-
-
-@pytest.mark.parametrize("days", [1, 3])
-async def test_a_roll_after_a_rest(tmp_path: Path, days: int) -> None:
-    original, copy = tmp_path / "original", tmp_path / "copy"
-    fill(original, "FAST_DAILY", {0: 5})
-    with Queue.open_for_append(original) as queue:
-        async with joined(original, copy) as (source, _):
-            for nth in range(1, 4):
-                await at_rest()
-                await acked(source, queue.append(b"x", now_ms=NOON_MS + nth * days * DAY_MS))
+                now_ms = NOON_MS + nth * days * DAY_MS
+                await acked(source, queue.append(b"%d" % nth, now_ms=now_ms))
         await copied(original, copy)
 
 
