@@ -22,6 +22,7 @@ __all__ = [
     "Pen",
     "SinkLane",
     "SourceLane",
+    "WordLooks",
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",
@@ -53,6 +54,14 @@ class AtomicWords:
     def store_8(self, position: int, value: int) -> None: ...
     def exchange_4(self, position: int, expected: int, value: int) -> bool: ...
     def exchange_8(self, position: int, expected: int, value: int) -> bool: ...
+
+@final
+class WordLooks:
+    def __new__(
+        cls, words: Sequence[memoryview], values: bytes, pause_seconds: float
+    ) -> WordLooks: ...
+    def until_changed(self) -> bool: ...
+    def cancel(self) -> None: ...
 
 @final
 class Pen:

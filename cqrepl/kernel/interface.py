@@ -13,7 +13,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 8  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 9  # raised with every change of a function's meaning, in all kernels
+
+
+class WordLooks(Protocol):
+    """Looks at words of shared memory, again and again, until one is not what it was."""
+
+    def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
+        """Words of 4 bytes each, and what stood in them, one after the other.
+
+        Raises:
+            ValueError: words and values do not belong together, or a pause is below 0.
+        """
+
+    def until_changed(self) -> bool:
+        """Pauses before each look, the first too; true when a word has changed, false when
+        cancelled. Other threads run meanwhile."""
+        ...
+
+    def cancel(self) -> None:
+        """Has `until_changed` come back at its next look. Any thread may call it."""
 
 
 class Kernel(Protocol):
@@ -30,6 +49,9 @@ class Kernel(Protocol):
 
     @property
     def Pen(self) -> type[_native.Pen] | None: ...
+
+    @property
+    def WordLooks(self) -> type[WordLooks]: ...
 
     @property
     def populate_pages(self) -> Callable[[memoryview, int, int], None] | None: ...

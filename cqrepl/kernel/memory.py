@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from cqrepl.kernel import choose
@@ -10,6 +10,7 @@ from wire.header import HEADER_BYTES
 
 if TYPE_CHECKING:
     from cqrepl._native import AtomicWords
+    from cqrepl.kernel.interface import WordLooks
 
 
 class WatchedWord(NamedTuple):
@@ -39,6 +40,13 @@ class WatchedWord(NamedTuple):
 def atomic_words() -> type[AtomicWords] | None:
     """Aligned words in memory that processes share; None with the plain kernel, which has none."""
     return choose.KERNEL.AtomicWords
+
+
+def looks_at(words: Sequence[WatchedWord], pause_seconds: float) -> WordLooks:
+    """Looks at all these words with such a pause before each look."""
+    return choose.KERNEL.WordLooks(
+        [word.word for word in words], b"".join(word.value for word in words), pause_seconds
+    )
 
 
 def page_populator() -> Callable[[memoryview, int, int], None] | None:

@@ -7,7 +7,9 @@ them look outside, and a batch that does not lie within its data is a ValueError
 
 from __future__ import annotations
 
+import math
 import struct
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -55,6 +57,33 @@ _EXCERPT_OUTSIDE: Final = "expected excerpts within the data"
 _PART_OUTSIDE: Final = "expected a part of the batch"
 _POSITION_OUTSIDE: Final = "expected a position within the buffer"
 _TOO_LONG: Final = "expected a body that a header can tell the length of"
+
+
+class WordLooks:
+    """See `cqrepl.kernel.interface.WordLooks`."""
+
+    def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
+        if any(len(word) != _WORD_BYTES for word in words) or len(values) != _WORD_BYTES * len(
+            words
+        ):
+            raise ValueError("expected 4 bytes for each word, and for its value")
+        if not 0 <= pause_seconds < math.inf:
+            raise ValueError("expected a pause of 0 seconds or more")
+        self._words = list(words)
+        self._values = values
+        self._pause_seconds = pause_seconds
+        self._is_cancelled = False
+
+    def until_changed(self) -> bool:
+        while True:
+            time.sleep(self._pause_seconds)
+            if self._is_cancelled:
+                return False
+            if b"".join(self._words) != self._values:
+                return True
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
 
 
 def find_excerpts(
@@ -113,6 +142,8 @@ def frame_excerpts(
     heads = [struct.Struct(f"<{len(cid_document)}sI3sBIBqB{code}") for code in "BHI"]
     for at in range(start, len(offsets)):
         length = lengths[at]
+        if length < 0:  # before the room for it is reckoned, which would grow
+            raise ValueError(_EXCERPT_OUTSIDE)
         width = 0 if length <= 0xFF else 1 if length <= 0xFFFF else 2
         head = heads[width]
         end = filled + head.size + length + len(ns_item)

@@ -4,21 +4,21 @@ Theory of operation. A mapped file tells nobody that it was written to, so a sou
 thread that wakes costs 15 to 50 us, and a look at a word, which has left the caches since the last
 one, still up to 1 us. So the connections that have had nothing for some time do not look
 themselves: one thread looks at the words of all of them, at each once, and lets the event loop know
-whose have changed. It is there while there is anything to look at.
+whose have changed. With the native kernel it does so without the interpreter, whose wake-up costs
+more than all the rest. It is there while there is anything to look at.
 
 The thread judges nothing. It tells that a word is not what it was when its connection found nothing
 to send; what that means is for the connection to find out.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
 import trio
 
-from cqrepl.kernel.memory import WatchedWord
+from cqrepl.kernel.memory import WatchedWord, looks_at
 
 LOOK_PAUSE_SECONDS: Final = 0.009
 
@@ -36,30 +36,23 @@ class _Watcher:
 
 
 class _View:
-    """All that is to be looked at, side by side: one look at it is one call."""
+    """All that is to be looked at, side by side."""
 
-    def __init__(self, watchers: Sequence[_Watcher] = ()) -> None:
+    def __init__(self, watchers: Sequence[_Watcher], pause_seconds: float) -> None:
         self.watchers = list(watchers)
         # connections wait for the same words mostly; a place that has changed in between is kept
-        words = {(one.place, one.value): one for each in watchers for one in each.words}.values()
-        self._words = [one.word for one in words]
-        self._values = b"".join(one.value for one in words)
-
-    @property
-    def has_news(self) -> bool:
-        return b"".join(self._words) != self._values
+        words = {(one.place, one.value): one for each in watchers for one in each.words}
+        self.looks = looks_at(list(words.values()), pause_seconds)
 
 
 class WordWatch:
     """Looks at words, in a thread, for the connections of one event loop."""
 
-    def __init__(
-        self, pause: Callable[[], object] = lambda: time.sleep(LOOK_PAUSE_SECONDS)
-    ) -> None:
-        self._pause = pause
+    def __init__(self, pause_seconds: float = LOOK_PAUSE_SECONDS) -> None:
+        self._pause_seconds = pause_seconds
         self._token = trio.lowlevel.current_trio_token()
-        self._guard = threading.Lock()  # of what follows; the thread reads the first without it
-        self._view = _View()
+        self._guard = threading.Lock()  # of what follows
+        self._view = _View([], pause_seconds)
         self._is_running = False
 
     @property
@@ -73,7 +66,7 @@ class WordWatch:
         another one."""
         watcher = _Watcher(words, tell)
         with self._guard:
-            self._view = _View([*self._view.watchers, watcher])
+            self._look_at([*self._view.watchers, watcher])
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._look, name="word watch", daemon=True).start()
@@ -82,27 +75,33 @@ class WordWatch:
         finally:
             self._leave(watcher)
 
-    def _leave(self, watcher: _Watcher) -> None:
+    def _look_at(self, watchers: Sequence[_Watcher]) -> None:
+        """The guard is held. The thread takes up the new view with its next look."""
+        self._view.looks.cancel()
+        self._view = _View(watchers, self._pause_seconds)
+
+    def _leave(self, watcher: _Watcher) -> bool:
+        """False when it has left before."""
         with self._guard:
-            self._view = _View([each for each in self._view.watchers if each is not watcher])
+            others = [each for each in self._view.watchers if each is not watcher]
+            if len(others) == len(self._view.watchers):
+                return False
+            self._look_at(others)
+            return True
 
     def _look(self) -> None:
-        while self._has_watchers():
-            self._pause()
-            view = self._view
-            if view.has_news:
+        while view := self._view_of_now():
+            if view.looks.until_changed():
                 for watcher in view.watchers:
-                    if watcher.has_news:
-                        self._leave(watcher)
+                    if watcher.has_news and self._leave(watcher):
                         with suppress(trio.RunFinishedError):
                             self._token.run_sync_soon(watcher.tell)
 
-    def _has_watchers(self) -> bool:
-        if self._view.watchers:
-            return True
+    def _view_of_now(self) -> _View | None:
+        """None when there is nothing to look at: then the thread ends."""
         with self._guard:
             self._is_running = bool(self._view.watchers)
-            return self._is_running
+            return self._view if self._is_running else None
 
 
 _watch: Final[trio.lowlevel.RunVar[WordWatch]] = trio.lowlevel.RunVar("word watch")

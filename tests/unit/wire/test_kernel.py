@@ -337,6 +337,16 @@ def test_excerpts_outside_of_the_data_are_refused(offset: int, length: int) -> N
             )
 
 
+@pytest.mark.parametrize("filled", [0, 200, (1 << 63) - 1])
+def test_a_length_below_0_is_no_room(filled: int) -> None:
+    for length in (-1, -(1 << 63)):
+        offsets, lengths = array("q", [0]), array("q", [length])
+        with pytest.raises(ValueError, match="within the data"):
+            kernel.frame_excerpts(
+                memoryview(bytes(10)), offsets, lengths, 0, 0, b"", b"", bytearray(200), filled
+            )
+
+
 @pytest.mark.parametrize(("start", "count"), [(-1, 1), (0, 0), (0, -1), (0, 4), (3, 1), (4, 1)])
 def test_parts_of_a_batch_that_there_are_not(start: int, count: int) -> None:
     data, offsets, lengths = batch([b"a", b"b", b"c"])

@@ -66,7 +66,7 @@ impl Head {
 
     /// Stores the head of one frame, and answers where its payload starts.
     fn put(&self, out: &mut Target, at: usize, index: i64, length: usize) -> Result<usize, Fault> {
-        let form = form_of(length as i64);
+        let form = form_of(length);
         let width = 1 << form;
         let fixed = INDEX_ITEM_BYTES + 1 + (width + self.ns_bytes) as u64;
         let inner = fixed.saturating_add(length as u64);
@@ -90,9 +90,8 @@ impl Head {
     }
 }
 
-/// Which form a length has: 0 for a length of 1 byte, 1 for 2 bytes, 2 for 4 bytes. A length below
-/// 0 has the first form.
-fn form_of(length: i64) -> usize {
+/// Which form a length has: 0 for a length of 1 byte, 1 for 2 bytes, 2 for 4 bytes.
+fn form_of(length: usize) -> usize {
     usize::from(length > 0xFF) + usize::from(length > 0xFFFF)
 }
 
@@ -180,17 +179,15 @@ impl<'a, 'd> Framing<'a, 'd> {
     /// Writes the frame of one more excerpt; false when it does not fit.
     #[inline]
     pub fn put(&mut self, offset: i64, length: i64) -> Result<bool, Fault> {
+        let length = fault::offset(length, fault::EXCERPT_OUTSIDE)?;
         let width = 1 << form_of(length);
-        // a length below 0 is wrong, not small: it is refused as a fault only if the frame "fits",
-        // as in the reference
         let fixed = self.head.cid_bytes + HEAD_BYTES + width + self.ns_item.len();
         let end = self.filled.saturating_add(self.apart.bytes).saturating_add(fixed);
-        let end = i64::try_from(end).map_or(i64::MAX, |end| end.saturating_add(length));
-        if end > i64::try_from(self.out.len()).unwrap_or(i64::MAX) {
+        let end = end.saturating_add(length);
+        if end > self.out.len() {
             return Ok(false);
         }
         let offset = fault::offset(offset, fault::EXCERPT_OUTSIDE)?;
-        let length = fault::offset(length, fault::EXCERPT_OUTSIDE)?;
         if !self.data.has(offset, length) {
             return Err(fault::EXCERPT_OUTSIDE);
         }
@@ -208,8 +205,7 @@ impl<'a, 'd> Framing<'a, 'd> {
         self.out.put(ns, self.ns_item).ok_or(fault::POSITION_OUTSIDE)?;
         self.filled = ns + self.ns_item.len();
         self.count += 1;
-        let now = || i64::try_from(self.filled + self.apart.bytes);
-        debug_assert_eq!(now(), Ok(end), "a frame is as long as was reckoned");
+        debug_assert_eq!(self.filled + self.apart.bytes, end, "a frame is as long as was reckoned");
         Ok(true)
     }
 }

@@ -6,9 +6,10 @@ use crate::python::atomic_words::PyAtomicWords;
 use crate::python::functions;
 use crate::python::live_classes::{self, PyLiveControl, PySinkLane, PySourceLane};
 use crate::python::pen_class::PyPen;
+use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 8;
+const INTERFACE: u32 = 9;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -29,6 +30,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
     module.add_class::<PyAtomicWords>()?;
     module.add_class::<PyPen>()?;
+    module.add_class::<PyWordLooks>()?;
     module.add_class::<PyLiveControl>()?;
     module.add_class::<PySourceLane>()?;
     module.add_class::<PySinkLane>()?;

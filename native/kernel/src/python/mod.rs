@@ -6,6 +6,7 @@
 //! atomic_words  words that processes share
 //! pen_class     the pen
 //! live_classes  the live pumps, and what they share with the event loop
+//! word_looks    a look at words, again and again, until one changes
 //! ```
 
 mod atomic_words;
@@ -13,3 +14,4 @@ mod extension;
 mod functions;
 mod live_classes;
 mod pen_class;
+mod word_looks;

@@ -1,0 +1,62 @@
+//! The class `WordLooks`: looks at words that other processes write, without Python in between.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::mem::{Source, View};
+
+/// How many bytes a word has.
+const WORD_BYTES: usize = 4;
+
+/// Looks at words of shared memory, again and again, until one is not what it was.
+///
+/// Python's own thread would take the GIL for each look, which costs more than the look. The views
+/// are held as long as this lives, so the files stay mapped.
+#[pyclass(frozen, name = "WordLooks", module = "cqrepl._native")]
+pub struct PyWordLooks {
+    /// With what stood in each.
+    words: Vec<(View, Option<u32>)>,
+    pause: Duration,
+    is_cancelled: AtomicBool,
+}
+
+#[pymethods]
+impl PyWordLooks {
+    #[new]
+    fn new(words: Vec<Bound<'_, PyAny>>, values: &[u8], pause_seconds: f64) -> PyResult<Self> {
+        let views: Vec<View> = words.iter().map(View::of).collect::<PyResult<_>>()?;
+        let is_word = |view: &View| view.source().len() == WORD_BYTES;
+        if values.len() != WORD_BYTES * views.len() || !views.iter().all(is_word) {
+            return Err(PyValueError::new_err("expected 4 bytes for each word, and for its value"));
+        }
+        let pause = Duration::try_from_secs_f64(pause_seconds)
+            .map_err(|_| PyValueError::new_err("expected a pause of 0 seconds or more"))?;
+        let values = values.chunks(WORD_BYTES).map(|value| Source::from(value).header(0));
+        let words = views.into_iter().zip(values).collect();
+        Ok(PyWordLooks { words, pause, is_cancelled: AtomicBool::new(false) })
+    }
+
+    /// Pauses before each look, the first too; true when a word has changed, false when cancelled.
+    fn until_changed(&self, py: Python<'_>) -> bool {
+        let words: Vec<(Source<'_>, Option<u32>)> =
+            self.words.iter().map(|(view, value)| (view.source(), *value)).collect();
+        let (pause, is_cancelled) = (self.pause, &self.is_cancelled);
+        py.detach(move || loop {
+            std::thread::sleep(pause);
+            if is_cancelled.load(Ordering::Relaxed) {
+                return false;
+            }
+            if words.iter().any(|(word, value)| word.header(0) != *value) {
+                return true;
+            }
+        })
+    }
+
+    /// Has `until_changed` come back at its next look. Any thread may call it.
+    fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+}
