@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 INTERFACE: Final = 9  # raised with every change of a function's meaning, in all kernels
 
 
-class WordLooks(Protocol):
+class Looks(Protocol):
     """Looks at words of shared memory, again and again, until one is not what it was."""
 
     def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
@@ -51,7 +51,7 @@ class Kernel(Protocol):
     def Pen(self) -> type[_native.Pen] | None: ...
 
     @property
-    def WordLooks(self) -> type[WordLooks]: ...
+    def WordLooks(self) -> type[Looks]: ...
 
     @property
     def populate_pages(self) -> Callable[[memoryview, int, int], None] | None: ...

@@ -10,7 +10,7 @@ from wire.header import HEADER_BYTES
 
 if TYPE_CHECKING:
     from cqrepl._native import AtomicWords
-    from cqrepl.kernel.interface import WordLooks
+    from cqrepl.kernel.interface import Looks
 
 
 class WatchedWord(NamedTuple):
@@ -42,7 +42,7 @@ def atomic_words() -> type[AtomicWords] | None:
     return choose.KERNEL.AtomicWords
 
 
-def looks_at(words: Sequence[WatchedWord], pause_seconds: float) -> WordLooks:
+def looks_at(words: Sequence[WatchedWord], pause_seconds: float) -> Looks:
     """Looks at all these words with such a pause before each look."""
     return choose.KERNEL.WordLooks(
         [word.word for word in words], b"".join(word.value for word in words), pause_seconds

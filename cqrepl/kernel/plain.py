@@ -60,7 +60,7 @@ _TOO_LONG: Final = "expected a body that a header can tell the length of"
 
 
 class WordLooks:
-    """See `cqrepl.kernel.interface.WordLooks`."""
+    """See `cqrepl.kernel.interface.Looks`."""
 
     def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
         if any(len(word) != _WORD_BYTES for word in words) or len(values) != _WORD_BYTES * len(

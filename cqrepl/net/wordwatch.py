@@ -1,6 +1,6 @@
 """One look for all connections that have nothing to do: at the words that change when that ends.
 
-Theory of operation. A mapped file tells nobody that it was written to, so a source has to look. A
+Theory of operation. A mapped file does not tell that it was written to, so a source has to look. A
 thread that wakes costs 15 to 50 us, and a look at a word, which has left the caches since the last
 one, still up to 1 us. So the connections that have had nothing for some time do not look
 themselves: one thread looks at the words of all of them, at each once, and lets the event loop know

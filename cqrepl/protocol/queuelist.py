@@ -1,8 +1,8 @@
 """Which queues the two sides have: each names its own, in pages, then what changes.
 
 A source offers nothing to a peer that names its queues before the first list has ended, and nothing
-that the peer does not name. So nobody waits for an answer that cannot come, and a queue that can be
-taken later is offered then.
+that the peer does not name. So neither side waits for an answer that cannot come, and a queue that
+can be taken later is offered then.
 """
 
 import math

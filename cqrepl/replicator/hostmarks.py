@@ -6,7 +6,7 @@ that rises is stored there too: once for a batch, and for what a native lane has
 is drained. They only rise. Where nothing can be stored they are right as long as the source lives.
 
 A peer whose id is no host's, from 1 to 127, is a guest: its marks live as long as its connection,
-and nobody else sees them.
+and no other process sees them.
 """
 
 import logging
@@ -82,7 +82,7 @@ class QueueMarks:
         }
 
     def _warn(self) -> None:
-        """Says once that the table store, whoever has filled it, will soon be full for Java."""
+        """Says once that the table store, whatever has filled it, will soon be full for Java."""
         if self._is_warned:
             return
         try:

@@ -19,6 +19,7 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.replicator.logs import ENTRY
 from tests.support import peer
 from tests.support.commands import Command, commands
+from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
 from tests.support.replicas import at, copied, held_by_another_process
 from tests.support.samples import NOON_MS, fill, layout, noon_index, read
@@ -165,7 +166,7 @@ async def takes_all(sink: Scripted) -> tuple[int, int]:
 
 
 async def test_acknowledgements_that_are_owed_are_waited_for(queue: Path) -> None:
-    """As long as it takes here; a source that is about to end lets nobody in any more."""
+    """As long as it takes here; a source that is about to end lets no sink in any more."""
     async with commands(120, before=FOR_EVER) as start:
         source = await start("source", queue, *LISTEN)
         async with scripted(await source.port(), 2, 1) as sink:
@@ -379,7 +380,7 @@ async def test_a_source_needs_no_libatomic(queue: Path, tmp_path: Path) -> None:
         source.kill()
         await source.wait()
         await source.stderr.aclose()
-    assert read(tmp_path / "copy") == read(queue)
+    assert_same(queue, tmp_path / "copy")
 
 
 async def test_sink_takes_over_from_a_dead_process(queue: Path) -> None:

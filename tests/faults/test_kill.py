@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.demo import difference
 from cqrepl.queue import Queue
 from tests.faults.killing import Case, Pair, pair
+from tests.support.copies import assert_same
 from tests.support.goldens import READ_TO_END, manifest, unpack
 from tests.support.java import JavaQueue, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
@@ -136,7 +136,7 @@ async def test_many_excerpts(
     async with pair(case, seconds=600) as both:
         await kill_in_turn(both, rng, kills)
         await both.finish()
-    assert difference(source, sink) is None
+    assert_same(source, sink)
     props = WIDE | {"interop.readOnly": True}
     out = {path: path.with_suffix(".dump") for path in (source, sink)}
     verifying = quick_java.start("verify", sink, 2000, props=props)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.demo import difference
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.tablestore import FILE_NAME
@@ -20,6 +19,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands, until
+from tests.support.copies import assert_same
 from tests.support.goldens import READ_IN_PART, READ_TO_END, Manifest, manifest, unpack
 from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
@@ -244,7 +244,7 @@ async def test_sizes_of_every_kind(java: JavaQueue, tmp_path: Path) -> None:
         wanted += payloads(seed, count, first, last)
     with trio.fail_after(300):
         await caught_up({"q": path}, {"q": copy})
-    assert difference(path, copy) is None
+    assert_same(path, copy)
     *found, _ = java.call("dump", copy, props={"interop.blockSize": WIDE}).lines
     assert [bytes.fromhex(line["payload"]) for line in found] == [
         data or b"\x8f" for data in wanted

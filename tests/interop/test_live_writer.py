@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.demo import difference
 from cqrepl.queue import Queue
 from tests.support.commands import commands, until
+from tests.support.copies import assert_same
 from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javachecks import MOVES
@@ -69,7 +69,7 @@ async def test_replication_keeps_up_with_a_java_appender(
         await until(tailing.done)
         await source.terminate()
         await sink.succeeds()
-    assert difference(path, copy) is None
+    assert_same(path, copy)
     verified = java.call("verify", copy, MOVES, timeout=limit)
     assert verified.exit == 0, verified
     assert verified.lines[0]["count"] == count
@@ -108,7 +108,7 @@ async def test_nobody_else_writes_a_queue_while_a_sink_runs(
         await source.succeeds()
         assert str(sink.pid) in try_append()["error"]
         await sink.terminate()
-    assert difference(path, copy) is None
+    assert_same(path, copy)
     assert try_append()["status"] == "written"
     assert java.call("verify", copy).lines[0]["count"] == 101
 

@@ -17,15 +17,16 @@ import pytest
 import trio
 
 from cqrepl import HostSettings, NetSettings, ProtocolSettings, serve_host
-from cqrepl.demo import difference
 from cqrepl.net.address import Address
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from tests.support.commands import Command, commands, until
+from tests.support.copies import assert_same
 from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.ports import reserved_port
 from tests.support.relay import Action, OnDocument, Relay, forward_all
+from tests.support.samples import read
 from tests.support.tables import keys_of
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
@@ -86,7 +87,7 @@ class Meeting:
 
     async def has_all(self, count: int) -> None:
         """Waits until the sink is as far as the source, which holds so many."""
-        indexes = [index for index, _ in excerpts_of(self.queues["source"])]
+        indexes = [index for index, _ in read(self.queues["source"])]
         assert len(indexes) == count
         await until(lambda: last_index(self.queues["sink"]) == indexes[-1])
 
@@ -97,7 +98,7 @@ class Meeting:
     def connections_with(self, role: str, name: bytes) -> list[int]:
         """The numbers of the connections of those documents, one for each document.
 
-        Whoever dials may do so once more when the other side has ended, and says nothing then.
+        The side that dials may do so once more when the other has ended, and says nothing then.
         """
         entries = self.relay.entries
         return [
@@ -116,13 +117,6 @@ def last_index(path: Path) -> int | None:
             return queue.last_index()
     except QueueError:
         return None
-
-
-def excerpts_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    with Queue.open(path) as queue:
-        tailer = queue.tailer()
-        while (batch := tailer.next_batch()) is not None:
-            yield from ((index, bytes(data)) for index, data in batch)
 
 
 @asynccontextmanager
@@ -203,7 +197,7 @@ def assert_equal(java: JavaQueue, queues: dict[str, Path], count: int, *, ack: b
     assert answer.lines[0]["count"] == count
     source, sink = (java.call("dump", queues[role]).lines for role in ROLES)
     assert source[:-1] == sink[:-1]
-    assert difference(queues["source"], queues["sink"]) is None
+    assert_same(queues["source"], queues["sink"])
     meta = {line["key"]: line["value"] for line in java.call("meta", queues["source"]).lines}
     last = int(source[-1]["lastIndex"], 16)
     assert meta["chronicle.lastIndexReplicated"] == last
@@ -335,8 +329,8 @@ async def test_reconnect(java: JavaQueue, queues: dict[str, Path], sides: Sides)
 
 
 async def test_heartbeats(java: JavaQueue, queues: dict[str, Path]) -> None:
-    """Longer than the time-out nothing but heartbeats: nobody takes the other for dead, whoever
-    dials."""
+    """Longer than the time-out nothing but heartbeats: neither side takes the other for dead,
+    whichever dials."""
     async with trio.open_nursery() as nursery:
         for ours in ROLES:
             for dialler in ROLES:
@@ -397,7 +391,9 @@ async def test_queues_both_ways_on_one_connection(
             **names,
         ):
             with trio.fail_after(300):
-                while not (copied_is(javas, copy) and copied_is(ours, taken)):
+                while last_index(javas) != last_index(copy) or last_index(ours) != last_index(
+                    taken
+                ):
                     await trio.sleep(0.1)
                 await host.source.wait_acked(last_index(ours) or 0)
             assert len(host.endpoint.sessions) == 1
@@ -405,8 +401,4 @@ async def test_queues_both_ways_on_one_connection(
     for original, replica in ((ours, taken), (javas, copy)):
         answer = java.call("verify", replica)
         assert answer.exit == 0, answer
-        assert list(excerpts_of(original)) == list(excerpts_of(replica))
-
-
-def copied_is(original: Path, replica: Path) -> bool:
-    return last_index(original) == last_index(replica)
+        assert_same(original, replica)

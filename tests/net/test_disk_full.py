@@ -18,6 +18,7 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import Command, commands
+from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
 from tests.support.replicas import BEATS, acked, at, eventually, live_source
 from tests.support.requirements import require
@@ -78,7 +79,7 @@ async def fill_up_and_go_on(
             await acked(source, last)
             await sink.terminate()
             assert "Traceback" not in sink.said
-    assert read(copy) == read(original)
+    assert_same(original, copy)
 
 
 async def test_limit_on_file_sizes(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ async def test_listening_sink(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
                 await acked(source, last)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    assert read(tmp_path / "copy") == read(tmp_path / "q")
+    assert_same(tmp_path / "q", tmp_path / "copy")
 
 
 async def test_full_file_system(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from tests.support import peer
+from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
 from tests.support.relay import Relay
 from tests.support.replicas import (
@@ -149,7 +150,7 @@ async def test_old_connection_of_a_source_gives_its_queue_back(tmp_path: Path) -
                 async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as again:
                     with trio.fail_after(SECONDS):
                         await again.wait_caught_up()
-                    assert read(copy) == read(original)
+                    assert_same(original, copy)
                 relay.open_gate()
 
 
@@ -166,7 +167,7 @@ async def test_a_second_source_of_a_queue_is_not_answered(tmp_path: Path) -> Non
             ) as second:
                 await eventually(lambda: len(sink.endpoint.sessions) == 2)
                 await eventually(lambda: any(s.has_offered for s in offering(second)))
-                assert read(copy) == read(original)
+                assert_same(original, copy)
                 assert not sink.stops
 
 

@@ -1,4 +1,4 @@
-"""Peers that go silent, or trickle, inside a frame: the connection is closed, whoever receives.
+"""Peers that go silent, or trickle, inside a frame: the connection is closed, in either role.
 
 With the native kernel a live pump receives then, and hands back what it cannot use yet, again and
 again: none of that is a sign of life. The connections are real ones, and no test looks at a clock:

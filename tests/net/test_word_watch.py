@@ -36,7 +36,7 @@ async def test_tells_once_of_a_word_that_changes() -> None:
         told.set()
 
     with watch.watching([memory.word(0), memory.word(3)], tell):
-        memory.change(1)  # which is nobody's
+        memory.change(1)  # which no connection waits for
         memory.change(3)
         await told.wait()
         memory.change(0)

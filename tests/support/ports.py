@@ -7,7 +7,7 @@ _reserved: list[socket.socket] = []
 
 
 def reserved_port() -> int:
-    """A TCP port on loopback that the system gives to nobody else until this process ends.
+    """A TCP port on loopback that the system gives to no other process until this process ends.
 
     A socket stays bound to it and does not listen: a listener with SO_REUSEADDR, which trio and
     Java set, may take the port beside it, while the system passes it over for every socket that

@@ -79,7 +79,7 @@ def at(number: int, sender: str, action: Action) -> OnDocument:
 
 
 def drop_entry(_entry: Entry) -> None:
-    """For a relay whose entries nobody reads."""
+    """For a relay whose entries are not read."""
 
 
 class Relay:

@@ -13,7 +13,8 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.replicator.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
-from tests.support.samples import Excerpts, noon_index, payloads, read, stored
+from tests.support.copies import assert_same
+from tests.support.samples import Excerpts, noon_index, payloads, stored
 
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
@@ -86,7 +87,7 @@ async def copied(original: Path, copy: Path) -> None:
     """Waits until a copy holds what the original holds now."""
     last = last_of(original)
     await eventually(lambda: last_of(copy) == last)
-    assert read(copy) == read(original)
+    assert_same(original, copy)
 
 
 def last_of(path: Path) -> int | None:

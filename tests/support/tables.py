@@ -16,7 +16,7 @@ def keys_of(path: Path) -> dict[str, int]:
 
 
 def set_word(path: Path, key: str, value: int) -> None:
-    """Stores a word, whoever may be about to change it; adds the key where it is not there."""
+    """Stores a word, though others may be changing it; adds the key where it is not there."""
     table = TableStore(path / FILE_NAME, writable=True)
     try:
         table.value(key, 0).store(value)

@@ -10,7 +10,7 @@ Java adds no key once the keys end behind 65,536 bytes: a new named tailer then 
 key of ours takes 32 bytes and is never freed. So none of these is added that would end behind
 32,768 bytes; such a mark is in the host's slot of the side file `marks.cqmark` (`markslots`). Keys
 are never removed: every process finds a mark in the same place, and where there is a key it counts.
-Keys that end behind 49,152 bytes, whoever added them, are worth a warning.
+Keys that end behind 49,152 bytes, whichever process added them, are worth a warning.
 
 A key or slot is looked up once for a mark, and added at its first index, as Java's two marks are,
 in the table store that they are raised in: it is mapped anew when it has grown. Where that is not

@@ -1,6 +1,6 @@
 """The side file `marks.cqmark`: marks of the hosts for which the table store has no room of ours.
 
-Theory of operation. The file has 128 slots of 64 bytes, host h's at h * 64; nobody is host 0. All
+Theory of operation. The file has 128 slots of 64 bytes, host h's at h * 64; no host has id 0. All
 numbers are little-endian, and each stands on a multiple of 8.
 
     position  bytes

@@ -42,7 +42,7 @@ def run(command: Sequence[object]) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """A port without a listener just now."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -58,7 +58,7 @@ def connected(port: int) -> socket.socket:
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
-    raise RuntimeError(f"nobody listens on port {port}")
+    raise RuntimeError(f"no process listens on port {port}")
 
 
 def kept(folder: Path, name: str) -> Path:

@@ -294,7 +294,7 @@ def test_a_pump_that_took_all_has_heard_no_more_than_it_says() -> None:
 
 @pytest.mark.parametrize("begun", [1, 10, 30])
 def test_the_30_seconds_of_a_document_go_on_while_a_pump_has_it(begun: int) -> None:
-    """A peer that trickles is heard, and closed all the same; whoever has its bytes."""
+    """A peer that trickles is heard, and closed all the same; whichever part has its bytes."""
     ours = receiving_sink()
     frame, begun = excerpt(index(0), bytes(100)), len(select()) + begun
     ours.receive(frame[:begun])

@@ -1,4 +1,4 @@
-"""What dead writers and whoever made files ahead of time leave, and what the next writer does."""
+"""What dead writers leave, and files made ahead of time, and what the next writer does with it."""
 
 from pathlib import Path
 

@@ -59,7 +59,7 @@ def calls_excepted(vector: Vector) -> str | None:
     """Why the grammar does not build the vector, if it does not."""
     key = calls_key(vector)
     if key is None:
-        return "without calls: bytes that nobody writes, or of a real file"
+        return "without calls: bytes that no writer makes, or of a real file"
     if vector["wire"] == "TEXT":
         return "text"
     if vector.get("do_not_emit"):
