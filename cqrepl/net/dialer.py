@@ -7,7 +7,6 @@ there, and brought nothing, will most likely end so again: the pauses go on grow
 import logging
 import math
 import os
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ import trio
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Unreachable
+from cqrepl.surroundings import surroundings
 
 PAUSE_FIRST_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 3.0
@@ -82,7 +82,7 @@ async def _dial_once(address: Address, on_stream: OnDialled, connect_by: float) 
 
 def _jitter(seconds: float) -> float:
     # many sinks that lost one source must not all come back in the same instant
-    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 (spreads load, keeps no secret)
+    return seconds * surroundings().uniform(0.75, 1.25)
 
 
 def _reason(error: OSError) -> str:

@@ -24,6 +24,8 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.scheduler import wake_soon
+from cqrepl.net.threads import in_thread
+from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -142,7 +144,7 @@ class LivePump:
         self._control.reset()
         self.is_running = True
         try:
-            return await trio.to_thread.run_sync(work, limiter=self._limiter)
+            return await in_thread(work, limiter=self._limiter)
         finally:
             self.is_running = False
 
@@ -150,6 +152,7 @@ class LivePump:
 def pump_for(stream: trio.SocketStream) -> LivePump | None:
     """The live pump of a connection; None with the plain kernel, and where bytes do not go straight
     to a socket."""
-    if not live.AVAILABLE or not isinstance(stream, trio.SocketStream):
+    is_usual = live.AVAILABLE and surroundings().has_threads
+    if not is_usual or not isinstance(stream, trio.SocketStream):
         return None
     return LivePump(stream.socket.fileno())

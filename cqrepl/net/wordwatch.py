@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.memory import WatchedWord, looks_at
+from cqrepl.surroundings import surroundings
 
 LOOK_PAUSE_SECONDS: Final = 0.009
 
@@ -67,7 +68,7 @@ class WordWatch:
         watcher = _Watcher(words, tell)
         with self._guard:
             self._look_at([*self._view.watchers, watcher])
-            if not self._is_running:
+            if not self._is_running and surroundings().has_threads:
                 self._is_running = True
                 threading.Thread(target=self._look, name="word watch", daemon=True).start()
         try:
@@ -88,6 +89,12 @@ class WordWatch:
                 return False
             self._look_at(others)
             return True
+
+    def look(self) -> None:
+        """Looks once, in the event loop: where there are no threads, a laboratory does so."""
+        for watcher in self._view.watchers:
+            if watcher.has_news and self._leave(watcher):
+                watcher.tell()
 
     def _look(self) -> None:
         while view := self._view_of_now():

@@ -16,10 +16,9 @@ import trio
 from cqrepl.kernel.live import Pausing
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.wordwatch import word_watch
+from cqrepl.surroundings import surroundings
 
-POLLS: Final = 50  # that only let other tasks run; the next ones sleep
 SLEEP_SECONDS: Final = {Pausing.BALANCED: 0.001, Pausing.SLEEPY: 0.005}
-REST_AFTER_SECONDS: Final = 1.0  # so long is nothing found before the writer rests
 REST_SECONDS: Final = 10.0  # at most, until it looks itself
 
 Watched = Callable[[], "Sequence[WatchedWord] | None"]
@@ -33,6 +32,8 @@ class WriterPauser:
         is no other."""
         self._sleep_s = SLEEP_SECONDS.get(pausing)
         self._may_rest = may_rest and self._sleep_s is not None
+        self._rest_after_s = surroundings().rest_after_seconds
+        self._polls = surroundings().idle_polls
         self._idle = 0  # polls in a row that found nothing
         self.is_waiting = False  # the last poll found nothing
         self._awake_from = trio.current_time()
@@ -40,7 +41,7 @@ class WriterPauser:
     @property
     def wants_rest(self) -> bool:
         """True when nothing was found for so long that the writer should rest."""
-        return self._may_rest and trio.current_time() >= self._awake_from + REST_AFTER_SECONDS
+        return self._may_rest and trio.current_time() >= self._awake_from + self._rest_after_s
 
     def reset(self) -> None:
         """Something was found."""
@@ -61,7 +62,7 @@ class WriterPauser:
             return
         self._idle += 1
         self.is_waiting = True
-        if self._sleep_s is None or self._idle <= POLLS:
+        if self._sleep_s is None or self._idle <= self._polls:
             await trio.lowlevel.checkpoint()
             return
         with trio.move_on_after(self._sleep_s):

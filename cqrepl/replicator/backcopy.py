@@ -10,14 +10,13 @@ ours is held with these two; where it names the same dead process as the append 
 to be given back. A sink's own append lock, which is to stay, has no such mark.
 """
 
-import os
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-import trio
-
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.net.threads import in_thread
 from cqrepl.queue import Diverged, Queue
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
@@ -25,6 +24,7 @@ from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read.comparer import check_equal
+from cqrepl.surroundings import surroundings
 
 LOCK_SECONDS: Final = 5.0
 _KEY: Final = "cqrepl.backCopy.lock"
@@ -75,7 +75,7 @@ class BackCopyTarget:
     async def append(self, batch: ExcerptBatch) -> None:
         """Appends what came back, at exactly its indexes."""
         if self._appender.space_needed(batch):
-            await trio.to_thread.run_sync(self._appender.reserve, batch)
+            await in_thread(partial(self._appender.reserve, batch))
         self._appender.append_at(batch)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ def release_dead_back_copy(path: Path | str) -> bool:
         QueueError, OSError: as `Queue.open_for_append`.
     """
     marked = ChronicleMarks(Path(path) / FILE_NAME).load(_KEY, UNLOCKED)
-    if marked == UNLOCKED or (marked != os.getpid() and is_alive(marked)):
+    if marked == UNLOCKED or (marked != surroundings().process_id() and is_alive(marked)):
         return False
     with Queue.open_for_append(path) as queue:
         mark, lock = back_copy_lock(queue), queue.append_lock

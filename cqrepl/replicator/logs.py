@@ -20,13 +20,13 @@ of it.
 
 import logging
 import struct
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.surroundings import surroundings
 
 ENTRY: Final = struct.Struct("<5q")
 ROLL_CYCLE: Final = "FAST_DAILY"
@@ -71,7 +71,7 @@ class EntryLog:
             return
         each = [entries[at : at + ENTRY.size] for at in range(0, len(entries), ENTRY.size)]
         try:
-            self._appender.append(each, time.time_ns() // 1_000_000)
+            self._appender.append(each, surroundings().wall_ns() // 1_000_000)
         except (QueueError, OSError) as error:
             _logger.error("queue %r: %s are logged no more: %s", self._name, self._what, error)
             self.close()

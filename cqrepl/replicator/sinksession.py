@@ -5,9 +5,9 @@ A queue takes from one connection at a time.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
@@ -15,6 +15,7 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
@@ -26,6 +27,7 @@ from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.stops import Stop
+from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -174,7 +176,7 @@ class SinkSession:
         offer = event.offer
         self._preparing.add(event.name)
         try:
-            await trio.to_thread.run_sync(queue.prepare, offer.shape, offer.source_id)
+            await in_thread(partial(queue.prepare, offer.shape, offer.source_id))
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -278,7 +280,7 @@ class SinkSession:
                 if not queue.appender.append_now(batch):
                     if queue.appender.space_needed(batch):
                         others = [self._queues[each.name] for each in self._connection.receiving()]
-                        await trio.to_thread.run_sync(_reserve, queue, batch, others)
+                        await in_thread(partial(_reserve, queue, batch, others))
                     queue.appender.append_refused(batch)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
@@ -290,7 +292,7 @@ class SinkSession:
             return
         count, payload_bytes, entry = len(batch), batch.payload_bytes, b""
         if queue.append_log.is_wanted:
-            now_ns = time.monotonic_ns()
+            now_ns = surroundings().monotonic_ns()
             entry = ENTRY.pack(batch.index_last, event.ns, now_ns, count, payload_bytes)
         self._count(queue, count, payload_bytes, entry)
         self._connection.stored(event.cid, batch.index_last, event.ns)

@@ -5,8 +5,8 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 
 import logging
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
@@ -15,6 +15,7 @@ from cqrepl.kernel import live
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
@@ -28,6 +29,7 @@ from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop
+from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -145,7 +147,9 @@ class SourceSession:
             case ev.StreamingStarted():
                 self._start(self.outgoing[event.cid], event.next_index)
             case ev.Acknowledged():
-                self._acknowledged(self.outgoing[event.cid], [(event, time.monotonic_ns())])
+                self._acknowledged(
+                    self.outgoing[event.cid], [(event, surroundings().monotonic_ns())]
+                )
                 self._pump.wake()  # the window may have been full
             case ev.QueueStopped():
                 self._stopped(self.outgoing[event.cid], event.reason, event.message)
@@ -321,7 +325,7 @@ class SourceSession:
                     break
             batch, start = each.batch, each.start
             framed, end = self._connection.frame_excerpts(
-                each.cid, batch, start, time.monotonic_ns(), out, filled
+                each.cid, batch, start, surroundings().monotonic_ns(), out, filled
             )
             if framed is None:
                 size = self._connection.frame_size(each.cid, batch.lengths[start])
@@ -358,7 +362,7 @@ class SourceSession:
             format_index(offered),
         )
         try:
-            each.back_copy = await trio.to_thread.run_sync(BackCopyTarget, each.queue.path, offered)
+            each.back_copy = await in_thread(partial(BackCopyTarget, each.queue.path, offered))
         except (QueueError, OSError) as error:
             self._stop(each, error)
             return

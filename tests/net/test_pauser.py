@@ -7,13 +7,15 @@ from trio.testing import MockClock
 from cqrepl.kernel.live import Pausing
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.writerpauser import (
-    POLLS,
-    REST_AFTER_SECONDS,
     REST_SECONDS,
     SLEEP_SECONDS,
     WriterPauser,
 )
 from cqrepl.replicator.queues import Signal, until
+from cqrepl.surroundings import Surroundings
+
+REST_AFTER_SECONDS = Surroundings.rest_after_seconds
+POLLS = Surroundings.idle_polls
 
 
 async def test_polls_then_sleeps(autojump_clock: MockClock) -> None:

@@ -15,6 +15,7 @@ from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.surroundings import Surroundings
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -35,7 +36,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(autouse=True)
 def _rests_soon_and_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writerpauser, "REST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(Surroundings, "rest_after_seconds", 0.05)
     monkeypatch.setattr(writerpauser, "REST_SECONDS", 100 * SECONDS)
 
 

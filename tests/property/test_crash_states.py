@@ -38,10 +38,10 @@ from cqrepl.queue import (
     QueueError,
     QueueLayout,
 )
-from cqrepl.queue.files import listing
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write import storewriter
 from cqrepl.queue.write.storewriter import StoreWriter
+from cqrepl.surroundings import Surroundings
 from tests.property.crash_model import Recorder, recording
 from tests.support.samples import NOON_MS, Excerpts, read
 
@@ -194,19 +194,18 @@ class Checker:
 class Boots:
     """Makes this process believe in one start of the machine after the next."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self._folder, self._patch, self._count = folder, patch, 0
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch, self._count = patch, 0
 
     def next(self) -> None:
         self._count += 1
-        boot_id = self._folder / f"boot{self._count}"
-        boot_id.write_text(f"{self._count}\n")
-        self._patch.setattr(listing, "_BOOT_ID", boot_id)
+        this = b"%d" % self._count
+        self._patch.setattr(Surroundings, "boot_id", lambda _: this)
 
 
 @pytest.fixture
-def boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boots:
-    made = Boots(tmp_path, monkeypatch)
+def boots(monkeypatch: pytest.MonkeyPatch) -> Boots:
+    made = Boots(monkeypatch)
     made.next()
     return made
 

@@ -18,12 +18,12 @@ until the machine starts again. So opening an appender opens no older file, howe
 """
 
 import zlib
-from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import Cycle
+from cqrepl.surroundings import surroundings
 
 CYCLE_NONE_LOWEST: Final = (1 << 31) - 1
 CYCLE_NONE_HIGHEST: Final = -(1 << 31)
@@ -33,7 +33,6 @@ _CHECKED_KEY: Final = "cqrepl.endsChecked"
 _BOOT_KEY: Final = "cqrepl.boot"
 _NONE: Final = -1
 _DIGEST_BITS: Final = 32
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Listing:
@@ -46,7 +45,7 @@ class Listing:
         self._changes = table.value(CHANGES_KEY, 0)
         self._checked = table.value(_CHECKED_KEY, _NONE)
         self._boot_seen = table.value(_BOOT_KEY, _NONE)
-        self._boot = zlib.crc32(_boot_id())
+        self._boot = zlib.crc32(surroundings().boot_id())
 
     def changes(self) -> int:
         """A number that is another one after every change of the directory."""
@@ -116,11 +115,3 @@ class Listing:
     def _digest(self, below: int, cycles: list[Cycle]) -> int:
         names = " ".join(str(cycle) for cycle in cycles if cycle < below)
         return zlib.crc32(names.encode(), self._boot)
-
-
-def _boot_id() -> bytes:
-    """What the machine calls its present start; nothing where it does not say."""
-    try:
-        return _BOOT_ID.read_bytes()
-    except OSError:
-        return b""

@@ -36,7 +36,6 @@ A process id must mean the same to all writers: they run in one process id name 
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +45,7 @@ from cqrepl.kernel.memory import atomic_words
 from cqrepl.queue.files.atomics import INT64_MIN
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError, QueueLocked
+from cqrepl.surroundings import monotonic, surroundings
 
 UNLOCKED: Final = INT64_MIN
 WRITE_LOCK_KEY: Final = "chronicle.write.lock"
@@ -83,14 +83,14 @@ class _Turn:
 
 
 class _Turns:
-    """One turn for each lock of each table store. A forked child has them all anew."""
+    """One turn for each lock of each table store, and process. A forked child has them all anew."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._turns: dict[tuple[int, int, str], _Turn] = {}
+        self._turns: dict[tuple[int, int, str, int], _Turn] = {}
         os.register_at_fork(after_in_child=self._renew)
 
-    def of(self, key: tuple[int, int, str]) -> _Turn:
+    def of(self, key: tuple[int, int, str, int]) -> _Turn:
         with self._guard:
             if key not in self._turns:
                 self._turns[key] = _Turn()
@@ -135,7 +135,7 @@ class WordLock:
     @property
     def is_held(self) -> bool:
         """True while this very object holds the lock."""
-        return self._held_by is not None and self._held_by == os.getpid()
+        return self._held_by is not None and self._held_by == surroundings().process_id()
 
     def holder(self) -> int | None:
         """The process id in the lock, of a living or of a dead process; None when unlocked."""
@@ -147,17 +147,17 @@ class WordLock:
         Raises:
             QueueLocked: a process that may be alive held it all the time.
         """
-        if self._mine != os.getpid():
+        if self._mine != surroundings().process_id():
             self._enter_process()
-        deadline = time.monotonic() + timeout_s
-        if not self._turn.mutex.acquire(timeout=timeout_s):
+        deadline = monotonic() + timeout_s
+        if not self._turn.mutex.acquire(timeout=timeout_s if surroundings().has_threads else 0):
             raise self._locked(self._mine)
         try:
             while not self._exchange_in():
                 holder = self.holder()
-                if time.monotonic() >= deadline and holder is not None:
+                if monotonic() >= deadline and holder is not None:
                     raise self._locked(holder)
-                time.sleep(_PAUSE_S)
+                surroundings().sleep(_PAUSE_S)
         except BaseException:
             self._turn.give()
             self._turn.mutex.release()
@@ -199,7 +199,7 @@ class WordLock:
 
     def words(self) -> LockWords:
         """What a pen of this process needs to hold this lock."""
-        if self._mine != os.getpid():
+        if self._mine != surroundings().process_id():
             self._enter_process()
         return LockWords(
             table=self._table.view(),
@@ -231,9 +231,9 @@ class WordLock:
 
     def _enter_process(self) -> None:
         """Takes note of the process that uses this object now: at first, or after a fork."""
-        mine = os.getpid()
+        mine = surroundings().process_id()
         self._packed = _pack(mine, start_of(mine))
-        self._turn = _turns.of(self._identity)
+        self._turn = _turns.of((*self._identity, mine))
         self._mine = mine  # last: another thread may be about to use the rest
 
     def _exchange_in(self) -> bool:
@@ -278,6 +278,8 @@ class WordLock:
 
 def start_of(pid: int) -> int | None:
     """When a process was started, in clock ticks since the machine was; None if that is unknown."""
+    if (known := surroundings().start_of(pid)) is not None:
+        return known
     try:
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[19])  # field 22 of the line; the second one may hold anything
@@ -324,6 +326,8 @@ def is_alive(pid: int) -> bool:
     """False only when no process of this id can be running."""
     if pid <= 0:
         return False
+    if (known := surroundings().is_alive(pid)) is not None:
+        return known
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -359,4 +363,4 @@ def is_held_elsewhere(table_path: Path, key: str) -> bool:
         table.close()
     # our own id: of a lock that a thread here holds, which a repair then waits for, or of an
     # earlier process of that id
-    return holder is not None and holder != os.getpid() and is_alive(holder)
+    return holder is not None and holder != surroundings().process_id() and is_alive(holder)

@@ -14,6 +14,7 @@ from typing import Final
 
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.storefile import SUFFIX
+from cqrepl.surroundings import surroundings
 from wire.header import is_ready
 
 READY: Final = ".precreated"
@@ -54,14 +55,14 @@ def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bo
         OSError: no space. Nothing is left of it.
     """
     stem = path.name.removesuffix(SUFFIX).removesuffix(READY)
-    unfinished = path.with_name(f"{stem}{READY}.{os.getpid()}")
+    unfinished = path.with_name(f"{stem}{READY}.{surroundings().process_id()}")
     unfinished.unlink(missing_ok=True)  # it may be a second name of a file that is in use
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(unfinished, flags, 0o644)
     try:
         _lay(descriptor, image, touched_bytes, is_synced=is_synced)
         for start in range(len(image), touched_bytes, len(_ZEROS)):
-            os.pwrite(descriptor, _ZEROS[: touched_bytes - start], start)
+            surroundings().write(descriptor, _ZEROS[: touched_bytes - start], start)
         return put_in_place(unfinished, path)
     finally:
         os.close(descriptor)
@@ -96,7 +97,8 @@ def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
 
 
 def _lay(descriptor: int, image: bytes, size: int, *, is_synced: bool) -> None:
-    os.posix_fallocate(descriptor, 0, max(size, len(image)))
-    os.pwrite(descriptor, image, 0)
+    here = surroundings()
+    here.allocate(descriptor, 0, max(size, len(image)))
+    here.write(descriptor, image, 0)
     if is_synced:
-        os.fdatasync(descriptor)
+        here.sync(descriptor)

@@ -24,8 +24,7 @@ says that it is there. All that this package stores into a file goes through few
 pump it also writes long runs to the file itself and allocates what is mapped. Files change size
 in `Mapping.reserve` and `Mapping.allocate_ahead`, and names in `os.rename`; and all that is made
 durable is so by `Mapping.sync` and `Mapping.sync_directory`. What no reader can see yet is stored
-and synced by `making`, with `os.posix_fallocate`, `os.pwrite` and `os.fdatasync`, and shown by
-`os.link`. A test that replays power cuts records those, without pens.
+and synced by `maker`, and shown by `os.link`. Calls that reach a disk go through `surroundings()`.
 
 `sync` is one fdatasync: on Linux that takes in what was stored through any mapping of the file, in
 any process, and the size and blocks needed to read it back. It lets other threads run, which the
@@ -45,6 +44,7 @@ from typing import Final
 from cqrepl.kernel.memory import page_populator
 from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.surroundings import surroundings
 
 _PROC: Final = Path("/proc")
 
@@ -218,7 +218,7 @@ class Mapping:
             OSError: it may never get there, even if a later call succeeds.
         """
         assert 0 <= start < end <= self.length
-        os.fdatasync(self._descriptor)
+        surroundings().sync(self._descriptor)
 
     @staticmethod
     def sync_directory(path: Path) -> None:
@@ -229,7 +229,7 @@ class Mapping:
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            surroundings().sync_names(descriptor)
         finally:
             os.close(descriptor)
 
@@ -269,14 +269,14 @@ class Mapping:
             with RECORD_LOCK_GUARD:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
                 try:
-                    os.posix_fallocate(self._descriptor, start, end - start)
+                    surroundings().allocate(self._descriptor, start, end - start)
                     if length > self.file_size():
                         with suppress(OSError):  # a limit: then it is longer when it must be
                             os.ftruncate(self._descriptor, length)
                 finally:
                     fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
         else:
-            os.posix_fallocate(self._descriptor, start, end - start)
+            surroundings().allocate(self._descriptor, start, end - start)
 
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it

@@ -20,7 +20,6 @@ Source: queue files that Java 5.27 wrote (`tests/vectors/queues`).
 
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, Mapping
 from cqrepl.queue.format import rollcycle
 from cqrepl.queue.format.errors import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.surroundings import monotonic, surroundings
 from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_ready
@@ -225,18 +225,18 @@ class TableStore:
     def _await_header(self) -> int:
         """Position behind the header; waits a little for a process that is just creating it."""
         # no process is still creating a file that has not been touched for longer
-        age_s = time.time() - os.fstat(self._mapping.descriptor).st_mtime
-        deadline = time.monotonic() + _READY_TIMEOUT_S - max(0.0, min(age_s, _READY_TIMEOUT_S))
+        age_s = surroundings().file_age(self._mapping.descriptor)
+        deadline = monotonic() + _READY_TIMEOUT_S - max(0.0, min(age_s, _READY_TIMEOUT_S))
         while True:
             self._mapping.cover(HEADER_BYTES)
             if self._mapping.length >= HEADER_BYTES and is_ready(self._mapping.words.load_4(0)):
                 end = self._document_end(0)
                 return align4(end)
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 raise QueueDamaged(
                     "expected a table store, found no header", path=self.path, position=0
                 )
-            time.sleep(_PAUSE_S)
+            surroundings().sleep(_PAUSE_S)
 
     def _document_end(self, position: int) -> int:
         end = position + HEADER_BYTES + body_length(self._mapping.words.load_4(position))
@@ -324,7 +324,7 @@ def typed_fields(reader: Reader) -> dict[str, Reader]:
 @contextmanager
 def _table_lock(mapping: Mapping) -> Iterator[None]:
     """Holds the table's record lock, against other processes and against our own threads."""
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    deadline = monotonic() + _LOCK_TIMEOUT_S
     while True:
         with RECORD_LOCK_GUARD:
             if _try_lock(mapping.descriptor):
@@ -333,12 +333,12 @@ def _table_lock(mapping: Mapping) -> Iterator[None]:
                 finally:
                     fcntl.lockf(mapping.descriptor, fcntl.LOCK_UN, 1, _LOCK_BYTE)
                 return
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             raise QueueError(
                 f"expected the table lock within {_LOCK_TIMEOUT_S:g} s, another process holds it",
                 path=mapping.path,
             )
-        time.sleep(_PAUSE_S)
+        surroundings().sleep(_PAUSE_S)
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -11,8 +11,9 @@ The decision (`next_delay`) knows no clock and sleeps nowhere, so that other way
 too; `pause` is the blocking one.
 """
 
-import time
 from typing import Final
+
+from cqrepl.surroundings import surroundings
 
 SPINS: Final = 20
 YIELDS: Final = 50
@@ -59,4 +60,4 @@ class Pauser:
         """Waits before the next poll, at most `limit_s`."""
         delay_s = self.next_delay()
         if delay_s is not None:
-            time.sleep(delay_s if limit_s is None else max(0.0, min(delay_s, limit_s)))
+            surroundings().sleep(delay_s if limit_s is None else max(0.0, min(delay_s, limit_s)))

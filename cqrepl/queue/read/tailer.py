@@ -20,7 +20,6 @@ that changes to batches in between gets the rest of it first: the tailer steps b
 Batches and excerpts are views of the mapped file, valid until the next call.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +49,7 @@ from cqrepl.queue.read.agreement import Agreement
 from cqrepl.queue.read.directorychange import DirectoryChange
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall, StallWatch
+from cqrepl.surroundings import monotonic
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
 BYTES_MAX: Final = 256 * 1024
@@ -87,7 +87,7 @@ class Tailer:
         self,
         cycles: Cycles,
         index: int,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         *,
         pauser: Pauser | None = None,
         repair: Repair | None = None,

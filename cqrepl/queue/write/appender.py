@@ -17,8 +17,6 @@ What it refuses goes the long way, as everything does without it; what any reade
 afterwards is the same. The long way takes the write lock: one thread goes it at a time.
 """
 
-import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -53,6 +51,7 @@ from cqrepl.queue.write.groupcommit import GroupCommit, Pending
 from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.queueend import QueueEnd
 from cqrepl.queue.write.storewriter import StoreWriter
+from cqrepl.surroundings import surroundings
 from wire.header import LENGTH_MASK
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class Appender:
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
         if now_ms is None:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = surroundings().wall_ns() // 1_000_000
         if self._commits is None or self._is_exclusive:
             with self._writing():
                 return self._append_last(payloads, now_ms)
@@ -318,7 +317,7 @@ class Appender:
             yield
             return
         holder = self._append_lock.holder()
-        if holder is not None and holder != os.getpid():
+        if holder is not None and holder != surroundings().process_id():
             raise QueueLocked(
                 f"expected to be allowed to append, process {holder} keeps the append lock",
                 holder=holder,

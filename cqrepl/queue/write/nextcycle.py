@@ -12,7 +12,6 @@ than a minute. A file that was not taken goes when its cycle has been passed, or
 """
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,7 @@ from cqrepl.queue.files.maker import READY, make_file, precreated_path
 from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.storeimage import store_image
+from cqrepl.surroundings import surroundings
 
 _CYCLE_MIN_MS: Final = 60_000
 _EARLY_MAX_MS: Final = 60_000
@@ -86,7 +86,7 @@ class NextCycle:
         if self._cycle < 0 or self._is_made or length_ms < _CYCLE_MIN_MS:
             return None
         if now_ms is None:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = surroundings().wall_ns() // 1_000_000
         end_ms = self._cycles.ends_ms(self._cycle)
         if now_ms >= end_ms:
             return None  # behind the clock: its next cycle may be any

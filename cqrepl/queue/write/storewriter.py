@@ -38,7 +38,6 @@ Where pages are touched ahead (`touching`), that helper decides the steps and al
 
 import os
 import shutil
-import time
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,6 +53,7 @@ from cqrepl.queue.format.index import Cycle, Position, Sequence
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.storeimage import TAIL_ZEROS, page_image, page_size, store_image
 from cqrepl.queue.write.writerterms import WriterTerms, check_room
+from cqrepl.surroundings import surroundings
 from wire.header import HEADER_BYTES
 
 _STEP_MIN: Final = 1 << 20
@@ -367,4 +367,4 @@ def _length_for(end: int) -> int:
 
 def _discarded(path: Path) -> Path:
     """A name under which no process looks for a store file, as Java forms it."""
-    return path.with_name(f"{path.name}-{time.time_ns() // 1_000_000}.discard")
+    return path.with_name(f"{path.name}-{surroundings().wall_ns() // 1_000_000}.discard")

@@ -15,13 +15,13 @@ from cqrepl.queue import (
     QueueError,
     QueueLocked,
 )
-from cqrepl.queue.files import listing
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
 from cqrepl.queue.format.storeimage import store_image
 from cqrepl.queue.read.tailer import PAYLOAD_MAX as TAILER_PAYLOAD_MAX
 from cqrepl.queue.write import appender as appender_module
+from cqrepl.surroundings import Surroundings
 from tests.support.samples import (
     NOON_MS,
     check_marks,
@@ -286,7 +286,7 @@ def test_an_appender_looks_at_each_older_file_once(
 
 
 def test_after_a_restart_of_the_machine_all_files_are_looked_at_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut may have taken an end-of-file mark."""
     fill(path, "FAST_DAILY", dict.fromkeys(range(4), 2))
@@ -296,14 +296,12 @@ def test_after_a_restart_of_the_machine_all_files_are_looked_at_again(
     assert len(read(path)) == 4
     opened_files(path, monkeypatch, 0)
     assert len(read(path)) == 4
-    boot = tmp_path / "boot_id"
-    boot.write_text("another start\n")
-    monkeypatch.setattr(listing, "_BOOT_ID", boot)
+    monkeypatch.setattr(Surroundings, "boot_id", lambda _: b"another start")
     opened_files(path, monkeypatch, 0)
     assert len(read(path)) == 8 + 2
     check_marks(path)
     assert opened_files(path, monkeypatch, 0) == [noon_path(path, ahead=3).name]
-    monkeypatch.setattr(listing, "_BOOT_ID", tmp_path / "none")
+    monkeypatch.setattr(Surroundings, "boot_id", lambda _: b"")
     assert len(opened_files(path, monkeypatch, 0)) > 3
 
 

@@ -1,4 +1,4 @@
-//! The live pumps of a source and of a sink, each in a thread of its own.
+//! The live pumps of a source and of a sink, and the word watch, each in a thread of its own.
 //!
 //! ```text
 //! source_pump  sends excerpts of mapped files as frames to a socket
@@ -8,6 +8,7 @@
 //! acks         acknowledgements, as a sink writes them and a source takes them in
 //! control      how the event loop calls a pump back, and hands it bytes
 //! pauser       how a source waits for the next excerpt
+//! words        a look at words again and again, for sources that rest
 //! ```
 
 pub mod acks;
@@ -17,3 +18,4 @@ pub mod recorded;
 pub mod sink_pump;
 pub mod source_lane;
 pub mod source_pump;
+pub mod words;

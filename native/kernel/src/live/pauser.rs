@@ -14,12 +14,16 @@ pub enum Pausing {
     Balanced,
     /// The source always sleeps long.
     Sleepy,
+    /// The source does not wait: it has one look, and the time counts as over.
+    Step,
 }
 
 impl Pausing {
     /// The way to pause of that number, as `cqrepl.kernel.live` counts them.
     pub fn of(number: u8) -> Option<Self> {
-        [Pausing::Busy, Pausing::Balanced, Pausing::Sleepy].get(usize::from(number)).copied()
+        [Pausing::Busy, Pausing::Balanced, Pausing::Sleepy, Pausing::Step]
+            .get(usize::from(number))
+            .copied()
     }
 }
 
@@ -72,6 +76,9 @@ impl Pauser {
 
     /// Waits before the next look; the answer is the time now, if the pause has asked for it.
     pub fn pause(&mut self) -> Option<Instant> {
+        if self.pausing == Pausing::Step {
+            return Some(Instant::now());
+        }
         self.looks = self.looks.saturating_add(1);
         let spins = if self.pausing == Pausing::Busy { SPINS_BUSY } else { SPINS };
         if self.looks < spins {
@@ -91,6 +98,7 @@ impl Pauser {
                 }
             }
             Pausing::Sleepy => std::thread::sleep(SLEEP_SLEEPY),
+            Pausing::Step => {}
         }
         Some(now)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::live::words::{until_changed, Word};
 use crate::mem::{Source, View};
 
 /// How many bytes a word has.
@@ -41,18 +42,10 @@ impl PyWordLooks {
 
     /// Pauses before each look, the first too; true when a word has changed, false when cancelled.
     fn until_changed(&self, py: Python<'_>) -> bool {
-        let words: Vec<(Source<'_>, Option<u32>)> =
+        let words: Vec<Word<'_>> =
             self.words.iter().map(|(view, value)| (view.source(), *value)).collect();
         let (pause, is_cancelled) = (self.pause, &self.is_cancelled);
-        py.detach(move || loop {
-            std::thread::sleep(pause);
-            if is_cancelled.load(Ordering::Relaxed) {
-                return false;
-            }
-            if words.iter().any(|(word, value)| word.header(0) != *value) {
-                return true;
-            }
-        })
+        py.detach(move || until_changed(&words, pause, is_cancelled))
     }
 
     /// Has `until_changed` come back at its next look. Any thread may call it.

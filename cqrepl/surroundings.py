@@ -1,0 +1,117 @@
+"""What a process has around it: clocks, its id, chance, threads, and the calls that reach a disk.
+
+Everything that replication takes from the machine besides trio's own clock and sockets comes
+through `surroundings()`. The default is the machine itself, one call away. A laboratory has several
+hosts in one process: it makes one object for each, and `within` hands it down to all that is called
+or started in a block, as trio hands down the context of a task to those that it starts.
+
+Not everything can be handed down so. What runs in a thread of our own (touching ahead, the word
+watch) asks for nothing here, and the native kernel looks at the system's clock itself; in a
+laboratory there are no such threads, and `has_threads` says so.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Surroundings:
+    """The machine. A subclass stands for another one."""
+
+    has_threads = True
+    """False where all runs in the thread of the event loop: what is to run in a thread runs there,
+    and there are no native pumps, which wait in the system."""
+
+    rest_after_seconds = 1.0
+    """For so long does a writer that finds nothing look itself, before the word watch does."""
+
+    idle_polls = 50
+    """So many of its first looks only let other tasks run; it sleeps between the next ones."""
+
+    def process_id(self) -> int:
+        return os.getpid()
+
+    def is_alive(self, process: int) -> bool | None:
+        """Whether there is a process of this id; None: the system knows."""
+        return None
+
+    def start_of(self, process: int) -> int | None:
+        """When it was started, in clock ticks since the machine was; None: the system knows."""
+        return None
+
+    def boot_id(self) -> bytes:
+        """What the machine calls its present start; nothing where it does not say."""
+        try:
+            return _BOOT_ID.read_bytes()
+        except OSError:
+            return b""
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970."""
+        return time.time_ns()
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Stops this thread."""
+        time.sleep(seconds)
+
+    def uniform(self, least: float, most: float) -> float:
+        """A number by chance, to spread load: it keeps no secret."""
+        return random.uniform(least, most)  # noqa: S311 (see above)
+
+    def file_age(self, descriptor: int) -> float:
+        """Seconds since the file was last written."""
+        return time.time() - os.fstat(descriptor).st_mtime
+
+    # ---- the disk: as the calls of `os`, which see errors of the system as OSError --------------
+
+    def allocate(self, descriptor: int, start: int, length: int) -> None:
+        os.posix_fallocate(descriptor, start, length)
+
+    def write(self, descriptor: int, data: bytes, position: int) -> None:
+        os.pwrite(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        """Returns when what is in the file is on the disk."""
+        os.fdatasync(descriptor)
+
+    def sync_names(self, descriptor: int) -> None:
+        """Returns when the names in a directory are on the disk."""
+        os.fsync(descriptor)
+
+
+_MACHINE: Final = Surroundings()
+_here: Final[ContextVar[Surroundings]] = ContextVar("surroundings", default=_MACHINE)
+
+
+def surroundings() -> Surroundings:
+    """Those of what runs now."""
+    return _here.get()
+
+
+def monotonic() -> float:
+    """Seconds, by the clock of what runs now."""
+    return _here.get().monotonic()
+
+
+@contextmanager
+def within(these: Surroundings) -> Iterator[None]:
+    """Hands them down for the length of a block."""
+    token = _here.set(these)
+    try:
+        yield
+    finally:
+        _here.reset(token)
