@@ -26,6 +26,7 @@ __all__ = [
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",
+    "give_time",
     "join_payloads",
     "laid_size",
     "lay_excerpts",
@@ -40,6 +41,7 @@ __all__ = [
 INTERFACE: Final[int]
 NAME: Final[str]
 
+def give_time(time: tuple[int, int] | None) -> None: ...
 def populate_pages(buffer: memoryview, start: int, end: int) -> None: ...
 
 @final

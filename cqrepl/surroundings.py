@@ -7,7 +7,7 @@ or started in a block, as trio hands down the context of a task to those that it
 
 Not everything can be handed down so. What runs in a thread of our own (touching ahead, the word
 watch) asks for nothing here, and the native kernel looks at the system's clock itself; in a
-laboratory there are no such threads, and `has_threads` says so.
+laboratory there are no such threads, and `has_threads` says so; the kernel is given the time.
 """
 
 import os
@@ -27,7 +27,7 @@ class Surroundings:
 
     has_threads = True
     """False where all runs in the thread of the event loop: what is to run in a thread runs there,
-    and there are no native pumps, which wait in the system."""
+    and native pumps take steps, in which they do what is there and wait for nothing."""
 
     rest_after_seconds = 1.0
     """For so long does a writer that finds nothing look itself, before the word watch does."""
@@ -64,13 +64,16 @@ class Surroundings:
         """Seconds."""
         return time.monotonic()
 
+    def give_time(self) -> None:
+        """Tells the native kernel what time it is, where it cannot know."""
+
     def sleep(self, seconds: float) -> None:
         """Stops this thread."""
         time.sleep(seconds)
 
     def uniform(self, least: float, most: float) -> float:
         """A number by chance, to spread load: it keeps no secret."""
-        return random.uniform(least, most)  # noqa: S311 (see above)
+        return random.uniform(least, most)
 
     def file_age(self, descriptor: int) -> float:
         """Seconds since the file was last written."""

@@ -11,6 +11,7 @@ A run of tests writes what it counted to the file that CQREPL_TALLY names (see `
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -126,6 +127,8 @@ def long_phases() -> list[Phase]:
         "CQREPL_FUZZ_SECONDS": "30",
         "CQREPL_KILL_CALL_EVERY": "3",
         "CQREPL_KILL_POINTS": "1000",
+        "CQREPL_LABORATORY_DRAW": str(random.SystemRandom().randrange(1 << 32)),
+        "CQREPL_LABORATORY_SEEDS": "600",
         "CQREPL_STATEFUL_EXAMPLES": "10000",
     }
     return [tests("everything", "--timeout", "3600", **more), made("fuzz-native", "SECONDS=600")]

@@ -54,6 +54,9 @@ class Kernel(Protocol):
     def WordLooks(self) -> type[Looks]: ...
 
     @property
+    def give_time(self) -> Callable[[tuple[int, int] | None], None] | None: ...
+
+    @property
     def populate_pages(self) -> Callable[[memoryview, int, int], None] | None: ...
 
     def find_excerpts(

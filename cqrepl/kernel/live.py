@@ -36,3 +36,4 @@ class Pausing(IntEnum):
     BUSY = 0  # never sleeps: one core for each connection
     BALANCED = 1  # sleeps of microseconds while excerpts come, of milliseconds when they do not
     SLEEPY = 2  # sleeps of milliseconds
+    STEP = 3  # never waits: one look, and the pump comes back

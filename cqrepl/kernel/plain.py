@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NAME: Final = "python"
 AtomicWords: type[_native.AtomicWords] | None = None  # Python has no compare-and-set
 Pen: type[_native.Pen] | None = None  # which needs that
+give_time: Callable[[tuple[int, int] | None], None] | None = None  # it asks for no time
 # with the GIL held while the system looks for memory, it would stop the writer that it is to help
 populate_pages: Callable[[memoryview, int, int], None] | None = None
 

@@ -77,6 +77,7 @@ class LivePump:
 
     def __init__(self, socket: int) -> None:
         self.is_running = False
+        self.steps = not surroundings().has_threads  # it does what is there, and never waits
         self._socket = socket
         self._control = live.LiveControl()
         self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of other connections
@@ -99,12 +100,14 @@ class LivePump:
         Raises:
             OSError: the connection is broken.
         """
+        if self.steps:
+            pausing, slice_ms = Pausing.STEP, 0
         ended, unsent, left, heard, is_foreign = await self._run(
             lambda: live.stream_live(
                 self._socket, self._control, lanes, pausing, is_idle, slice_ms, data
             )
         )
-        return Streamed(Ended(ended), unsent, left, Heard(*heard), is_foreign)
+        return Streamed(Ended(ended), unsent, left, self._heard(*heard), is_foreign)
 
     async def receive(self, lanes: "Sequence[SinkLane]", data: bytes, *, slice_ms: int) -> Received:
         """Stores what comes for these queues.
@@ -120,9 +123,11 @@ class LivePump:
             wake_soon()
             return live.receive_live(self._socket, self._control, lanes, data, slice_ms)
 
+        if self.steps:
+            slice_ms = 0
         ended, left, unsent, heard = await self._run(work)
         # what was to go through the pump after its last look
-        return Received(Ended(ended), left, unsent + self._control.take(), Heard(*heard))
+        return Received(Ended(ended), left, unsent + self._control.take(), self._heard(*heard))
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""
@@ -140,6 +145,12 @@ class LivePump:
         finally:
             self._control.interrupt()
 
+    def _heard(self, last_ns: int | None, began_ns: int | None) -> Heard:
+        if not self.steps:
+            return Heard(last_ns, began_ns)
+        # a step takes no time
+        return Heard(None if last_ns is None else 0, None if began_ns is None else 0)
+
     async def _run(self, work: Callable[[], T]) -> T:
         self._control.reset()
         self.is_running = True
@@ -152,7 +163,6 @@ class LivePump:
 def pump_for(stream: trio.SocketStream) -> LivePump | None:
     """The live pump of a connection; None with the plain kernel, and where bytes do not go straight
     to a socket."""
-    is_usual = live.AVAILABLE and surroundings().has_threads
-    if not is_usual or not isinstance(stream, trio.SocketStream):
+    if not live.AVAILABLE or not isinstance(stream, trio.SocketStream):
         return None
     return LivePump(stream.socket.fileno())

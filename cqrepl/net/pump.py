@@ -214,6 +214,9 @@ class Pump:
         if self._fruitless >= FRUITLESS_MAX:  # it does not know what comes here
             self._fruitless = 0 if self._fruitless >= FRUITLESS_PAUSE else self._fruitless + 1
             return False
+        if self._live.steps and await self._turn.read(self._readable) is None:
+            self._take_left()
+            return True
         lanes = session.lanes_in()
         if not lanes:
             return False
@@ -228,6 +231,10 @@ class Pump:
         is_fruitless = came.ended is Ended.UNUSUAL and not has_stored
         self._fruitless = self._fruitless + 1 if is_fruitless else 0
         return True
+
+    async def _readable(self) -> int:
+        await trio.lowlevel.wait_readable(self.stream.socket.fileno())
+        return 1
 
     async def _act_on_events(self, session: Session) -> bool:
         """Acts on all events there are; false when the connection is over."""
@@ -327,7 +334,8 @@ class Pump:
             is_live = await self._lend(self._live, session, hears=hears)
         if is_live and not self._is_quiet:
             pauser.reset()
-        return is_live
+        # a pump that does not wait leaves that to the pauser
+        return is_live and not (self._live.steps and self._is_quiet and not self._unsent)
 
     async def _lend(self, pump: LivePump, session: Session, *, hears: bool) -> bool:
         lanes = session.lanes_out()

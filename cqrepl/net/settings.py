@@ -47,7 +47,7 @@ def pausing_named(pauser: str) -> Pausing:
     Raises:
         ValueError: there is none of this name, or too few cores for it.
     """
-    words = [each.name.lower() for each in Pausing]
+    words = [each.name.lower() for each in Pausing if each is not Pausing.STEP]
     if pauser not in words:
         raise ValueError(f"a pauser out of {', '.join(words)} expected, {pauser!r} came")
     pausing = Pausing[pauser.upper()]

@@ -15,4 +15,5 @@ async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | No
     if surroundings().has_threads:
         return await trio.to_thread.run_sync(work, limiter=limiter)
     await trio.lowlevel.checkpoint()
+    surroundings().give_time()
     return work()

@@ -31,8 +31,8 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::append::clock;
 use crate::append::store_words::{IndexPage, StoreWords};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::apart::{Apart, APART_MIN};
@@ -167,7 +167,7 @@ impl<'a> Pen<'a> {
 
     /// True when the clock, or the time that is given, is behind the end of the cycle.
     pub fn has_rolled(&self, now_ms: Option<i64>) -> bool {
-        now_ms.unwrap_or_else(clock_ms) >= self.terms.cycle_end_ms
+        now_ms.unwrap_or_else(clock::wall_ms) >= self.terms.cycle_end_ms
     }
 
     /// Appends the excerpts `start` to `start + count` of a batch, the first one at exactly this
@@ -413,10 +413,4 @@ impl<'a> Pen<'a> {
         }
         is_there
     }
-}
-
-/// The milliseconds since 1970.
-fn clock_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

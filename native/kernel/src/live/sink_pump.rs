@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
+use crate::append::clock::monotonic_ns;
 use crate::append::pen::Pen;
 use crate::append::terms::Refusal;
 use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 use crate::batch::frames::Scan;
 use crate::live::acks;
 use crate::live::control::{locked, receive_some, send_some, Control, Ended, Heard, PumpError};
-use crate::live::source_lane::monotonic_ns;
 use crate::mem::Source;
 
 const UNSENT_MAX: usize = 64 << 10;

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 
-use rustix::time::{clock_gettime, ClockId};
+use crate::append::clock::monotonic_ns;
 
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{self, Limits, Walk};
@@ -319,12 +319,6 @@ impl<'a> SourceLane<'a> {
 
 fn length_of(store: Source) -> i64 {
     i64::try_from(store.len()).unwrap_or(i64::MAX)
-}
-
-/// The time now on the clock that frames and logs name.
-pub fn monotonic_ns() -> i64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// The time now as the item behind a payload, in the width that receivers take fastest.

@@ -28,6 +28,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::measure_lengths, module)?)?;
     module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::give_time, module)?)?;
     module.add_class::<PyAtomicWords>()?;
     module.add_class::<PyPen>()?;
     module.add_class::<PyWordLooks>()?;

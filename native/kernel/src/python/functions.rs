@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
+use crate::append::clock;
 use crate::batch::documents::{Limits, Walk};
 use crate::batch::joined::Joined;
 use crate::batch::layout::{self, MeasuredBatch};
@@ -193,6 +194,13 @@ pub fn lay_excerpts(
         batch.lay(target, position, sequence, index_spacing)?
     };
     Ok((laid.first_word, laid.end, laid.last, laid.marks))
+}
+
+/// Lets the kernel take this time for now: nanoseconds of the monotonic clock, milliseconds since
+/// 1970. `None` gives the time back to the machine.
+#[pyfunction]
+pub fn give_time(time: Option<(i64, i64)>) {
+    clock::give(time);
 }
 
 /// Brings the pages of these bytes into memory; see `cqrepl/kernel/batch.py`.

@@ -1,0 +1,1 @@
+"""Whole hosts in one thread, from one seed: see docs/laboratory.md."""

@@ -1,0 +1,166 @@
+"""`python -m cqrepl.testing`: runs seeds, and tells the shortest story of one that fails."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cqrepl.testing.known import LEFT_OUT
+from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.plan import Kind, RunPlan
+from cqrepl.testing.shortener import shortened
+from cqrepl.testing.transcript import record, told, transcript
+
+SECONDS = 60.0
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+class SeedRange(click.ParamType[range]):
+    """`A..B`, both included."""
+
+    name = "A..B"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> range:
+        found = _RANGE.fullmatch(str(value))
+        if found is None or int(found[1]) > int(found[2]):
+            self.fail(f"two numbers A..B expected, {value!r} came", param, ctx)
+        return range(int(found[1]), int(found[2]) + 1)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seed", type=click.IntRange(0), help="Run this seed, and tell what happened.")
+@click.option("--seeds", type=SeedRange(), help="Run all of these, one line each.")
+@click.option("--seconds", type=click.FloatRange(1), default=SECONDS, show_default=True)
+@click.option("--hosts", type=click.IntRange(2, 9), help="A source and sinks; drawn if not given.")
+@click.option(
+    "--without",
+    "left_out",
+    type=click.Choice([kind.value for kind in Kind]),
+    multiple=True,
+    help="Leave out faults of this kind; several times.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Leave out nothing, not even what is known to fail."
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option(
+    "--results",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append each result to this file, and go on where it ends.",
+)
+@click.option("--story", is_flag=True, help="With every document that went over a link.")
+@click.option(
+    "--record",
+    "capture",
+    type=click.File("wb"),
+    help="Write a capture of all links, for wire-dump.",
+)
+@click.option("--whole", is_flag=True, help="Do not make a failing run shorter.")
+def main(**options: Any) -> None:
+    """Runs whole hosts, their network, disks and clocks in one thread, from a seed.
+
+    Exit codes: 0 nothing failed, 1 something did, 2 wrong use.
+    """
+    seed, seeds = options["seed"], options["seeds"]
+    if (seed is None) == (seeds is None):
+        raise click.UsageError("one of --seed and --seeds is needed")
+    left_out = {Kind(name) for name in options["left_out"]}
+    if not options["everything"]:
+        left_out |= LEFT_OUT
+    if seed is not None:
+        sys.exit(_one(RunPlan.of(seed, options["seconds"], options["hosts"], left_out), options))
+    if options["jobs"] > 1:
+        sys.exit(_spread(seeds, options))
+    sys.exit(_many(seeds, left_out, options))
+
+
+def _one(plan: RunPlan, options: dict[str, Any]) -> int:
+    outcome = run(plan)
+    if outcome.broken is not None and not options["whole"]:
+        click.echo(f"{plan}: {outcome.broken}")
+        click.echo("looking for a shorter run that fails so ...", err=True)
+        outcome = shortened(outcome)
+    for line in transcript(outcome) if options["story"] else told(outcome):
+        click.echo(line)
+    if options["capture"] is not None:
+        record(outcome, options["capture"])
+    click.echo(_line(outcome))
+    return 0 if outcome.broken is None else 1
+
+
+def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any]) -> int:
+    results, done = options["results"], _done(options["results"])
+    failed = 0
+    injected: Counter[str] = Counter()
+    for seed in seeds:
+        if seed in done:
+            failed += done[seed]
+            continue
+        outcome = run(RunPlan.of(seed, options["seconds"], options["hosts"], left_out))
+        failed += outcome.broken is not None
+        injected.update(outcome.injected)
+        click.echo(_line(outcome))
+        if results is not None:
+            with results.open("a") as file:
+                file.write(json.dumps(_result(outcome)) + "\n")
+    click.echo(f"{failed} failed; faults: {_counts(injected)}")
+    return 1 if failed else 0
+
+
+def _spread(seeds: range, options: dict[str, Any]) -> int:
+    """Each process takes every n-th seed."""
+    jobs = options["jobs"]
+    words = [sys.executable, "-m", "cqrepl.testing", "--seconds", str(options["seconds"])]
+    for name in options["left_out"]:
+        words += ["--without", name]
+    words += ["--all"] if options["everything"] else []
+    words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
+    size = -(-len(seeds) // jobs)
+    running = []
+    for start in range(0, len(seeds), size):
+        part = seeds[start : start + size]
+        own = [*words, "--seeds", f"{part[0]}..{part[-1]}"]
+        if options["results"] is not None:
+            own += ["--results", str(options["results"])]
+        running.append(subprocess.Popen(own))
+    return max(process.wait() for process in running)
+
+
+def _done(results: Path | None) -> dict[int, bool]:
+    """The seeds that a file of results has, and whether they failed."""
+    if results is None or not results.exists():
+        return {}
+    lines = [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
+    return {line["seed"]: line["broken"] is not None for line in lines}
+
+
+def _result(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "seed": outcome.plan.seed,
+        "seconds": outcome.plan.seconds,
+        "broken": outcome.broken,
+        "digest": outcome.digest,
+        "injected": outcome.injected,
+        "appended": outcome.appended,
+        "real_seconds": round(outcome.real_seconds, 3),
+    }
+
+
+def _line(outcome: Outcome) -> str:
+    speed = outcome.plan.seconds / outcome.real_seconds
+    verdict = outcome.broken or "ok"
+    return f"{outcome.plan}, {speed:.0f} x real time, trace {outcome.digest[:12]}: {verdict}"
+
+
+def _counts(injected: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(injected.items())) or "none"
+
+
+if __name__ == "__main__":
+    main()

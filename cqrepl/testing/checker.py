@@ -1,0 +1,133 @@
+"""What must be true of every run: one piece of code for all of them.
+
+While faults come: no mark says that a host has what it does not have. When they are over and all
+is quiet: every copy holds the same as the source, or both sides were told why not; what an
+application wrote stands where it was told that it stands, unless its own disk has lost it; and no
+excerpt is anywhere that no application ever wrote at that index.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.format.index import format_index
+
+
+class BrokenPromiseError(Exception):
+    """A check failed; `check` is its name."""
+
+    def __init__(self, check: str, text: str) -> None:
+        super().__init__(f"{check}: {text}")
+        self.check = check
+
+
+def digest_of(payload: bytes) -> bytes:
+    """Of an excerpt, 12 bytes."""
+    return hashlib.sha256(payload).digest()[:12]
+
+
+@dataclass
+class Written:
+    """All that applications were told was appended: for each index, what may stand there."""
+
+    digests: dict[int, set[bytes]] = field(default_factory=dict)
+    newest: dict[int, bytes] = field(default_factory=dict)
+
+    def begin_anew(self) -> None:
+        """The queue is another one from now on: what was in the last one belongs nowhere."""
+        self.digests.clear()
+        self.newest.clear()
+
+    def note(self, index: int, payload: bytes) -> None:
+        digest = digest_of(payload)
+        self.digests.setdefault(index, set()).add(digest)
+        self.newest[index] = digest
+
+
+def content(path: Path) -> dict[int, bytes]:
+    """The digests of all excerpts of a queue, by index; none where there is no queue.
+
+    Raises:
+        BrokenPromiseError: it cannot be read, or an index does not rise.
+    """
+    if not any(path.glob("*.cq4")):
+        return {}
+    found: dict[int, bytes] = {}
+    last = -1
+    try:
+        with Queue.open(path) as queue:
+            tailer = queue.tailer()
+            while (batch := tailer.next_batch()) is not None:
+                for index, data in batch:
+                    if index <= last:
+                        text = f"{format_index(index)} comes after {format_index(last)} in {path}"
+                        raise BrokenPromiseError("order", text)
+                    found[index] = digest_of(bytes(data))
+                    last = index
+    except QueueError as error:
+        raise BrokenPromiseError("readable", str(error)) from error
+    return found
+
+
+def last_index(path: Path) -> int:
+    """The last index of a queue; -1 while there is none."""
+    if not any(path.glob("*.cq4")):
+        return -1
+    try:
+        with Queue.open(path) as queue:
+            last = queue.last_index()
+    except QueueError:
+        return -1
+    return -1 if last is None else last
+
+
+def check_mark(who: str, acknowledged: int, path: Path) -> None:
+    """A host has what it has acknowledged; and so has the source."""
+    last = last_index(path)
+    if acknowledged > last:
+        raise BrokenPromiseError(
+            "marks",
+            f"{format_index(acknowledged)} counts as acknowledged,"
+            f" and {who} holds nothing beyond {format_index(max(last, 0))}",
+        )
+
+
+def check_agreed(said: Iterable[str]) -> None:
+    """Two hosts of ours never choose the same cid, nor refuse what the other registers by it."""
+    for text in said:
+        if "is bound to" in text:
+            raise BrokenPromiseError("cids", text)
+
+
+def check_invented(name: str, found: Mapping[int, bytes], written: Written) -> None:
+    """Nothing stands anywhere that was not written there."""
+    for index, digest in found.items():
+        if digest not in written.digests.get(index, ()):
+            known = "others were" if index in written.digests else "nothing was"
+            raise BrokenPromiseError(
+                "altered", f"{name} has an excerpt at {format_index(index)} where {known} written"
+            )
+
+
+def check_kept(name: str, found: Mapping[int, bytes], written: Written) -> None:
+    """All that was written last at each index is there."""
+    for index, digest in written.newest.items():
+        if found.get(index) != digest:
+            raise BrokenPromiseError("lost", f"{name} has lost {format_index(index)}")
+
+
+def difference(source: Mapping[int, bytes], copy: Mapping[int, bytes]) -> str | None:
+    """The first difference of two copies; None when they are equal."""
+    for index in sorted(source.keys() | copy.keys()):
+        if source.get(index) != copy.get(index):
+            where = (
+                "only the source has it"
+                if index not in copy
+                else "only the copy has it"
+                if index not in source
+                else "they hold other bytes"
+            )
+            return f"{format_index(index)}: {where}"
+    return None

@@ -1,0 +1,246 @@
+"""The hosts of a run: replication, and an application that appends, each a process of its own."""
+
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.net.program import Program
+from cqrepl.net.wordwatch import word_watch
+from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from cqrepl.surroundings import within
+from cqrepl.testing.checker import Written
+from cqrepl.testing.labmachine import Machine, Process
+from cqrepl.testing.network import Network, address_of
+from cqrepl.testing.plan import SOURCE
+from cqrepl.testing.story import Story
+
+QUEUE: Final = "q"
+PORT: Final = 7000
+HEARTBEAT_MS: Final = 500
+TIMEOUT_MS: Final = 2000
+BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
+PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000)
+FOREIGN_EXCERPTS: Final = 5000
+RESTART_SECONDS: Final = 1.0  # a process that has ended by itself is started again after
+
+
+class LabHost:
+    """The replication of one host, started again when it ends by itself."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        network: Network,
+        nursery: trio.Nursery,
+        story: Story,
+        program: Program | None = None,
+    ) -> None:
+        self.machine = machine
+        self._program = program
+        self.node: Source | Sink | None = None
+        self.process: Process | None = None
+        self.ends: list[str] = []  # why it ended by itself
+        self.was_cut = False  # its power was cut
+        self._network = network
+        self._nursery = nursery
+        self._story = story
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+
+    @property
+    def host(self) -> int:
+        return self.machine.host
+
+    @property
+    def path(self) -> Path:
+        """The queue's directory as it is now."""
+        return self.machine.path / QUEUE
+
+    def known_of(self, sink: "LabHost") -> int | None:
+        """Up to where this source knows that a sink is; None while that is not known."""
+        if not isinstance(self.node, Source):
+            return None
+        marks = self.node.queues[QUEUE].marks.get(sink.host)
+        return None if marks is None else marks.acknowledged
+
+    def start(self) -> None:
+        if self.process is not None:
+            return
+        self.process = self.machine.start("replication")
+        self._scope, self._stopping = trio.CancelScope(), trio.Event()
+        self._story.tell(self.machine.name, "replication starts")
+        self._nursery.start_soon(self._run, self.process, self._scope, self._stopping)
+
+    def kill(self) -> None:
+        """As `kill -9`: what it has stored so far stays, its connections break."""
+        if self.process is None:
+            return
+        self._story.tell(self.machine.name, "replication is killed")
+        self.machine.killed(self.process)
+        self._leave()
+
+    def power_cut(self) -> None:
+        self.was_cut = True
+        self.machine.power_cut()
+        if self.process is not None:
+            self._leave()
+
+    def stop(self) -> None:
+        """Asks it to end in order."""
+        if self.process is not None:
+            self._story.tell(self.machine.name, "replication is told to end")
+            self._stopping.set()
+
+    def _leave(self) -> None:
+        self._network.host_died(self.host)
+        self.process, self.node = None, None
+        self._scope.cancel()
+
+    async def _run(self, process: Process, scope: trio.CancelScope, stopping: trio.Event) -> None:
+        with within(process), scope:
+            while not stopping.is_set():
+                try:
+                    async with self._serving() as node:
+                        self.node = node
+                        await stopping.wait()
+                except (QueueError, OSError) as error:
+                    self._ended(str(error))
+                except BaseExceptionGroup as group:
+                    errors, others = group.split((QueueError, OSError))
+                    if others is not None:
+                        raise
+                    assert errors is not None
+                    self._ended("; ".join(str(each) for each in errors.exceptions))
+                self.node = None
+                if not stopping.is_set():
+                    await trio.sleep(RESTART_SECONDS)
+        if self.process is process:  # it was not killed
+            self.machine.alive.discard(process.pid)
+            self.process, self.node = None, None
+            self._story.tell(self.machine.name, "replication has ended")
+
+    def _ended(self, why: str) -> None:
+        self.ends.append(why)
+        self._story.tell(self.machine.name, f"replication ends by itself: {why}")
+
+    def _serving(self) -> AbstractAsyncContextManager[Source | Sink]:
+        place = f"{address_of(SOURCE)}:{PORT}"
+        if self.host == SOURCE:
+            return serve_source(
+                {QUEUE: self.path},
+                listen=place,
+                program=self._program,
+                host_id=self.host,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                heartbeat_timeout_ms=TIMEOUT_MS,
+            )
+        return serve_sink(
+            {QUEUE: self.path},
+            connect=place,
+            program=self._program,
+            host_id=self.host,
+            touch_ahead_bytes=0,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            heartbeat_timeout_ms=TIMEOUT_MS,
+        )
+
+
+class Application:
+    """Appends to the queue of a host, and keeps what it was told."""
+
+    def __init__(
+        self, machine: Machine, roll_cycle: str, rate: float, rng: random.Random, story: Story
+    ) -> None:
+        self.machine = machine
+        self.written = Written()
+        self.refused = 0
+        self.is_writing = True
+        self._roll_cycle = roll_cycle
+        self._rate = rate
+        self._rng = rng
+        self._story = story
+        self._process = machine.start("application")
+        self._queue: Queue | None = None
+        self._disk: Path | None = None  # that the queue was opened on
+        self.count = 0
+
+    def kill(self) -> None:
+        """It starts again with the next append."""
+        self._story.tell(self.machine.name, "application is killed")
+        self.machine.alive.discard(self._process.pid)
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process; the old one is dead."""
+        self._process = self.machine.start("application")
+        self._queue = None  # a dead process gives nothing back
+
+    async def run(self) -> None:
+        """Appends for ever, as long as `is_writing`."""
+        while True:
+            await trio.sleep(self._rng.expovariate(self._rate * len(BATCHES) / sum(BATCHES)))
+            if self.is_writing and self._process.pid in self.machine.alive:
+                self.append()
+                word_watch().look()
+
+    def append(self, payloads: Sequence[bytes] = ()) -> None:
+        """These excerpts; else one of its own, or a few."""
+        with within(self._process):
+            self._process.give_time()
+            try:
+                queue = self._opened()
+                for payload in payloads or self._some():
+                    self.written.note(queue.append(payload), payload)
+                    self.count += 1
+            except QueueLocked:
+                self.refused += 1
+            except (QueueError, OSError) as error:
+                self.refused += 1
+                self._disk = None
+                self._story.tell(self.machine.name, f"application cannot append: {error}")
+
+    def _some(self) -> Iterator[bytes]:
+        for _ in range(self._rng.choice(BATCHES)):
+            size = self._rng.choice(PAYLOAD_BYTES)
+            yield b"%d of host %d " % (self.count, self.machine.host) + bytes(size)
+
+    def _opened(self) -> Queue:
+        if self._queue is None or self._disk != self.machine.path:
+            if self._queue is not None:
+                self._queue.close()
+            self._queue = None
+            self._disk = self.machine.path
+            self._queue = Queue.open_for_append(self._disk / QUEUE, create=self._roll_cycle)
+        return self._queue
+
+
+def fill_with_others(machine: Machine, roll_cycle: str) -> None:
+    """Another queue, in the directory of ours."""
+    process = machine.start("another application")
+    with within(process):
+        process.give_time()
+        with Queue.open_for_append(machine.path / QUEUE, create=roll_cycle) as queue:
+            for nth in range(FOREIGN_EXCERPTS):
+                queue.append(b"%d of another queue" % nth)
+    machine.alive.discard(process.pid)
+
+
+@asynccontextmanager
+async def looking(every_s: float) -> AsyncIterator[None]:
+    """Has the word watch look now and then, as its thread would."""
+
+    async def look() -> None:
+        while True:
+            await trio.sleep(every_s)
+            word_watch().look()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look)
+        yield
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,251 @@
+"""One machine: its clocks, its starts, its processes and its disk.
+
+Theory of operation. The files of a machine are real files, in a directory that stands for all of
+its disk. When a process is killed or the power is cut, a copy of the directory as it is at that
+instant becomes the disk: what the dead process still does, while its tasks are cancelled, goes to
+the old one, which no other process sees again.
+
+After a power cut each page is what was there, or what was there when it last reached the disk: when
+its file was synced, or when the system wrote it back, which it does in any order and at any time.
+The names in a directory are there, or, as long as they are younger than the last time at which
+names reached the disk, may be gone.
+"""
+
+import errno
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.kernel.giventime import give_time
+from cqrepl.surroundings import Surroundings
+from cqrepl.testing.story import Story
+
+PAGE: Final = 4096
+WALL_NS: Final = 1_709_640_000_000_000_000  # 5 March 2024, noon: when each run begins
+_NS: Final = 1_000_000_000
+_PIDS: Final = 10_000  # process ids of one host
+NAMES_AFTER_SECONDS: Final = 5.0  # so long may a new name not be on the disk
+_FILES_LEFT: Final = 0.2  # of the files, each time that the system writes back
+_PAGES_LEFT: Final = 0.1  # of the pages of the others
+_KEPT: Final = (0.0, 0.1, 0.5, 0.9, 1.0)  # of what was not synced, so much survives
+
+
+class Machine:
+    """A host's machine; `path` is its disk as it is now."""
+
+    def __init__(self, host: int, folder: Path, rng: random.Random, story: Story) -> None:
+        self.host = host
+        self.name = f"host {host}"
+        self.skew_ns = 0
+        self.is_full = False
+        self.alive: set[int] = set()
+        self._folder = folder
+        self._rng = rng
+        self._story = story
+        self._boots = 1
+        self._processes = 0
+        self._generation = 0
+        self._durable: dict[int, bytes] = {}  # by inode: what reached the disk
+        self._names_at: dict[str, float] = {}  # when a name was first seen
+        self.path = folder / "0"
+        self.path.mkdir(parents=True)
+
+    @property
+    def boot_id(self) -> bytes:
+        return b"%d of host %d" % (self._boots, self.host)
+
+    def start(self, what: str) -> "Process":
+        """A new process."""
+        self._processes += 1
+        process = Process(self, self.host * _PIDS + self._processes, what)
+        self.alive.add(process.pid)
+        return process
+
+    def killed(self, process: "Process") -> None:
+        """The process is no more. The disk goes on as it is now, at another place: the other
+        processes of the machine open their files anew."""
+        self.alive.discard(process.pid)
+        self._go_on()
+
+    def power_cut(self) -> None:
+        """No process is left, and of what was not synced not all."""
+        self.alive.clear()
+        before = [path.relative_to(self.path) for path in self._files()]
+        kept = self._rng.choice(_KEPT)
+        torn = gone = 0
+        old = self.path
+        self._go_on()
+        now = trio.current_time()
+        for relative in before:
+            copy = self.path / relative
+            is_new = now - self._names_at.get(str(relative), 0.0) < NAMES_AFTER_SECONDS
+            durable = self._durable.get(os.stat(copy).st_ino, b"")
+            if is_new and not durable and self._rng.random() > kept:
+                copy.unlink()
+                gone += 1
+                continue
+            torn += self._tear(copy, durable, kept)
+        assert self.path != old
+        self._boots += 1
+        self._durable = {os.stat(path).st_ino: path.read_bytes() for path in self._files()}
+        self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
+
+    def write_back(self) -> None:
+        """The system writes some pages of some files to the disk, as it does at any time."""
+        now = trio.current_time()
+        for path in self._files():
+            self._names_at.setdefault(str(path.relative_to(self.path)), now)
+            if self._rng.random() < _FILES_LEFT:
+                continue
+            inode, content = os.stat(path).st_ino, path.read_bytes()
+            durable = bytearray(self._durable.get(inode, b"").ljust(len(content), b"\0"))
+            for start in _changed(content, bytes(durable)):
+                if self._rng.random() >= _PAGES_LEFT:
+                    durable[start : start + PAGE] = content[start : start + PAGE]
+            self._durable[inode] = bytes(durable)
+
+    def synced(self, descriptor: int) -> None:
+        """A file is on the disk as it is now."""
+        size = os.fstat(descriptor).st_size
+        # a file open for writing only is read through its other name
+        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
+            self._durable[os.fstat(descriptor).st_ino] = file.read(size)
+
+    def names_synced(self) -> None:
+        for path in self._files():
+            self._names_at[str(path.relative_to(self.path))] = -NAMES_AFTER_SECONDS
+
+    def check_space(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def wall_ns(self, slept_s: float) -> int:
+        return WALL_NS + self.skew_ns + int((trio.current_time() + slept_s) * _NS)
+
+    def _files(self) -> Iterator[Path]:
+        return iter(sorted(path for path in self.path.rglob("*") if path.is_file()))
+
+    def _go_on(self) -> None:
+        """With a copy of the disk as it is now; what reached the disk is the same."""
+        old, self._generation = self.path, self._generation + 1
+        durable = {}
+        self.path = self._folder / str(self._generation)
+        for path in sorted(old.rglob("*")):
+            copy = self.path / path.relative_to(old)
+            if path.is_dir():
+                copy.mkdir(parents=True)
+                continue
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            _copy_sparse(path, copy)
+            known = self._durable.get(os.stat(path).st_ino)
+            if known is not None:
+                durable[os.stat(copy).st_ino] = known
+        self.path.mkdir(exist_ok=True)
+        self._durable = durable
+
+    def _tear(self, copy: Path, durable: bytes, kept: float) -> int:
+        """Takes some of the pages back that had not reached the disk; how many."""
+        content = copy.read_bytes()
+        lost = [at for at in _changed(content, durable) if self._rng.random() >= kept]
+        with copy.open("r+b") as file:
+            for start in lost:
+                file.seek(start)
+                page = durable[start : start + PAGE].ljust(PAGE, b"\0")
+                file.write(page[: len(content) - start])
+        return len(lost)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Process(Surroundings):
+    """A process of a machine, and what it has around it."""
+
+    has_threads = False
+    rest_after_seconds = 0.0005
+    idle_polls = 0
+
+    def __init__(self, machine: Machine, pid: int, what: str) -> None:
+        self.machine = machine
+        self.pid = pid
+        self.what = what
+        self._rng = random.Random(pid)
+        self._slept_s = 0.0
+
+    def process_id(self) -> int:
+        return self.pid
+
+    def is_alive(self, process: int) -> bool | None:
+        return process in self.machine.alive
+
+    def start_of(self, process: int) -> int | None:
+        return process if process in self.machine.alive else None
+
+    def boot_id(self) -> bytes:
+        return self.machine.boot_id
+
+    def wall_ns(self) -> int:
+        return self.machine.wall_ns(self._slept_s)
+
+    def monotonic_ns(self) -> int:
+        return int(self.monotonic() * _NS)
+
+    def monotonic(self) -> float:
+        return trio.current_time() + self._slept_s
+
+    def give_time(self) -> None:
+        give_time(self.monotonic_ns(), self.wall_ns() // 1_000_000)
+
+    def sleep(self, seconds: float) -> None:
+        # nothing else runs meanwhile: what is waited for cannot come, and the limit does
+        self._slept_s += seconds
+
+    def uniform(self, least: float, most: float) -> float:
+        return self._rng.uniform(least, most)
+
+    def file_age(self, descriptor: int) -> float:
+        return 0.0
+
+    def allocate(self, descriptor: int, start: int, length: int) -> None:
+        self.machine.check_space()
+        super().allocate(descriptor, start, length)
+
+    def write(self, descriptor: int, data: bytes, position: int) -> None:
+        self.machine.check_space()
+        super().write(descriptor, data, position)
+
+    def sync(self, descriptor: int) -> None:
+        self.machine.synced(descriptor)
+
+    def sync_names(self, descriptor: int) -> None:
+        self.machine.names_synced()
+
+
+def _changed(content: bytes, durable: bytes) -> list[int]:
+    """Where the pages start in which the two differ; what is missing is zero."""
+    durable = durable[: len(content)].ljust(len(content), b"\0")
+    if content == durable:
+        return []
+    return [
+        start
+        for start in range(0, len(content), PAGE)
+        if content[start : start + PAGE] != durable[start : start + PAGE]
+    ]
+
+
+def _copy_sparse(source: Path, target: Path) -> None:
+    with source.open("rb") as read, target.open("wb") as write:
+        size, at = os.fstat(read.fileno()).st_size, 0
+        os.truncate(write.fileno(), size)
+        while at < size:
+            try:
+                start = os.lseek(read.fileno(), at, os.SEEK_DATA)
+            except OSError:  # nothing but a hole follows
+                return
+            at = os.lseek(read.fileno(), start, os.SEEK_HOLE)
+            os.copy_file_range(read.fileno(), write.fileno(), at - start, start, start)

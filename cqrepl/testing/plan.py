@@ -1,0 +1,139 @@
+"""What a run does: drawn from its seed beforehand, so that parts of it can be left out.
+
+A fault has a time, a kind, the hosts that it is about and how long it lasts. Leaving one out
+changes no other, which is how a failing run is made short.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Self
+
+SOURCE: Final = 1  # the id of the host whose application writes
+ROLL_CYCLES: Final = ("FAST_DAILY", "FAST_DAILY", "MINUTELY", "TEST4_DAILY", "TEST_SECONDLY")
+RATES: Final = (2.0, 20.0, 20.0, 60.0)  # appends a second
+FAULT_EVERY_SECONDS: Final = (4.0, 8.0, 16.0)
+
+
+class Kind(Enum):
+    """A fault; with its weight in the schedule."""
+
+    KILL = "kill"  # of the replication's process
+    KILL_APPLICATION = "kill-application"
+    STOP = "stop"  # in order, and a start later
+    CUT = "cut"  # a connection breaks
+    STALL = "stall"  # nothing comes through, both ways
+    STALL_ONE_WAY = "stall-one-way"
+    SWALLOW = "swallow"  # nothing comes through, and what was sent is lost
+    SPLIT = "split"  # bytes come in pieces
+    SLOW = "slow"
+    DISK_FULL = "disk-full"
+    CLOCK_STEP = "clock-step"
+    POWER_CUT = "power-cut"
+    ANEW = "anew"  # an operator makes the source's queue anew, and its sinks keep theirs
+    FOREIGN = "foreign"  # an operator starts a sink in the directory of another queue
+
+
+WEIGHTS: Final = {
+    Kind.KILL: 6,
+    Kind.KILL_APPLICATION: 2,
+    Kind.STOP: 2,
+    Kind.CUT: 6,
+    Kind.STALL: 3,
+    Kind.STALL_ONE_WAY: 3,
+    Kind.SWALLOW: 3,
+    Kind.SPLIT: 2,
+    Kind.SLOW: 2,
+    Kind.DISK_FULL: 2,
+    Kind.CLOCK_STEP: 2,
+    Kind.POWER_CUT: 2,
+    Kind.ANEW: 1,
+    Kind.FOREIGN: 1,
+}
+LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)
+CLOCK_STEPS_SECONDS: Final = (-7200.0, -70.0, -1.5, 1.5, 70.0, 7200.0, 90_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`step_s` is for clocks alone."""
+
+    at: float
+    kind: Kind
+    host: int
+    peer: int
+    lasting: float
+    step_s: float = 0.0
+
+    def __str__(self) -> str:
+        match self.kind:
+            case Kind.CUT | Kind.STALL | Kind.STALL_ONE_WAY | Kind.SWALLOW | Kind.SPLIT | Kind.SLOW:
+                where = f"hosts {self.host} and {self.peer}"
+            case _:
+                where = f"host {self.host}"
+        step = f" by {self.step_s:g} s" if self.kind is Kind.CLOCK_STEP else ""
+        lasting = "" if self.kind in (Kind.CUT, Kind.CLOCK_STEP) else f" for {self.lasting:g} s"
+        return f"{self.kind.value}{step} at {where}{lasting}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """A run; equal plans give equal runs."""
+
+    seed: int
+    seconds: float
+    hosts: int
+    roll_cycle: str
+    rate: float
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def of(
+        cls, seed: int, seconds: float, hosts: int | None = None, without: Iterable[Kind] = ()
+    ) -> Self:
+        """What this seed stands for; `without` are kinds of faults that are left out."""
+        rng = random.Random(f"plan {seed}")
+        drawn = rng.choice((2, 2, 3))
+        roll_cycle, rate = rng.choice(ROLL_CYCLES), rng.choice(RATES)
+        count = drawn if hosts is None else hosts
+        left_out, faults, at = frozenset(without), [], 0.0
+        pause = rng.choice(FAULT_EVERY_SECONDS)
+        while (at := at + rng.expovariate(1 / pause)) < seconds:
+            fault = _fault(rng, at, count)
+            if fault.kind not in left_out:
+                faults.append(fault)
+        return cls(
+            seed=seed,
+            seconds=seconds,
+            hosts=count,
+            roll_cycle=roll_cycle,
+            rate=rate,
+            faults=tuple(faults),
+        )
+
+    def only(self, faults: Iterable[Fault]) -> Self:
+        """With these faults and no others."""
+        return replace(self, faults=tuple(faults))
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.hosts} hosts, {self.seconds:g} s, {self.roll_cycle},"
+            f" {self.rate:g} appends/s, {len(self.faults)} faults"
+        )
+
+
+def _fault(rng: random.Random, at: float, hosts: int) -> Fault:
+    [kind] = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+    host = rng.randrange(1, hosts + 1)
+    if kind in (Kind.KILL_APPLICATION, Kind.ANEW):
+        host = SOURCE
+    sink = rng.randrange(2, hosts + 1)
+    if kind is Kind.FOREIGN:
+        host = sink
+    links = {Kind.CUT, Kind.STALL, Kind.STALL_ONE_WAY, Kind.SWALLOW, Kind.SPLIT, Kind.SLOW}
+    peer = 0
+    if kind in links:
+        host, peer = rng.choice(((SOURCE, sink), (sink, SOURCE)))
+    lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
+    return Fault(round(at, 3), kind, host, peer, lasting, step_s)

@@ -1,0 +1,67 @@
+"""Makes a failing run short: fewer faults, fewer hosts, fewer seconds, as long as it still fails.
+
+A shorter plan counts only when the same check fails: another failure is another story.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.plan import Fault, RunPlan
+
+RUNS_MAX = 60
+_AFTER_SECONDS = 2.0  # of the last fault
+
+
+def shortened(outcome: Outcome, runs_max: int = RUNS_MAX) -> Outcome:
+    """The shortest run found that fails as this one does, after so many runs at most."""
+    assert outcome.broken is not None
+    return _Shortening(outcome, runs_max).run()
+
+
+class _Shortening:
+    def __init__(self, outcome: Outcome, runs_max: int) -> None:
+        self._best = outcome
+        self._left = runs_max
+
+    def run(self) -> Outcome:
+        self._faults()
+        self._try(lambda plan: replace(plan, hosts=2, faults=tuple(_about(plan, 2))))
+        self._try(_ends_with_the_last_fault)
+        self._faults()
+        return self._best
+
+    def _faults(self) -> None:
+        """Leaves out halves, quarters, and so on, down to single ones."""
+        size = max(1, len(self._best.plan.faults) // 2)
+        while size:
+            at = 0
+            while at < len(self._best.plan.faults):
+                if not self._try(partial(_without, at=at, size=size)):
+                    at += size
+            size //= 2
+
+    def _try(self, change: Callable[[RunPlan], RunPlan]) -> bool:
+        plan = change(self._best.plan)
+        if plan == self._best.plan or self._left <= 0:
+            return False
+        self._left -= 1
+        outcome = run(plan)
+        if outcome.check != self._best.check:
+            return False
+        self._best = outcome
+        return True
+
+
+def _without(plan: RunPlan, *, at: int, size: int) -> RunPlan:
+    return plan.only(plan.faults[:at] + plan.faults[at + size :])
+
+
+def _about(plan: RunPlan, hosts: int) -> list[Fault]:
+    return [fault for fault in plan.faults if max(fault.host, fault.peer) <= hosts]
+
+
+def _ends_with_the_last_fault(plan: RunPlan) -> RunPlan:
+    last = max((fault.at for fault in plan.faults), default=0.0)
+    return replace(plan, seconds=min(plan.seconds, last + _AFTER_SECONDS))

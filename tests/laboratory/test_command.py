@@ -1,0 +1,87 @@
+"""`python -m cqrepl.testing`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cqrepl.testing.__main__ import main
+from cqrepl.testing.known import KNOWN
+
+FOREIGN = next(known for known in KNOWN if known.kind.value == "foreign")
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_a_seed_and_its_story() -> None:
+    result = invoke("--seed", 3, "--seconds", 5)
+    assert result.exit_code == 0
+    assert "replication starts" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith(": ok")
+    assert "!!data #binary" not in result.stdout
+    with_documents = invoke("--seed", 3, "--seconds", 5, "--story")
+    assert "!!data #binary" in with_documents.stdout
+    assert (
+        with_documents.stdout.splitlines()[-1].split("trace")[1]
+        == (result.stdout.splitlines()[-1].split("trace")[1])
+    )
+
+
+def test_a_failing_seed_is_made_shorter() -> None:
+    words = ["--seed", FOREIGN.seed, "--seconds", FOREIGN.seconds, "--all"]
+    result, whole = invoke(*words), invoke(*words, "--whole")
+    assert result.exit_code == whole.exit_code == 1
+    assert result.stdout.count("fault") <= whole.stdout.count("fault")
+    assert "altered" in result.stdout.splitlines()[-1]
+    assert "looking for a shorter run" in result.stderr
+
+
+def test_a_capture_is_read_by_wire_dump(tmp_path: Path) -> None:
+    from cqrepl.dump.captures import read_capture
+    from cqrepl.dump.entries import Entry
+
+    capture = tmp_path / "run.pcap"
+    assert invoke("--seed", 3, "--seconds", 5, "--record", capture).exit_code == 0
+    with capture.open("rb") as file:
+        found = list(read_capture(file))
+    assert sum(isinstance(each, Entry) for each in found) > 20
+
+
+def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["--seconds", 3, "--results", results]
+    assert invoke("--seeds", "1..3", *words).exit_code == 0
+    first = results.read_text()
+    again = invoke("--seeds", "1..4", *words)
+    assert results.read_text().startswith(first)
+    assert [json.loads(line)["seed"] for line in results.read_text().splitlines()] == [1, 2, 3, 4]
+    assert again.stdout.count("trace") == 1
+
+
+def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    words = ["--seeds", "1..5", "--seconds", 3, "--jobs", 2, "--results", results]
+    assert invoke(*words).exit_code == 0
+    assert sorted(json.loads(line)["seed"] for line in results.read_text().splitlines()) == [
+        1, 2, 3, 4, 5,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--seed", "1", "--seeds", "1..2"],
+        ["--seeds", "3..1"],
+        ["--seeds", "x"],
+        ["--seed", "1", "--without", "rain"],
+        ["--seed", "1", "--hosts", "1"],
+    ],
+)
+def test_wrong_use(words: list[str]) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert "Error" in result.stderr

@@ -1,0 +1,104 @@
+"""The disk of a machine: what a kill and a power cut leave of it."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cqrepl.queue import Queue
+from cqrepl.surroundings import within
+from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, PAGE, Machine
+from cqrepl.testing.story import Story
+
+
+def machine(tmp_path: Path, seed: int = 0) -> Machine:
+    return Machine(1, tmp_path / "disk", random.Random(seed), Story())
+
+
+async def test_a_kill_leaves_all_that_was_stored(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a writer")
+    with within(process):
+        process.give_time()
+        queue = Queue.open_for_append(host.path / "q", create="FAST_DAILY")
+        queue.append(b"before")
+    old = host.path
+    host.killed(process)
+    with within(process):
+        queue.append(b"by the dead")
+        queue.close()
+    assert host.path != old
+    with within(host.start("a reader")), Queue.open(host.path / "q") as left:
+        batch = left.tailer().next_batch()
+    assert batch is not None
+    assert [bytes(data) for _, data in batch] == [b"before"]
+
+
+async def test_a_dead_process_has_no_locks(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    holder, other = host.start("holder"), host.start("other")
+    with within(holder):
+        queue = Queue.open_for_append(host.path / "q", create="FAST_DAILY")
+        queue.append_lock.acquire()
+    with within(other), Queue.open_for_append(host.path / "q") as refused:
+        assert not refused.append_lock.try_acquire()
+    host.killed(holder)
+    with within(other), Queue.open_for_append(host.path / "q") as taken:
+        assert taken.append_lock.try_acquire()
+        taken.append_lock.release()
+    queue.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_power_cut_takes_pages_that_were_not_synced_and_no_others(
+    tmp_path: Path, seed: int, autojump_clock: MockClock
+) -> None:
+    host = machine(tmp_path, seed)
+    process = host.start("a writer")
+    file = host.path / "file"
+    synced, later = b"a" * (8 * PAGE), b"b" * PAGE
+    file.write_bytes(synced)
+    with file.open("r+b") as there:
+        process.sync(there.fileno())
+        host.write_back()
+        await trio.sleep(NAMES_AFTER_SECONDS + 1)
+        os.pwrite(there.fileno(), later, 2 * PAGE)
+        os.pwrite(there.fileno(), later, 5 * PAGE)
+    host.power_cut()
+    left = (host.path / "file").read_bytes()
+    pages = [left[at : at + PAGE] for at in range(0, len(left), PAGE)]
+    assert len(pages) == 8
+    for nth, page in enumerate(pages):
+        assert page == b"a" * PAGE or (nth in (2, 5) and page == later)
+
+
+async def test_some_cuts_take_and_some_leave(tmp_path: Path, autojump_clock: MockClock) -> None:
+    left = set()
+    for seed in range(40):
+        host = machine(tmp_path / str(seed), seed)
+        (host.path / "file").write_bytes(b"x" * PAGE)
+        host.write_back()
+        await trio.sleep(NAMES_AFTER_SECONDS + 1)
+        (host.path / "file").write_bytes(b"y" * PAGE)
+        host.power_cut()
+        left.add((host.path / "file").read_bytes()[:1])
+    assert left == {b"x", b"y"} or left == {b"x", b"y", b"\0"}
+
+
+async def test_a_new_boot_after_a_power_cut(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a process")
+    before = process.boot_id()
+    host.power_cut()
+    assert host.start("another").boot_id() != before
+    assert process.is_alive(process.pid) is False
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    host.is_full = True
+    with within(host.start("a writer")), pytest.raises(OSError, match="No space left"):
+        Queue.open_for_append(host.path / "q", create="FAST_DAILY").append(b"x")
