@@ -25,7 +25,7 @@ PORT: Final = 7000
 HEARTBEAT_MS: Final = 500
 TIMEOUT_MS: Final = 2000
 BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
-PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000)
+PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
 RESTART_SECONDS: Final = 1.0  # a process that has ended by itself is started again after
 

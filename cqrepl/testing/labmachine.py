@@ -83,7 +83,7 @@ class Machine:
         now = trio.current_time()
         for relative in before:
             copy = self.path / relative
-            is_new = now - self._names_at.get(str(relative), 0.0) < NAMES_AFTER_SECONDS
+            is_new = now - self._names_at.get(str(relative), now) < NAMES_AFTER_SECONDS
             durable = self._durable.get(os.stat(copy).st_ino, b"")
             if is_new and not durable and self._rng.random() > kept:
                 copy.unlink()

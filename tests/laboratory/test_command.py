@@ -31,7 +31,7 @@ def test_a_seed_and_its_story() -> None:
 
 
 def test_a_failing_seed_is_made_shorter() -> None:
-    words = ["--seed", FOREIGN.seed, "--seconds", FOREIGN.seconds, "--all"]
+    words = ["--seed", FOREIGN.plan.seed, "--seconds", FOREIGN.plan.seconds, "--all"]
     result, whole = invoke(*words), invoke(*words, "--whole")
     assert result.exit_code == whole.exit_code == 1
     assert result.stdout.count("fault") <= whole.stdout.count("fault")
