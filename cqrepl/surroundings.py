@@ -57,6 +57,10 @@ class Surroundings:
         """Nanoseconds since 1970."""
         return time.time_ns()
 
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self.wall_ns() // 1_000_000
+
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()
 

@@ -71,7 +71,7 @@ class EntryLog:
             return
         each = [entries[at : at + ENTRY.size] for at in range(0, len(entries), ENTRY.size)]
         try:
-            self._appender.append(each, surroundings().wall_ns() // 1_000_000)
+            self._appender.append(each, surroundings().wall_ms())
         except (QueueError, OSError) as error:
             _logger.error("queue %r: %s are logged no more: %s", self._name, self._what, error)
             self.close()

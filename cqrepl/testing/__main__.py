@@ -114,7 +114,7 @@ def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any
 
 
 def _spread(seeds: range, options: dict[str, Any]) -> int:
-    """Each process takes every n-th seed."""
+    """Each process takes a part of the seeds."""
     jobs = options["jobs"]
     words = [sys.executable, "-m", "cqrepl.testing", "--seconds", str(options["seconds"])]
     for name in options["left_out"]:

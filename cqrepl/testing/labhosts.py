@@ -11,6 +11,7 @@ import trio
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.surroundings import within
@@ -131,24 +132,17 @@ class LabHost:
 
     def _serving(self) -> AbstractAsyncContextManager[Source | Sink]:
         place = f"{address_of(SOURCE)}:{PORT}"
+        options: HostOptions = {
+            "host_id": self.host,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "heartbeat_timeout_ms": TIMEOUT_MS,
+        }
+        queues, program = {QUEUE: self.path}, self._program
         if self.host == SOURCE:
-            return serve_source(
-                {QUEUE: self.path},
-                listen=place,
-                program=self._program,
-                host_id=self.host,
-                heartbeat_interval_ms=HEARTBEAT_MS,
-                heartbeat_timeout_ms=TIMEOUT_MS,
-            )
-        return serve_sink(
-            {QUEUE: self.path},
-            connect=place,
-            program=self._program,
-            host_id=self.host,
-            touch_ahead_bytes=0,
-            heartbeat_interval_ms=HEARTBEAT_MS,
-            heartbeat_timeout_ms=TIMEOUT_MS,
-        )
+            options["listen"] = place
+            return serve_source(queues, program=program, **options)
+        options["connect"] = place
+        return serve_sink(queues, program=program, touch_ahead_bytes=0, **options)
 
 
 class Application:

@@ -14,7 +14,6 @@ names reached the disk, may be gone.
 import errno
 import os
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -78,7 +77,6 @@ class Machine:
         before = [path.relative_to(self.path) for path in self._files()]
         kept = self._rng.choice(_KEPT)
         torn = gone = 0
-        old = self.path
         self._go_on()
         now = trio.current_time()
         for relative in before:
@@ -90,7 +88,6 @@ class Machine:
                 gone += 1
                 continue
             torn += self._tear(copy, durable, kept)
-        assert self.path != old
         self._boots += 1
         self._durable = {os.stat(path).st_ino: path.read_bytes() for path in self._files()}
         self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
@@ -159,9 +156,6 @@ class Machine:
                 file.write(page[: len(content) - start])
         return len(lost)
 
-    def remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
 
 class Process(Surroundings):
     """A process of a machine, and what it has around it."""
@@ -199,7 +193,7 @@ class Process(Surroundings):
         return trio.current_time() + self._slept_s
 
     def give_time(self) -> None:
-        give_time(self.monotonic_ns(), self.wall_ns() // 1_000_000)
+        give_time(self.monotonic_ns(), self.wall_ms())
 
     def sleep(self, seconds: float) -> None:
         # nothing else runs meanwhile: what is waited for cannot come, and the limit does

@@ -20,7 +20,6 @@ from typing import Final
 import trio
 from trio.testing import MockClock
 
-from cqrepl.kernel.giventime import give_back_time
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.testing.checker import (
@@ -84,7 +83,6 @@ def run(plan: RunPlan) -> Outcome:
         broken = _promise_of(error) or BrokenPromiseError("crash", _last_words(error))
         story.end(str(broken))
     finally:
-        give_back_time()
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome(
         plan=plan,
@@ -180,8 +178,7 @@ class _Laboratory:
             case Kind.CLOCK_STEP:
                 host.machine.skew_ns += int(fault.step_s * 1e9)
             case Kind.CUT:
-                pair = {fault.host, fault.peer}
-                self._cluster.network.cut(lambda link: set(link.hosts) == pair)
+                self._cut(fault)
             case _:
                 await self._weather(fault)
 
@@ -204,8 +201,12 @@ class _Laboratory:
         there.clear()
         back.clear()
         if fault.kind is Kind.SWALLOW:  # what was lost on the way, the system would send again
-            pair = {fault.host, fault.peer}
-            self._cluster.network.cut(lambda link: set(link.hosts) == pair)
+            self._cut(fault)
+
+    def _cut(self, fault: Fault) -> None:
+        """Cuts what is between the two hosts, whichever dialled."""
+        pair = {fault.host, fault.peer}
+        self._cluster.network.cut(lambda link: set(link.hosts) == pair)
 
     async def _write_back(self) -> None:
         if all(fault.kind is not Kind.POWER_CUT for fault in self.plan.faults):
@@ -250,7 +251,10 @@ class _Laboratory:
         return all(self._has_told(each) or self._cluster.is_settled(each) for each in sinks)
 
     def _has_told(self, sink: LabHost) -> bool:
-        """Both sides have said that this copy goes no further."""
+        """Why this copy goes no further was said: by both sides, or by a process that has ended.
+
+        A stop at the source does not tell of which sink it is: any counts.
+        """
         node, source = sink.node, self._hosts[SOURCE].node
         if not isinstance(node, Sink) or not isinstance(source, Source):
             return bool(sink.ends) and sink.node is None

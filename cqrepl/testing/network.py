@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import trio
 
+from cqrepl.dump.recording import PIECE_MAX
 from cqrepl.surroundings import surroundings
 from cqrepl.testing.labmachine import Process
 from cqrepl.testing.story import Story
 
 DELAY_SECONDS: Final = (0.0002, 0.003)  # of a way in good weather
-PIECE_BYTES: Final = 1 << 15
 BUFFERS_BYTES: Final = (4096, 32_768, 212_992)  # of a socket: what a peer that stalls is sent
 _PORT_FIRST: Final = 49_152
 
@@ -174,7 +174,7 @@ class Network(trio.abc.SocketFactory):
         has_hole = False
         try:
             while True:
-                data = await near.recv(PIECE_BYTES)
+                data = await near.recv(PIECE_MAX)
                 await trio.sleep(self._rng.uniform(*weather.delay_s))
                 if weather.is_stalled:
                     await weather.wait_clear()

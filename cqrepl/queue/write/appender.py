@@ -206,7 +206,7 @@ class Appender:
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
         if now_ms is None:
-            now_ms = surroundings().wall_ns() // 1_000_000
+            now_ms = surroundings().wall_ms()
         if self._commits is None or self._is_exclusive:
             with self._writing():
                 return self._append_last(payloads, now_ms)

@@ -86,7 +86,7 @@ class NextCycle:
         if self._cycle < 0 or self._is_made or length_ms < _CYCLE_MIN_MS:
             return None
         if now_ms is None:
-            now_ms = surroundings().wall_ns() // 1_000_000
+            now_ms = surroundings().wall_ms()
         end_ms = self._cycles.ends_ms(self._cycle)
         if now_ms >= end_ms:
             return None  # behind the clock: its next cycle may be any

@@ -367,4 +367,4 @@ def _length_for(end: int) -> int:
 
 def _discarded(path: Path) -> Path:
     """A name under which no process looks for a store file, as Java forms it."""
-    return path.with_name(f"{path.name}-{surroundings().wall_ns() // 1_000_000}.discard")
+    return path.with_name(f"{path.name}-{surroundings().wall_ms()}.discard")

@@ -76,11 +76,12 @@ impl Pauser {
 
     /// Waits before the next look; the answer is the time now, if the pause has asked for it.
     pub fn pause(&mut self) -> Option<Instant> {
-        if self.pausing == Pausing::Step {
-            return Some(Instant::now());
-        }
         self.looks = self.looks.saturating_add(1);
-        let spins = if self.pausing == Pausing::Busy { SPINS_BUSY } else { SPINS };
+        let spins = match self.pausing {
+            Pausing::Busy => SPINS_BUSY,
+            Pausing::Step => 0,
+            Pausing::Balanced | Pausing::Sleepy => SPINS,
+        };
         if self.looks < spins {
             std::hint::spin_loop();
             return None;
