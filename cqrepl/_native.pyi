@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from cqrepl.kernel.pen import PenTerms
+from cqrepl.kernel.plain import _extend_chain as extend_chain
 from cqrepl.kernel.plain import find_excerpts as find_excerpts
 from cqrepl.kernel.plain import frame_excerpts as frame_excerpts
 from cqrepl.kernel.plain import gather_payloads as gather_payloads
@@ -23,6 +24,7 @@ __all__ = [
     "SinkLane",
     "SourceLane",
     "WordLooks",
+    "extend_chain",
     "find_excerpts",
     "frame_excerpts",
     "gather_payloads",

@@ -27,6 +27,7 @@ TOUCHING_FOLDERS: Final = ("live", "append", "mem")
 TOUCHING_MODULES: Final = ("env", "fs", "io", "net", "os", "process", "thread", "time")
 # a length of time is no clock, and an address with a length no call
 PURE: Final = ("std::time::Duration", "std::io::IoSlice")
+PURE_CRATES: Final = {"pyo3", "xxhash_rust"}
 GLOBS: Final = ("pyo3::prelude::*",)
 
 _NO_CODE: Final = re.compile(
@@ -216,9 +217,9 @@ def crate_sources() -> dict[str, str]:
 
 
 def touching_crates() -> set[str]:
-    """All that the crate depends on, but Python's; `libc` in any case."""
+    """All that the crate depends on, but Python's and those that only reckon; `libc` always."""
     dependencies = tomllib.loads((CRATE / "Cargo.toml").read_text())["dependencies"]
-    return {name.replace("-", "_") for name in dependencies} - {"pyo3"} | {"libc"}
+    return {name.replace("-", "_") for name in dependencies} - PURE_CRATES | {"libc"}
 
 
 def test_the_crate_keeps_its_layers() -> None:

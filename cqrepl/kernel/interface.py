@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 9  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 10  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -55,6 +55,11 @@ class Kernel(Protocol):
 
     @property
     def give_time(self) -> Callable[[tuple[int, int] | None], None] | None: ...
+
+    @property
+    def extend_chain(
+        self,
+    ) -> Callable[[bytes | memoryview, array[int], array[int], int, bytes], bytes] | None: ...
 
     @property
     def populate_pages(self) -> Callable[[memoryview, int, int], None] | None: ...

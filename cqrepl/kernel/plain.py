@@ -12,6 +12,7 @@ import struct
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,10 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.kernel.interface import INTERFACE as INTERFACE
 from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
+
+_HAS_HASH: Final = find_spec("xxhash") is not None  # else there are no chains
+if _HAS_HASH:
+    import xxhash
 
 if TYPE_CHECKING:
     from cqrepl import _native
@@ -38,6 +43,8 @@ TOO_LARGE: Final = 4
 
 _WORD: Final = struct.Struct("<I")
 _WORD_BYTES: Final = 4
+CHAIN_BYTES: Final = 16
+_CHAIN_SEED: Final = struct.Struct("<16sQQ")  # chain, sequence, length
 _RE_NAME: Final = b"\xc2re"
 _BLOCK32: Final = 0x82
 _INT64_0X: Final = 0xAF
@@ -271,6 +278,34 @@ def measure_lengths(lengths: array[int], start: int, count: int) -> tuple[int, i
         raise ValueError(_PART_OUTSIDE)
     part = lengths[start : start + count]
     return sum(part), max(part, default=0)
+
+
+def _extend_chain(
+    data: bytes | memoryview,
+    offsets: array[int],
+    lengths: array[int],
+    sequence: int,
+    chain: bytes,
+) -> bytes:
+    if len(offsets) != len(lengths):
+        raise ValueError(_PART_OUTSIDE)
+    if len(chain) != CHAIN_BYTES:
+        raise ValueError("expected a chain of 16 bytes")
+    if sequence < 0:
+        raise ValueError("expected a sequence of at least 0")
+    view, pack = memoryview(data), _CHAIN_SEED.pack
+    inner, outer = xxhash.xxh3_64_intdigest, xxhash.xxh3_128_intdigest
+    for nth, (offset, length) in enumerate(zip(offsets, lengths, strict=True), sequence):
+        if offset < 0 or length < 0 or offset + length > len(view):
+            raise ValueError(_EXCERPT_OUTSIDE)
+        seed = inner(pack(chain, nth, length))
+        chain = outer(view[offset : offset + length], seed).to_bytes(CHAIN_BYTES, "little")
+    return chain
+
+
+extend_chain: Callable[[bytes | memoryview, array[int], array[int], int, bytes], bytes] | None = (
+    _extend_chain if _HAS_HASH else None
+)
 
 
 def lay_excerpts(

@@ -141,6 +141,7 @@ def agree_any(data: bytes) -> None:
     assert_agree(_NATIVE, "find_excerpts", batch[0], position, start, count, other, third)
     assert_agree(_NATIVE, "scan_frames", buffer, start, numbers[:4], other)
     assert_agree(_NATIVE, "gather_payloads", *batch)
+    assert_agree(_NATIVE, "extend_chain", *batch, position, out[:16].ljust(16, b"\0"))
     assert_agree(_NATIVE, "laid_size", columns[1], start, count)
     for source, written in ((batch[0], out), (Own.VIEW, buffer)):
         ran = (source, *columns, start)

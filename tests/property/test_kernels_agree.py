@@ -29,6 +29,7 @@ FUNCTIONS = (
     "frame_excerpts",
     "scan_frames",
     "gather_payloads",
+    "extend_chain",
     "number_from",
     "join_payloads",
     "laid_size",
@@ -164,6 +165,21 @@ def test_gather(native: ModuleType, data: bytes, places: list[tuple[int, int]]) 
 
 
 @THOROUGH
+@given(
+    st.binary(max_size=100),
+    batches,
+    numbers,
+    st.binary(min_size=16, max_size=16) | st.binary(max_size=18),
+)
+def test_chain(
+    native: ModuleType, data: bytes, places: list[tuple[int, int]], sequence: int, chain: bytes
+) -> None:
+    offsets, lengths = columns_of(places)
+    for more in (array("q"), array("q", [0])):
+        assert_agree(native, "extend_chain", data, offsets, lengths + more, sequence, chain)
+
+
+@THOROUGH
 @given(st.lists(st.binary(max_size=300), max_size=8))
 def test_join(native: ModuleType, contents: list[bytes]) -> None:
     views = [memoryview(content) for content in contents]
@@ -272,6 +288,7 @@ def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:
         "frame_excerpts": lambda: native.frame_excerpts(*frame),
         "scan_frames": lambda: native.scan_frames(frames, 0, write_cid(5), NO_LIMIT),
         "gather_payloads": lambda: native.gather_payloads(data, offsets, lengths),
+        "extend_chain": lambda: native.extend_chain(data, offsets, lengths, 0, bytes(16)),
     }
 
 

@@ -42,7 +42,8 @@ pub fn gather(
     Ok(filled)
 }
 
-fn excerpt(
+/// Offset and length of an excerpt, compared with the data.
+pub fn excerpt(
     data: Source,
     offsets: Longs,
     lengths: Longs,

@@ -7,11 +7,13 @@
 //! layout     the documents of a batch, as they are to stand in a store file
 //! frames     `re` frames: how they are written, and how they are found in what was received
 //! columns    payloads side by side
+//! chain      a hash over all excerpts up to one
 //! joined     payloads that Python gives one by one
 //! apart      gather lists: payloads that are sent or written from where they stand
 //! ```
 
 pub mod apart;
+pub mod chain;
 pub mod columns;
 pub mod documents;
 pub mod frames;

@@ -9,7 +9,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 10;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -27,6 +27,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(functions::lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::measure_lengths, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::extend_chain, module)?)?;
     module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
     module.add_function(wrap_pyfunction!(functions::give_time, module)?)?;
     module.add_class::<PyAtomicWords>()?;

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
 
 use crate::append::clock;
+use crate::batch::chain::Chain;
 use crate::batch::documents::{Limits, Walk};
 use crate::batch::joined::Joined;
 use crate::batch::layout::{self, MeasuredBatch};
@@ -165,6 +166,33 @@ pub fn measure_lengths(
     count: i64,
 ) -> PyResult<(i128, i64)> {
     Ok(layout::measure_lengths(ViewOfLongs::of(lengths)?.longs(), start, count)?)
+}
+
+#[pyfunction]
+pub fn extend_chain<'py>(
+    data: &Bound<'py, PyAny>,
+    offsets: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+    sequence: i64,
+    chain: &Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = data.py();
+    let data = View::of(data)?;
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    let (source, offsets, lengths) = (data.source(), offsets.longs(), lengths.longs());
+    if offsets.len() != lengths.len() {
+        return Err(fault::PART_OUTSIDE.into());
+    }
+    let value =
+        chain.as_bytes().try_into().map_err(|_| Fault::Value("expected a chain of 16 bytes"))?;
+    let mut chain = Chain::new(value, sequence)?;
+    if lengths.len() > HELD_EXCERPTS {
+        let growing = &mut chain;
+        py.detach(move || growing.extend(source, offsets, lengths))?;
+    } else {
+        chain.extend(source, offsets, lengths)?;
+    }
+    Ok(PyBytes::new(py, &chain.value))
 }
 
 #[pyfunction]
