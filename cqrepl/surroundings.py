@@ -10,6 +10,7 @@ watch) asks for nothing here, and the native kernel looks at the system's clock 
 laboratory there are no such threads, and `has_threads` says so; the kernel is given the time.
 """
 
+import hashlib
 import os
 import random
 import time
@@ -53,6 +54,16 @@ class Surroundings:
         except OSError:
             return b""
 
+    def place_of(self, directory: Path) -> int:
+        """A number of 8 bytes that two processes see only for one and the same directory, by
+        whatever path or mount; 0 where there is none."""
+        try:
+            status = os.stat(directory)
+        except OSError:
+            return 0
+        place = b"%d %d %s" % (status.st_dev, status.st_ino, self.boot_id())
+        return int.from_bytes(hashlib.sha256(place).digest()[:8], "little", signed=True)
+
     def wall_ns(self) -> int:
         """Nanoseconds since 1970."""
         return time.time_ns()
@@ -70,6 +81,10 @@ class Surroundings:
 
     def give_time(self) -> None:
         """Tells the native kernel what time it is, where it cannot know."""
+
+    def thread_seconds(self) -> float:
+        """How long work takes that would be done in a thread, where there are none."""
+        return 0.0
 
     def sleep(self, seconds: float) -> None:
         """Stops this thread."""

@@ -2,9 +2,11 @@
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from cqrepl.console import exitcodes, output
+from cqrepl.console.exitcodes import BadArguments
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Cycle
@@ -12,12 +14,19 @@ from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
 
 
 def print_collected(
-    path: Path, *, is_applied: bool, keep: int, keep_ms: int | None, as_json: bool
+    path: Path,
+    *,
+    is_applied: bool,
+    keep: int,
+    keep_ms: int | None,
+    forgotten: Iterable[int],
+    as_json: bool,
 ) -> int:
     """Prints a line for each store file; the exit code."""
     keep_from = None if keep_ms is None else time.time_ns() // 1_000_000 - keep_ms
-    policy = Policy(cycles_min=keep, keep_from_ms=keep_from)
+    policy = Policy(cycles_min=keep, keep_from_ms=keep_from, forgotten=frozenset(forgotten))
     with Queue.open(path) as queue:
+        _check_known(policy.forgotten, queue)
         verdicts = plan(queue.cycles, policy)
         gone = {one.cycle for one in remove(queue.cycles, policy)} if is_applied else set()
     for verdict in verdicts:
@@ -26,6 +35,13 @@ def print_collected(
         output.write_text(_summary(verdicts, gone, is_applied))
     output.flush()
     return exitcodes.OK
+
+
+def _check_known(forgotten: frozenset[int], queue: Queue) -> None:
+    known = queue.host_marks.load()
+    for host in sorted(forgotten - known.keys()):
+        names = ", ".join(str(each) for each in known) or "none"
+        raise BadArguments(f"a known host expected to be forgotten ({names}), {host} came")
 
 
 def _text(verdict: FileVerdict, gone: set[Cycle]) -> str:

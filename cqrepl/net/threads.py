@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
     """What `work` gives, which the event loop does not wait for."""
-    if surroundings().has_threads:
+    here = surroundings()
+    if here.has_threads:
         return await trio.to_thread.run_sync(work, limiter=limiter)
-    await trio.lowlevel.checkpoint()
-    surroundings().give_time()
+    await trio.sleep(here.thread_seconds())
+    here.give_time()
     return work()

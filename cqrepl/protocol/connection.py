@@ -43,6 +43,7 @@ from cqrepl.protocol.messages import (
     write_uber,
 )
 from cqrepl.protocol.messages.names import QUEUES_CSP
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.messages.registry import QueuesHandler
 from cqrepl.protocol.outbox import Outbox
@@ -238,6 +239,7 @@ class Connection:
         acknowledgement: bool,
         source_id: int,
         shape: QueueShape | None,
+        lineage: Lineage | None = None,
     ) -> Cid:
         """Registers a SinkReplicationHandler at the peer; gives the cid of the queue."""
         self._require_open()
@@ -248,6 +250,7 @@ class Connection:
             next_index=next_index,
             source_id=source_id,
             shape=shape,
+            lineage=lineage,
         )
         cid = self._router.new_cid()
         csp = f"/replication/{name}/{self.remote_id}"
@@ -277,13 +280,39 @@ class Connection:
             and handler.is_offered
         )
 
-    def answer_queue(self, cid: Cid, next_index: int, shift: int, shape: QueueShape | None) -> None:
+    @property
+    def compares_lineage(self) -> bool:
+        """True when a sink tells with its answer what it holds, for the source to compare."""
+        return self._outbox.has_lineage
+
+    def lineage_compared(self, cid: Cid) -> None:
+        """A sink holds what the source does: its time goes on."""
+        self._router.source(cid).lineage_compared(self._now)
+        self._router.touched(cid)
+
+    def has_lineage(self, cid: Cid) -> bool:
+        """True when the answer to an offer is to say what the sink holds."""
+        return self._router.sink(cid).has_lineage
+
+    def tell_pending(self, cid: Cid) -> None:
+        """The answer to an offer takes its time: the source waits on."""
+        self._router.sink(cid).tell_pending()
+
+    def answer_queue(
+        self,
+        cid: Cid,
+        next_index: int,
+        shift: int,
+        shape: QueueShape | None,
+        lineage: Lineage | None = None,
+    ) -> None:
         """Accepts an offered queue; `shift` is the number of sequence bits in its indexes.
 
         The `cqrepl` block is sent only to a source that announced the extension by sending its own.
         """
         handler = self._router.sink(cid)
-        handler.answer(next_index, shift, shape if handler.offer.shape is not None else None)
+        shape = shape if handler.offer.shape is not None else None
+        handler.answer(next_index, shift, shape, lineage if handler.has_lineage else None)
 
     def end_back_copy(self, cid: Cid) -> None:
         """Every excerpt that the source lacks was framed and handed over."""
@@ -323,6 +352,15 @@ class Connection:
     def stop_queue(self, cid: Cid, reason: StopReason, message: str) -> None:
         """Ends one queue on this connection; everything else goes on."""
         self._router.replication(cid).stop(reason, message)
+
+    def has_stopped(self, cid: Cid) -> bool:
+        """True when a queue goes no further, though what tells of it may not be acted on yet."""
+        return self._router.replication(cid).has_stopped
+
+    def tell_stopped(self, cid: Cid, reason: StopReason, message: str) -> None:
+        """Tells the peer that nothing more comes for a queue; what it was sent before is still to
+        be acknowledged."""
+        self._router.replication(cid).tell_stopped(reason, message)
 
     def withdraw_queue(self, cid: Cid, reason: str) -> bool:
         """Ends one queue on both sides, so that it can be offered again; false when the peer has

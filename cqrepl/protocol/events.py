@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 
 
@@ -17,6 +19,21 @@ class StopReason(Enum):
     NO_ANSWER = "no answer"  # the sink did not answer the registration in time
     DAMAGED = "damaged"  # a file of the queue breaks the format
     FAILED = "failed"  # reading or writing the queue failed otherwise
+
+    @classmethod
+    def said(cls, text: str) -> "StopReason":
+        """The reason that a peer gives; one that we do not know is a failure of its own."""
+        return next((reason for reason in cls if reason.value == text), cls.FAILED)
+
+
+_BY_PEER: Final = "the peer says: "
+
+
+def said_by_peer(message: str) -> str:
+    """What a peer says of a stop, as we say it on; once, however often it went to and fro, and
+    without anything that could be taken for a line of ours."""
+    shown = "".join(each if each.isprintable() else "?" for each in message)
+    return shown if shown.startswith(_BY_PEER) else _BY_PEER + shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +59,17 @@ class BackCopyWanted:
     cid: Cid
     name: str
     index_first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageClaimed:
+    """What a sink says that it holds, up to the shorter of the two ends, `index`: compare it with
+    the source's before acting on anything else, and stop the queue if it differs."""
+
+    cid: Cid
+    name: str
+    index: int
+    lineage: Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +127,22 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStopped:
-    """This queue goes no further on this connection; the connection and other queues do."""
+    """This queue goes no further on this connection; the connection and other queues do.
+
+    `by_peer`: the other side has stopped it, and says why. That ends this connection's stream; the
+    queue itself goes no further only when the copies differ.
+    """
 
     cid: Cid
     name: str
     reason: StopReason
     message: str
+    by_peer: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """True when another connection could do no better."""
+        return not self.by_peer or self.reason is StopReason.DIVERGED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +196,7 @@ Event = (
     Connected
     | QueueOffered
     | BackCopyWanted
+    | LineageClaimed
     | SinkAhead
     | StreamingStarted
     | AppendExcerpts

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cqrepl.kernel.chain import has_chains
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.messages import (
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
 
 QUEUES_CAPABILITY: Final = "queues"
 ENDED_CAPABILITY: Final = "ended"
-CORE_CAPABILITIES: Final = frozenset({QUEUES_CAPABILITY, ENDED_CAPABILITY})
+STOPS_CAPABILITY: Final = "stops"
+LINEAGE_CAPABILITY: Final = "lineage"
+CORE_CAPABILITIES: Final = frozenset({QUEUES_CAPABILITY, ENDED_CAPABILITY, STOPS_CAPABILITY}) | (
+    frozenset({LINEAGE_CAPABILITY}) if has_chains() else frozenset()
+)
 SHOWN: Final = 100  # characters of what a peer wrote
 
 

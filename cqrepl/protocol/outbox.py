@@ -22,12 +22,24 @@ class Flushing(Protocol):
 class Outbox:
     """Collects bytes and events in order."""
 
-    __slots__ = ("_told", "data", "events", "held", "refused", "shape", "wake")
+    __slots__ = (
+        "_told",
+        "data",
+        "events",
+        "has_lineage",
+        "hears_stops",
+        "held",
+        "refused",
+        "shape",
+        "wake",
+    )
 
     def __init__(self, shape: WireShape) -> None:
         self.data = bytearray()
         self.events: deque[Event] = deque()
         self.shape = shape
+        self.hears_stops = False  # the peer has announced that it knows what a stop is
+        self.has_lineage = False  # both sides compare what they hold before anything moves
         self.refused = 0  # of those that count
         self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back

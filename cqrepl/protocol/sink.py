@@ -16,7 +16,6 @@ from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProt
 from cqrepl.protocol.events import (
     BackCopyWanted,
     QueueOffered,
-    QueueStopped,
     QueueWithdrawn,
     StopReason,
 )
@@ -28,30 +27,30 @@ from cqrepl.protocol.messages import (
     ReplicationHandler,
     read_replication_event,
     write_acknowledgement,
-    write_cid,
     write_end_of_stream,
     write_registration,
 )
+from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
+from cqrepl.protocol.messages.names import STOPPED
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
+from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from wire import Reader
 
 
-class SinkHandler:
+class SinkHandler(Stoppable):
     """Runs on the sink, for one queue of one connection."""
 
     def __init__(self, csp: str, cid: Cid, offer: ReplicationHandler, outbox: Outbox) -> None:
+        super().__init__(cid, offer.queue_name, outbox)
         self.csp = csp
-        self.cid = cid
-        self.name = offer.queue_name
         self.offer = offer
         self.state = SinkState.REGISTERED
         self.deadline = math.inf
         self.framing = Framing(cid)
-        self.cid_document = write_cid(cid)
-        self._outbox = outbox
         self._intake: Intake | None = None
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
         self._is_held = False  # and the outbox knows it
@@ -61,7 +60,19 @@ class SinkHandler:
     def is_offered(self) -> bool:
         return self.state is SinkState.REGISTERED
 
-    def answer(self, next_index: int, shift: int, shape: QueueShape | None) -> None:
+    @property
+    def has_lineage(self) -> bool:
+        """True when the source compares what both sides hold: an answer has to say it."""
+        return self._outbox.has_lineage and self.offer.lineage is not None
+
+    def tell_pending(self) -> None:
+        """The answer takes its time."""
+        if self._outbox.has_lineage and self.is_offered:
+            self._outbox.send(self.cid_document, write_pending())
+
+    def answer(
+        self, next_index: int, shift: int, shape: QueueShape | None, lineage: Lineage | None
+    ) -> None:
         """Our queue's position: registers the source's handler and starts the back copy."""
         self._move(SinkMove.ANSWERED, LocalProtocolError)
         self._intake = Intake(self.cid, self.name, next_index, shift)
@@ -72,6 +83,7 @@ class SinkHandler:
             next_index=next_index,
             source_id=self.offer.source_id,
             shape=shape,
+            lineage=lineage,
         )
         self._outbox.send(write_registration(self.csp, self.cid, handler, self._outbox.shape))
         if next_index > self.offer.next_index:
@@ -94,15 +106,17 @@ class SinkHandler:
         self._outbox.send(self.cid_document, write_end_of_stream())
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
-        if name != "re":
+        if name == "re":
+            self.receive_batch(*read_replication_event(reader), now)
+        elif name == STOPPED:
+            self.stopped_by_peer(*read_stopped(reader))
+        else:
             return False
-        batch, ns = read_replication_event(reader)
-        self.receive_batch(batch, ns, now)
         return True
 
     def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
         """Excerpts from the source, with consecutive indexes."""
-        if self.state is SinkState.STOPPED:
+        if self.has_stopped:
             return
         self._move(SinkMove.EXCERPTS_RECEIVED, RemoteProtocolError)
         assert self._intake is not None
@@ -138,14 +152,6 @@ class SinkHandler:
             self._outbox.send(self.cid_document, write_acknowledgement(*self._acknowledge))
             self._acknowledge = None
 
-    def stop(self, reason: StopReason, message: str) -> None:
-        """Takes and acknowledges nothing more."""
-        if self.state is not SinkState.STOPPED:
-            self._move(SinkMove.STOP, LocalProtocolError)
-            self._outbox.tell(
-                QueueStopped(cid=self.cid, name=self.name, reason=reason, message=message)
-            )
-
     def tick(self, now: float) -> None:
         """Nothing is due: the source watches the time of an answer."""
 
@@ -154,9 +160,16 @@ class SinkHandler:
 
     def closed(self, reason: str) -> None:
         """The source has withdrawn this queue, or the connection is over."""
-        self._move(SinkMove.STOP, LocalProtocolError)
+        self._move_to_stopped()
         self._acknowledge = None  # nothing goes out behind the end
         self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
+
+    @property
+    def has_stopped(self) -> bool:
+        return self.state is SinkState.STOPPED
+
+    def _move_to_stopped(self) -> None:
+        self._move(SinkMove.STOP, LocalProtocolError)
 
     def _move(self, move: SinkMove, error: type[ProtocolError]) -> None:
         self.state = moved(SINK_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -18,7 +18,7 @@ from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProt
 from cqrepl.protocol.events import (
     Acknowledged,
     CompareExcerpts,
-    QueueStopped,
+    LineageClaimed,
     QueueWithdrawn,
     SinkAhead,
     StopReason,
@@ -30,12 +30,14 @@ from cqrepl.protocol.messages import (
     ReplicationHandler,
     read_acknowledgement,
     read_replication_event,
-    write_cid,
     write_registration,
 )
+from cqrepl.protocol.messages.excerpts import read_stopped
+from cqrepl.protocol.messages.names import PENDING, STOPPED
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
+from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from wire import Reader
@@ -49,7 +51,7 @@ class AnswerPace:
     last: float = -math.inf
 
 
-class SourceHandler:
+class SourceHandler(Stoppable):
     """Runs on the source, for one queue of one connection.
 
     Args:
@@ -66,27 +68,28 @@ class SourceHandler:
         now: float,
         pace: "AnswerPace",
     ) -> None:
+        super().__init__(cid, offer.queue_name, outbox)
         self.csp = csp
-        self.cid = self.cid_answered = cid  # the sink may answer under a cid of its own
-        self.name = offer.queue_name
+        self.cid_answered = cid  # the sink may answer under a cid of its own
         self.offer = offer
         self.state = SourceState.OFFERED
         self.framing = Framing(cid)
-        self.cid_document = write_cid(cid)
         self.answer_deadline = now + pace.seconds
         self.index_sent = -1
         self.index_acknowledged = -1
         self.answer: ReplicationHandler | None = None
         self._pace = pace
-        self._outbox = outbox
         self._intake: Intake | None = None
         self._unchecked_to: int | None = None
         self._returned_to = offer.next_index  # the sink copied back everything before this
         self._window = SendWindow()
+        self._is_comparing = False  # what the sink says that it holds, which the shell does
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
 
     @property
     def deadline(self) -> float:
+        if self._is_comparing:
+            return math.inf  # the sink waits for us
         if self.state is SourceState.OFFERED:
             return max(self.answer_deadline, self._pace.last + self._pace.seconds)
         return self.answer_deadline if self._awaits_sink else math.inf
@@ -116,7 +119,7 @@ class SourceHandler:
 
     def answered(self, answer: ReplicationHandler, now: float) -> None:
         """The sink registered its answer."""
-        if self.state is SourceState.STOPPED:
+        if self.has_stopped:
             self.answer = answer  # the only one there is
             return
         if answer.next_index < 0:
@@ -128,8 +131,23 @@ class SourceHandler:
         self.answer = answer
         self._pace.last = now
         self.answer_deadline = now + self._pace.seconds
+        if self.offer.lineage is not None:
+            if answer.lineage is None:
+                self.stop(StopReason.REFUSED, "the sink does not say what it holds")
+                return
+            index = min(answer.next_index, self.offer.next_index)
+            event = LineageClaimed(
+                cid=self.cid, name=self.name, index=index, lineage=answer.lineage
+            )
+            self._is_comparing = True
+            self._outbox.tell(event)
         if ahead:
             self._outbox.tell(SinkAhead(cid=self.cid, name=self.name, next_index=answer.next_index))
+
+    def lineage_compared(self, now: float) -> None:
+        """The sink holds what we do, up to the shorter end."""
+        self._is_comparing = False
+        self.answer_deadline = now + self._pace.seconds
 
     def locked(self, next_index: int, shift: int, now: float) -> None:
         """The source queue is locked, and this is the first index that it does not have.
@@ -152,13 +170,20 @@ class SourceHandler:
             self.receive_batch(*read_replication_event(reader), now)
         elif name == "eos":
             self._end_of_stream()
+        elif name == PENDING:
+            if (
+                self.state is SourceState.OFFERED
+            ):  # later the time keeps writers from being kept out
+                self.answer_deadline = now + self._pace.seconds
+        elif name == STOPPED:
+            self.stopped_by_peer(*read_stopped(reader))
         else:
             return False
         return True
 
     def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
         """Excerpts that the sink copies back, with consecutive indexes."""
-        if self.state is SourceState.STOPPED:
+        if self.has_stopped:
             return
         self._move(SourceMove.EXCERPTS_RECEIVED, RemoteProtocolError)
         self.answer_deadline = now + self._pace.seconds
@@ -192,6 +217,8 @@ class SourceHandler:
 
     def framed(self, run: SentRun) -> None:
         """A native pump has framed excerpts of the stream, in order."""
+        if self.has_stopped:
+            return  # by the peer, while the pump had the connection
         self._move(SourceMove.FRAMED, LocalProtocolError)
         self._sent(run)
 
@@ -199,14 +226,6 @@ class SourceHandler:
         self.index_sent = max(self.index_sent, run.index_last)
         if self.offer.acknowledgement:
             self._window.add(run)
-
-    def stop(self, reason: StopReason, message: str) -> None:
-        """Sends nothing more and drops what comes."""
-        if self.state is not SourceState.STOPPED:
-            self._move(SourceMove.STOP, LocalProtocolError)
-            self._outbox.tell(
-                QueueStopped(cid=self.cid, name=self.name, reason=reason, message=message)
-            )
 
     def tick(self, now: float) -> None:
         """The connection looks at `deadline`: what follows depends on its other queues."""
@@ -216,7 +235,7 @@ class SourceHandler:
 
     def closed(self, reason: str) -> None:
         """The sink has withdrawn from this queue, or the connection is over."""
-        self._move(SourceMove.STOP, LocalProtocolError)
+        self._move_to_stopped()
         self._outbox.tell(QueueWithdrawn(cid=self.cid, name=self.name, message=reason))
 
     def _stop_written_in_the_way(self, index: int) -> None:
@@ -228,7 +247,7 @@ class SourceHandler:
         )
 
     def _end_of_stream(self) -> None:
-        if self.state is SourceState.STOPPED:
+        if self.has_stopped:
             return
         self._move(SourceMove.END_OF_STREAM, RemoteProtocolError)
         assert self.answer is not None
@@ -247,7 +266,7 @@ class SourceHandler:
 
         A native pump may have received it; what it sent before has to be told first (`framed`).
         """
-        if self.state is SourceState.STOPPED:
+        if self.has_stopped:
             return None
         self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
         if index > self.index_sent:
@@ -268,6 +287,13 @@ class SourceHandler:
             excerpts=excerpts,
             payload_bytes=payload_bytes,
         )
+
+    @property
+    def has_stopped(self) -> bool:
+        return self.state is SourceState.STOPPED
+
+    def _move_to_stopped(self) -> None:
+        self._move(SourceMove.STOP, LocalProtocolError)
 
     def _move(self, move: SourceMove, error: type[ProtocolError]) -> None:
         self.state = moved(SOURCE_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -19,7 +19,14 @@ from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import Told
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.heartbeat import Heartbeat
-from cqrepl.protocol.kinds import CORE_KINDS, ENDED_CAPABILITY, SHOWN
+from cqrepl.protocol.kinds import (
+    CORE_CAPABILITIES,
+    CORE_KINDS,
+    ENDED_CAPABILITY,
+    LINEAGE_CAPABILITY,
+    SHOWN,
+    STOPS_CAPABILITY,
+)
 from cqrepl.protocol.messages import (
     Handler,
     ReplicationHandler,
@@ -86,6 +93,10 @@ class Router:
         self.remote_id, self.is_guest, self.is_open = remote_id, is_guest, True
         if announced is not None:
             self.capabilities = announced.capabilities
+            self.outbox.has_lineage = (
+                LINEAGE_CAPABILITY in announced.capabilities & CORE_CAPABILITIES
+            )
+            self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
 
     def close(self, reason: str) -> None:
         """The connection is over: a program's handlers hear of it. The queues can still be asked

@@ -23,6 +23,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.keptmarks import KeptMarks
+from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
 from cqrepl.queue.files.locks import WordLock
 from cqrepl.queue.files.queuedirectory import (
     guess_layout,
@@ -181,6 +182,18 @@ class Queue:
         """Records that all up to `index` is acknowledged; false where that cannot be recorded."""
         return self._marks.raise_to(ACKNOWLEDGED_KEY, index)
 
+    @property
+    def is_of_this_boot(self) -> bool:
+        """True when one of our writers has opened the queue since the machine was started. Else a
+        power cut may have taken some of it."""
+        return self._marks.load(BOOT_KEY, _MARK_NONE) == boot_digest()
+
+    def lower_marks(self, index: int) -> None:
+        """Records that nothing beyond `index` was sent or acknowledged: the queue has lost what was
+        there. Nothing where that cannot be recorded."""
+        self._marks.lower_to(SENT_KEY, index)
+        self._marks.lower_to(ACKNOWLEDGED_KEY, index)
+
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
         return counting.first_index(self._cycles)
@@ -188,6 +201,11 @@ class Queue:
     def last_index(self) -> Index | None:
         """Index of the last excerpt; None when there is none."""
         return counting.last_index(self._cycles)
+
+    def last_index_before(self, index: Index) -> Index | None:
+        """Index of the last excerpt before `index`, which is one of ours, one past the last of a
+        cycle, or the first of a cycle; None when there is none."""
+        return counting.last_index_before(self._cycles, index)
 
     def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""

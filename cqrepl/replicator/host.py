@@ -9,7 +9,8 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.replicator.duplexsession import DuplexSession
-from cqrepl.replicator.queues import named
+from cqrepl.replicator.logs import named_logs
+from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_sources
@@ -62,6 +63,7 @@ async def serve_host(
 
     Raises:
         QueueError: a directory holds no queue, or one that another process writes.
+        Refused: a directory would be for two queues, or for a queue and a log.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: a queue that goes both ways, or names that cannot be used.
     """
@@ -75,9 +77,13 @@ async def serve_host(
     if not paths and program is None:
         raise ValueError("at least one queue or a program expected, none came")
     names = named(paths) if paths else {}
+    from_here = {each: names[each] for each in sources}
+    to_here = {each: names[each] for each in sinks}
+    logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
+    check_apart(from_here, to_here, logs)
     with ExitStack() as stack:
-        out = open_sources({each: names[each] for each in sources}, settings.source, stack)
-        into = open_sinks({each: names[each] for each in sinks}, settings.sink, stack)
+        out = open_sources(from_here, settings.source, stack)
+        into = open_sinks(to_here, settings.sink, stack)
         source = Source(out, asks_ack=settings.source.acknowledge)
         host = Host(source, Sink(into), settings, program)
         async with host.endpoint.running():

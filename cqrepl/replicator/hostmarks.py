@@ -3,7 +3,11 @@
 Theory of operation. The marks of a host are read where they are kept when the source opens the
 queue (`queue.files.keptmarks`). From then on the numbers here are what this source knows, and each
 that rises is stored there too: once for a batch, and for what a native lane has done each time it
-is drained. They only rise. Where nothing can be stored they are right as long as the source lives.
+is drained. Where nothing can be stored they are right as long as the source lives.
+
+They rise, but for two cases. A queue that has lost its end, in a power cut or as it came from a
+backup, holds no more what the marks tell of: they are lowered to its end when the source opens it.
+And of a host whose copy differs nothing is known any more.
 
 A peer whose id is no host's, from 1 to 127, is a guest: its marks live as long as its connection,
 and no other process sees them.
@@ -41,6 +45,19 @@ class HostMarks:
         if index > self.acknowledged:
             self.acknowledged = index
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
+
+    def lower_to(self, index: int) -> None:
+        """The queue has nothing beyond this index."""
+        if index < self.sent:
+            self.sent = index
+            self._kept.lower_to(self.host_id, MarkLevel.SENT, index)
+        self.lower_acknowledged(index)
+
+    def lower_acknowledged(self, index: int) -> None:
+        """Nothing beyond this index is known to be at the host as it is here."""
+        if index < self.acknowledged:
+            self.acknowledged = index
+            self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
 
     def __repr__(self) -> str:
         sent, acknowledged = _shown(self.sent), _shown(self.acknowledged)
@@ -80,6 +97,11 @@ class QueueMarks:
             for host_id, marks in sorted(self._hosts.items())
             if max(marks.sent, marks.acknowledged) > FORGOTTEN
         }
+
+    def lower_to(self, index: int) -> None:
+        """The queue has nothing beyond this index: no mark of a host claims more."""
+        for marks in self._hosts.values():
+            marks.lower_to(index)
 
     def _warn(self) -> None:
         """Says once that the table store, whatever has filled it, will soon be full for Java."""

@@ -13,6 +13,9 @@ acknowledged, and at 16 the time on its own clock just after readers could see i
 what was there together: it may have been sent in several, and then the time at 8 is that of the
 last.
 
+A log is told from other queues by the key `cqrepl.log` of its table store, 1 for a source's and 2
+for a sink's. One from before that key counts when its first excerpt is as long as an entry.
+
 A replicator writes them; programs that read a log as a queue need their layout too, so nothing here
 needs a network. The monotonic clock starts anew with the machine: times never fall within one run
 of it.
@@ -21,17 +24,31 @@ of it.
 import logging
 import struct
 from collections.abc import Iterable
+from contextlib import closing
+from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue import Queue, QueueError, QueueLayout
+from cqrepl.queue import LayoutMismatch, Queue, QueueError, QueueLayout
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.surroundings import surroundings
 
 ENTRY: Final = struct.Struct("<5q")
 ROLL_CYCLE: Final = "FAST_DAILY"
+_KEY: Final = "cqrepl.log"
 _NOTED: Final = 2  # place of the time of the acknowledgement
 _logger = logging.getLogger(__name__)
+
+
+class LogKind(IntEnum):
+    """What a log tells of; the value is that of its key."""
+
+    ACKNOWLEDGEMENTS = 1
+    APPENDED = 2
+
+    def __str__(self) -> str:
+        return "acknowledgements" if self is LogKind.ACKNOWLEDGEMENTS else "appended excerpts"
 
 
 def ack_time(payload: memoryview) -> int | None:
@@ -48,22 +65,27 @@ class EntryLog:
     Args:
         path: directory of the log; None where no log is wanted, and then nothing is noted.
         name: of the queue that it tells of.
-        what: is logged, as a complaint names it.
+        kind: what is logged.
 
     Raises:
+        LayoutMismatch: there is another queue in its place, to which nothing was written.
         QueueError: there is something else in its place.
     """
 
-    def __init__(self, path: Path | None, name: str, what: str) -> None:
+    def __init__(self, path: Path | None, name: str, kind: LogKind) -> None:
         self.is_wanted = path is not None
         self._name = name
-        self._what = what
+        self._kind = kind
         self._queue: Queue | None = None
         if path is not None:
             has_queue = path.is_dir() and any(path.iterdir())
+            if has_queue:
+                _check_log(path, name, kind)
             create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))
             self._queue = Queue.open_for_append(path, create=create)
             self._appender = self._queue.appender()
+            with closing(TableStore(path / FILE_NAME, writable=True)) as table:
+                table.value(_KEY, kind)
 
     def note(self, entries: bytes) -> None:
         """Logs entries, which stand side by side; nothing once that has failed."""
@@ -73,7 +95,7 @@ class EntryLog:
         try:
             self._appender.append(each, surroundings().wall_ms())
         except (QueueError, OSError) as error:
-            _logger.error("queue %r: %s are logged no more: %s", self._name, self._what, error)
+            _logger.error("queue %r: %s are logged no more: %s", self._name, self._kind, error)
             self.close()
 
     def close(self) -> None:
@@ -81,6 +103,47 @@ class EntryLog:
         if self._queue is not None:
             self._queue.close()
             self._queue = None
+
+
+def _check_log(path: Path, name: str, kind: LogKind) -> None:
+    """Raises LayoutMismatch for a queue that is no such log."""
+    found = _kind_of(path)
+    if found is None:
+        with Queue.open(path) as queue:
+            first = queue.tailer().next_batch(count_max=1)
+            is_usual = queue.layout.roll_cycle.name == ROLL_CYCLE
+        is_log = is_usual and (first is None or first.lengths[0] == ENTRY.size)
+    else:
+        is_log = found == kind
+    if not is_log:
+        raise LayoutMismatch(
+            f"a log of {kind} expected for queue {name!r}, another queue is there", path=path
+        )
+
+
+def _kind_of(path: Path) -> int | None:
+    try:
+        with closing(TableStore(path / FILE_NAME, writable=False)) as table:
+            key = table.find(_KEY)
+            return None if key is None else key.load()
+    except FileNotFoundError:
+        return None
+
+
+def named_logs(
+    ack_log: Path | None, sources: Iterable[str], append_log: Path | None, sinks: Iterable[str]
+) -> dict[str, Path]:
+    """The directory of each log of a host, by what it is, for people."""
+    kinds = (
+        (LogKind.ACKNOWLEDGEMENTS, log_paths(ack_log, sources)),
+        (LogKind.APPENDED, log_paths(append_log, sinks)),
+    )
+    return {
+        f"the log of {kind} of queue {name!r}": path
+        for kind, logs in kinds
+        for name, path in logs.items()
+        if path is not None
+    }
 
 
 def log_paths(log: Path | str | None, names: Iterable[str]) -> dict[str, Path | None]:

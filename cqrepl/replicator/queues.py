@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.errors import Refused
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import QueueLayout
 
@@ -42,6 +43,27 @@ def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, 
             raise ValueError(f"two queues are named {name!r}: give one another name")
         names[name] = path
     return names
+
+
+def check_apart(
+    sources: Mapping[str, Path], sinks: Mapping[str, Path], logs: Mapping[str, Path]
+) -> None:
+    """A directory that is written is for one thing: a queue that is taken in, or a log.
+
+    Args:
+        logs: the directory of each, by what it is, for people.
+
+    Raises:
+        Refused: one is for two. Nothing was opened.
+    """
+    used = {path.resolve(): f"queue {name!r} is streamed from it" for name, path in sources.items()}
+    written = [(f"queue {name!r}", "is taken into it", path) for name, path in sinks.items()]
+    written += [(what, "is written to it", path) for what, path in logs.items()]
+    for what, how, path in written:
+        place = path.resolve()
+        if place in used:
+            raise Refused(f"{what} cannot be kept in {path}: {used[place]}")
+        used[place] = f"{what} {how}"
 
 
 def shape_of(layout: QueueLayout) -> QueueShape:

@@ -21,8 +21,8 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.logs import log_paths
-from cqrepl.replicator.queues import Signal, named, until
+from cqrepl.replicator.logs import log_paths, named_logs
+from cqrepl.replicator.queues import Signal, check_apart, named, until
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
@@ -47,16 +47,17 @@ class Sink:
 
     @property
     def stops(self) -> list[Stop]:
-        """The queues that have stopped."""
-        return [queue.stop for queue in self.queues.values() if queue.stop is not None]
+        """The queues that have stopped, and those that a source has stopped."""
+        found = (queue.stop or queue.left for queue in self.queues.values())
+        return [stop for stop in found if stop is not None]
 
     async def wait_ended(self) -> None:
         """Returns when a source has ended in order."""
         await self.endpoint.ended_orderly.wait()
 
     async def wait_stopped(self) -> None:
-        """Returns when every queue has stopped."""
-        await until(lambda: len(self.stops) == len(self.queues), self.changed)
+        """Returns when every queue has stopped for good: no source could get it any further."""
+        await until(lambda: all(queue.stop for queue in self.queues.values()), self.changed)
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
         """What works on a new connection."""
@@ -116,6 +117,7 @@ async def serve_sink(
     Raises:
         QueueError: a directory holds something else, another process holds its append lock, or a
             library is missing that writing needs.
+        Refused: two queues, or a queue and a log, would be kept in one directory.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
     """
@@ -125,8 +127,10 @@ async def serve_sink(
         append_log=None if append_log is None else Path(append_log),
     )
     settings = host_settings(2, 1, sink=own, **options)
+    paths = named(queues)
+    check_apart({}, paths, named_logs(None, (), own.append_log, paths))
     with ExitStack() as stack:
-        sink = Sink(open_sinks(named(queues), own, stack))
+        sink = Sink(open_sinks(paths, own, stack))
         endpoint = Endpoint(
             settings.net, settings.protocol, frozenset(sink.queues), sink.make_session, program
         )

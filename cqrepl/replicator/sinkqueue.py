@@ -9,11 +9,13 @@ from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
+from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
-from cqrepl.replicator.logs import EntryLog
+from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import shape_of
 from cqrepl.replicator.stops import Stop
+from cqrepl.surroundings import surroundings
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
@@ -35,8 +37,10 @@ class SinkQueue:
         self.path = path
         self.owner: Session | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
+        self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.counters = SinkCounters(self._drain)
-        self.append_log = EntryLog(append_log, name, "appended excerpts")
+        self.chains: Chains  # while it is open
+        self.append_log = EntryLog(append_log, name, LogKind.APPENDED)
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
@@ -47,8 +51,13 @@ class SinkQueue:
 
     @property
     def is_free(self) -> bool:
-        """True when it can be offered: no other source has it, and it has not stopped."""
-        return self.owner is None and self.stop is None
+        """True when it can be offered: no other source has it. One that has stopped can: the source
+        is told why."""
+        return self.owner is None
+
+    def is_at(self, place: int) -> bool:
+        """True when this queue's directory is that of a source, which says where it has its own."""
+        return place != 0 and place == surroundings().place_of(self.path)
 
     @property
     def received_excerpts(self) -> int:
@@ -106,6 +115,7 @@ class SinkQueue:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
             raise NotAQueue("a queue or an empty directory expected", path=self.path)
         self._queue = queue = Queue.open_for_append(self.path, create=create)
+        self.chains = Chains(queue.cycles)
         try:
             queue.append_lock.acquire()
             self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)

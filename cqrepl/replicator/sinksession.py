@@ -19,10 +19,12 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue import LayoutMismatch, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.sinkqueue import SinkQueue
@@ -32,6 +34,7 @@ from cqrepl.surroundings import surroundings
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
+PENDING_SECONDS: Final = 1.0  # between two words that an answer takes its time
 WORKERS: Final = 8  # that open queues at a time, for each connection
 _logger = logging.getLogger(__name__)
 
@@ -101,12 +104,17 @@ class SinkSession:
                 self._begin_back_copy(event)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._store(event)
-            case ev.QueueStopped():
+            case ev.QueueStopped() if event.is_final:
                 self._stopped(event.name, event.reason, event.message)
+            case ev.QueueStopped():
+                self._left(event)
 
     def frame(self, out: bytearray) -> int:
         """Frames of the back copies, one queue after the next."""
         for cid, copy in list(self._back_copies.items()):
+            if self._connection.has_stopped(cid):
+                self._drop_back_copy(cid)
+                continue
             filled = 0 if self._is_draining else self._frame_guarded(cid, copy, out)
             if filled or self._batch is not None:
                 return filled
@@ -166,17 +174,28 @@ class SinkSession:
         queue = self._queues[event.name]
         if not self._connection.awaits_answer(event):
             return
+        if queue.stop is not None:  # a new connection does not start it again, and hears why
+            self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
+            return
         if not queue.is_free:
-            why = "it takes from another source" if queue.stop is None else "it has stopped"
+            why = "it takes from another source"
             if not self._connection.withdraw_queue(event.cid, why):
                 self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
             return
-        queue.owner = self
+        queue.owner, queue.left = self, None
         self._note_free(queue)
         offer = event.offer
+        if offer.lineage is not None and queue.is_at(offer.lineage.place):
+            queue.close()  # those that write there are the source's
+            why = "another directory than the source's expected, it is the same"
+            self._stop(event.cid, event.name, LayoutMismatch(why, path=queue.path))
+            return
+        lineage = None
         self._preparing.add(event.name)
         try:
             await in_thread(partial(queue.prepare, offer.shape, offer.source_id))
+            if self._connection.awaits_answer(event) and self._connection.has_lineage(event.cid):
+                lineage = await self._held(event, queue)
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -187,7 +206,34 @@ class SinkSession:
             self._give_back(queue)
             return
         shift = queue.queue.layout.roll_cycle.shift
-        self._connection.answer_queue(event.cid, queue.appender.next_index, shift, queue.shape)
+        next_index = queue.appender.next_index
+        self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
+
+    async def _held(self, event: ev.QueueOffered, queue: SinkQueue) -> Lineage:
+        """What this queue holds, up to the shorter of the two ends; the source hears meanwhile that
+        it takes its time."""
+        offer = event.offer
+        assert offer.lineage is not None
+        index = min(queue.appender.next_index, offer.next_index)
+        shift = queue.queue.layout.roll_cycle.shift
+        failed: QueueError | OSError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_pending, event)
+            try:
+                own = await in_thread(partial(held, queue.chains, index, offer.lineage, shift))
+            except (QueueError, OSError) as error:
+                failed = error  # not through the nursery, which would make a group of it
+            nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return own
+
+    async def _tell_pending(self, event: ev.QueueOffered) -> None:
+        while True:
+            await trio.sleep(PENDING_SECONDS)
+            if self._connection.awaits_answer(event):
+                self._connection.tell_pending(event.cid)
+                self._pump.wake()
 
     def _hear_names(self) -> None:
         self._has_heard_names = True
@@ -198,15 +244,18 @@ class SinkSession:
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""
-        is_framed = next(iter(self._back_copies), None) == event.cid  # the batch is of the first
-        copy = self._back_copies.pop(event.cid, None)
+        self._drop_back_copy(event.cid)
+        queue = self._queues[event.name]
+        if queue.owner is self and event.name not in self._preparing:
+            self._give_back(queue)
+
+    def _drop_back_copy(self, cid: Cid) -> None:
+        is_framed = next(iter(self._back_copies), None) == cid  # the batch is of the first
+        copy = self._back_copies.pop(cid, None)
         if copy is not None:
             copy.tailer.close()
             if is_framed:
                 self._batch = None
-        queue = self._queues[event.name]
-        if queue.owner is self and event.name not in self._preparing:
-            self._give_back(queue)
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
@@ -295,7 +344,8 @@ class SinkSession:
             now_ns = surroundings().monotonic_ns()
             entry = ENTRY.pack(batch.index_last, event.ns, now_ns, count, payload_bytes)
         self._count(queue, count, payload_bytes, entry)
-        self._connection.stored(event.cid, batch.index_last, event.ns)
+        if not self._connection.has_stopped(event.cid):  # by the source, meanwhile
+            self._connection.stored(event.cid, batch.index_last, event.ns)
 
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
@@ -315,6 +365,13 @@ class SinkSession:
         queue.stop = Stop(name=name, reason=reason, message=message)
         self._note_free(queue)
         _logger.error("%s: %s", self._pump.label, queue.stop)
+        self._changed.set()
+
+    def _left(self, event: ev.QueueStopped) -> None:
+        """The source goes no further: nothing comes any more on this connection."""
+        queue = self._queues[event.name]
+        queue.left = Stop(name=event.name, reason=event.reason, message=event.message)
+        _logger.error("%s: %s", self._pump.label, queue.left)
         self._changed.set()
 
 

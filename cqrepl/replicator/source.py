@@ -15,8 +15,8 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.logs import log_paths
-from cqrepl.replicator.queues import named, until
+from cqrepl.replicator.logs import log_paths, named_logs
+from cqrepl.replicator.queues import check_apart, named, until
 from cqrepl.replicator.settings import HostOptions, SourceSettings, host_settings
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
@@ -115,7 +115,8 @@ async def serve_source(
         options: where and how to reach the peers: `HostOptions`.
 
     Raises:
-        QueueError: a directory holds no queue that can be read.
+        QueueError: a directory holds no queue that can be read, or the log's another queue.
+        Refused: a log would be written to a queue that is streamed.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
     """
@@ -123,8 +124,10 @@ async def serve_source(
         acknowledge=acknowledge, ack_log=None if ack_log is None else Path(ack_log)
     )
     settings = host_settings(1, 2, source=own, **options)
+    paths = named(queues)
+    check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
-        source = Source(open_sources(named(queues), own, stack), asks_ack=acknowledge)
+        source = Source(open_sources(paths, own, stack), asks_ack=acknowledge)
         endpoint = Endpoint(
             settings.net, settings.protocol, frozenset(), source.make_session, program
         )

@@ -9,10 +9,12 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, format_index
+from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.backcopy import release_dead_back_copy
-from cqrepl.replicator.counters import SourceCounters
+from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
-from cqrepl.replicator.logs import EntryLog
+from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import Signal, shape_of
 from cqrepl.replicator.stops import Stop
 
@@ -26,13 +28,43 @@ class SourceQueue:
         self.name = name
         self.path = path
         self.queue = Queue.open(path)
+        self.chains = Chains(self.queue.cycles)
         self._release_dead_back_copy()
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
         self.counters = SourceCounters(self.queue, self._drain)
         self._marks = QueueMarks(name, self.queue.host_marks)
-        self.ack_log = EntryLog(ack_log, name, "acknowledgements")
+        try:
+            self._lower_marks()
+        except (QueueError, OSError) as error:  # reading tells, on each connection
+            _logger.warning("queue %r: its marks stay as they are: %s", name, error)
+        self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
         self._awaited: list[int] = []
+
+    def _lower_marks(self) -> None:
+        """What the queue has lost counts as sent and acknowledged no more: other excerpts may get
+        the same indexes. A sink that has it may return it."""
+        queue, hosts = self.queue, self._marks.known()
+        acknowledged = {host: marks.acknowledged for host, marks in hosts.items()}
+        marked = max([queue.sent_index, queue.acknowledged_index, *acknowledged.values()])
+        if marked == NOTHING:
+            return
+        # behind the marks: they may rise meanwhile
+        end = queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
+        last = None if end == NEXT_OF_EMPTY else queue.last_index_before(end)
+        lowered = NOTHING if last is None else last
+        if marked <= lowered:
+            return
+        queue.lower_marks(lowered)
+        self._marks.lower_to(lowered)
+        ahead = [str(host) for host, index in acknowledged.items() if index > lowered]
+        _logger.warning(
+            "queue %r: it ends at %s, and was replicated up to %s: what is between is lost here%s",
+            self.name,
+            "its start" if last is None else format_index(last),
+            format_index(marked),
+            f"; host {', '.join(ahead)} may return it" if ahead else "",
+        )
 
     @property
     def shape(self) -> QueueShape:

@@ -19,13 +19,16 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.hostmarks import HostMarks
+from cqrepl.replicator.lineage import check_lineage, first_held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop
@@ -55,6 +58,7 @@ class Outgoing:
         self.stream_from: int | None = None
         self.back_copy: BackCopyTarget | None = None
         self.has_stopped = False
+        self.is_final = True  # a stop, if there is one: the peer's own are not
 
     def close(self) -> None:
         self.batch = self.lane = None
@@ -120,7 +124,9 @@ class SourceSession:
     @property
     def has_stopped(self) -> bool:
         has_any = bool(self._offered or self._failed)
-        return has_any and all(each.has_stopped for each in self.outgoing.values())
+        return has_any and all(
+            each.has_stopped and each.is_final for each in self.outgoing.values()
+        )
 
     @property
     def queue_names(self) -> QueueNames:
@@ -140,7 +146,9 @@ class SourceSession:
                 self._offer_named(event.sinks)
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
-            case ev.SinkAhead():
+            case ev.LineageClaimed():
+                await self._compare_lineage(self.outgoing[event.cid], event)
+            case ev.SinkAhead() if not self.outgoing[event.cid].has_stopped:
                 await self._lock(self.outgoing[event.cid], event.next_index)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._take_back(self.outgoing[event.cid], event)
@@ -152,7 +160,11 @@ class SourceSession:
                 )
                 self._pump.wake()  # the window may have been full
             case ev.QueueStopped():
-                self._stopped(self.outgoing[event.cid], event.reason, event.message)
+                each = self.outgoing[event.cid]
+                each.is_final = event.is_final
+                if event.reason is StopReason.DIVERGED:
+                    each.marks.lower_acknowledged(NOTHING)
+                self._stopped(each, event.reason, event.message)
 
     def frame(self, out: bytearray) -> int:
         """Frames of the queues in turn, so that a busy queue does not hold up the rest."""
@@ -294,6 +306,7 @@ class SourceSession:
             try:
                 next_index = each.queue.next_index()
                 source_id = each.queue.layout.source_id
+                lineage = self._held(each)
             except (QueueError, OSError) as error:
                 self._shared.note_stop(Stop.of(each.name, error))
                 self._failed.add(each.name)
@@ -304,6 +317,7 @@ class SourceSession:
                 acknowledgement=self._shared.asks_ack,
                 source_id=source_id,
                 shape=each.shape,
+                lineage=lineage,
             )
             assert self._connection.remote_id is not None
             self._offered.add(each.name)
@@ -312,10 +326,16 @@ class SourceSession:
         self.has_offered = True
         self._shared.changed.set()
 
+    def _held(self, queue: SourceQueue) -> Lineage | None:
+        """What an offer says of what it holds; nothing to a peer that does not compare."""
+        if not self._connection.compares_lineage:
+            return None
+        return first_held(queue.chains, surroundings().place_of(queue.path))
+
     def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
         """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
         source = self._connection.source(each.cid)
-        while source.has_room:
+        while source.has_room and not source.has_stopped:
             if each.batch is None:
                 if len(out) - filled < OUT_BYTES // 4 and filled:
                     break  # what is left is too little to be worth a look
@@ -350,6 +370,17 @@ class SourceSession:
         counters = each.queue.counters
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
+
+    async def _compare_lineage(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
+        """Goes on only with a sink that holds what this queue does, up to the shorter end."""
+        shift = each.queue.queue.layout.roll_cycle.shift
+        chains, index, lineage = each.queue.chains, claimed.index, claimed.lineage
+        try:
+            who = f"host {each.marks.host_id}"
+            await in_thread(partial(check_lineage, chains, index, lineage, shift, who))
+            self._connection.lineage_compared(each.cid)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
         """The sink has more than this queue: keeps every other writer out while it copies back."""
@@ -389,9 +420,13 @@ class SourceSession:
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
         self._started.append(each)
         self._started_at = trio.current_time()
-        if each.tailer is not None and next_index > 0 and self._shared.asks_ack:
+        if each.tailer is not None and next_index != NEXT_OF_EMPTY and self._shared.asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
-            each.queue.counters.mark_acknowledged(each.marks, next_index - 1)
+            last = self._guarded(
+                each, lambda: each.queue.queue.last_index_before(Index(next_index))
+            )
+            if last is not None:
+                each.queue.counters.mark_acknowledged(each.marks, last)
         self._shared.changed.set()
 
     def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
@@ -421,6 +456,7 @@ class SourceSession:
         except (QueueError, OSError) as error:
             # reading ends here; what was sent before is still to be acknowledged
             stop = Stop.of(each.queue.name, error)
+            self._connection.tell_stopped(each.cid, stop.reason, stop.message)
             self._stopped(each, stop.reason, stop.message)
             return None
 

@@ -1,15 +1,18 @@
 """`python -m cqrepl.testing`: runs seeds, and tells the shortest story of one that fails."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
@@ -18,6 +21,8 @@ from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import record, told, transcript
 
 SECONDS = 60.0
+FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
+FOR_MANY = {"jobs": "--jobs", "results": "--results"}
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -70,6 +75,7 @@ def main(**options: Any) -> None:
     seed, seeds = options["seed"], options["seeds"]
     if (seed is None) == (seeds is None):
         raise click.UsageError("one of --seed and --seeds is needed")
+    _check_use(*(("--seeds", FOR_MANY) if seeds is None else ("--seed", FOR_ONE)))
     left_out = {Kind(name) for name in options["left_out"]}
     if not options["everything"]:
         left_out |= LEFT_OUT
@@ -78,6 +84,14 @@ def main(**options: Any) -> None:
     if options["jobs"] > 1:
         sys.exit(_spread(seeds, options))
     sys.exit(_many(seeds, left_out, options))
+
+
+def _check_use(needed: str, names: Mapping[str, str]) -> None:
+    """Options that would do nothing are refused."""
+    context = click.get_current_context()
+    for name, option in names.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} goes with {needed}")
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
@@ -99,10 +113,11 @@ def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any
     failed = 0
     injected: Counter[str] = Counter()
     for seed in seeds:
-        if seed in done:
-            failed += done[seed]
+        plan = RunPlan.of(seed, options["seconds"], options["hosts"], left_out)
+        if plan.key in done:
+            failed += done[plan.key]
             continue
-        outcome = run(RunPlan.of(seed, options["seconds"], options["hosts"], left_out))
+        outcome = run(plan)
         failed += outcome.broken is not None
         injected.update(outcome.injected)
         click.echo(_line(outcome))
@@ -129,20 +144,37 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
         if options["results"] is not None:
             own += ["--results", str(options["results"])]
         running.append(subprocess.Popen(own))
-    return max(process.wait() for process in running)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return max(process.wait() for process in running)
+    finally:
+        for process in running:
+            process.terminate()  # nothing for one that has ended
 
 
-def _done(results: Path | None) -> dict[int, bool]:
-    """The seeds that a file of results has, and whether they failed."""
+def _done(results: Path | None) -> dict[str, bool]:
+    """The plans that a file of results has, by key, and whether they failed."""
     if results is None or not results.exists():
         return {}
-    lines = [json.loads(line) for line in results.read_text().splitlines() if line.endswith("}")]
-    return {line["seed"]: line["broken"] is not None for line in lines}
+    done = {}
+    try:
+        for line in results.read_text().splitlines():
+            if line.startswith("{") and not line.endswith("}"):
+                continue  # a kill has cut it off
+            result = json.loads(line)
+            done[result["plan"]] = result["broken"] is not None
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise click.UsageError(f"{results} is no file of results: {error}") from error
+    with results.open("rb+") as file:
+        if file.seek(0, os.SEEK_END) and not results.read_bytes().endswith(b"\n"):
+            file.write(b"\n")
+    return done
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:
     return {
         "seed": outcome.plan.seed,
+        "plan": outcome.plan.key,
         "seconds": outcome.plan.seconds,
         "broken": outcome.broken,
         "digest": outcome.digest,

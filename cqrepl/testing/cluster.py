@@ -18,6 +18,7 @@ from cqrepl.kernel.giventime import give_back_time
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.testing.checker import content, last_index
+from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labhosts import Application, LabHost, looking
 from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.network import Network
@@ -54,11 +55,14 @@ class Cluster:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
         self.hosts: dict[int, LabHost] = {}
+        self.folder = folder
+        freezer = Freezer()
+        trio.lowlevel.add_instrument(freezer)
         for host in range(1, hosts + 1):
             disk = _rng(f"disk {host}", seed)
             machine = Machine(host, folder / f"host{host}", disk, self.story)
             program = None if programs is None else programs.get(host)
-            self.hosts[host] = LabHost(machine, self.network, nursery, self.story, program)
+            self.hosts[host] = LabHost(machine, self.network, freezer, nursery, self.story, program)
         source = self.hosts[SOURCE].machine
         self.application = Application(
             source, roll_cycle, rate, _rng("application", seed), self.story

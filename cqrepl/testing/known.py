@@ -7,7 +7,8 @@ mended has to go.
 from dataclasses import dataclass
 from typing import Final
 
-from cqrepl.testing.plan import Fault, Kind, RunPlan
+from cqrepl.testing.cluster import RATE
+from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,61 +29,41 @@ class Known:
     story: str
 
 
-def _drawn(seed: int, kind: Kind) -> RunPlan:
-    """What a seed stands for, for 30 s, with the faults of one kind alone."""
-    plan = RunPlan.of(seed, 30.0)
-    return plan.only(fault for fault in plan.faults if fault.kind is kind)
+def _plan(
+    *faults: Fault,
+    seed: int = 0,
+    hosts: int = 2,
+    roll_cycle: str = "FAST_DAILY",
+    rate: float = RATE,
+    seconds: float = 20.0,
+) -> RunPlan:
+    return RunPlan(
+        seed=seed, seconds=seconds, hosts=hosts, roll_cycle=roll_cycle, rate=rate, faults=faults
+    )
 
 
 KNOWN: Final[tuple[Known, ...]] = (
     Known(
-        name="copies-differ-after-a-power-cut",
-        kind=Kind.POWER_CUT,
+        name="any-peer-writes-into-the-source",
+        kind=Kind.INTRUDER,
+        check="altered",
+        plan=_plan(Fault(12.0, Kind.INTRUDER, SOURCE, 0, 0.3)),
+        story="A peer that was never a sink of this queue says that it has more, and what it "
+        "gives is appended to the source.",
+    ),
+    Known(
+        name="a-missing-file-is-passed-over",
+        kind=Kind.FILE_GONE,
+        check="lost",
+        plan=_plan(Fault(12.0, Kind.FILE_GONE, SOURCE, 0, 0.05), roll_cycle="TEST_SECONDLY"),
+        story="A store file in the middle of the source's queue is removed. Nobody says so.",
+    ),
+    Known(
+        name="a-missing-file-of-a-copy-is-passed-over",
+        kind=Kind.FILE_GONE,
         check="equal",
-        plan=_drawn(8, Kind.POWER_CUT),
-        story="The power of the source's host is cut. Its queue has lost its end, and the"
-        " application appends before a sink has connected: other excerpts stand at the same"
-        " indexes, on both sides for ever, and both say that all is well.",
-    ),
-    Known(
-        name="a-source-counts-as-acknowledged-what-it-has-lost",
-        kind=Kind.POWER_CUT,
-        check="marks",
-        plan=_drawn(29, Kind.POWER_CUT),
-        story="The power of the source's host is cut. A sink that has more connects, and its mark"
-        " lies beyond the end of the source, where other excerpts are going to be.",
-    ),
-    Known(
-        name="a-torn-excerpt-stays-in-a-copy",
-        kind=Kind.POWER_CUT,
-        check="altered",
-        plan=RunPlan(
-            seed=90,
-            seconds=20.0,
-            hosts=2,
-            roll_cycle="FAST_DAILY",
-            rate=20.0,
-            faults=(Fault(10.0, Kind.POWER_CUT, 2, 0, 0.3),),
-        ),
-        story="The power of a sink's host is cut, and takes a page in the middle of an excerpt that"
-        " was acknowledged. Its header is there, so it counts as whole: its middle is zeros, for"
-        " ever, and replication goes on behind it.",
-    ),
-    Known(
-        name="a-source-made-anew-takes-what-its-sinks-had",
-        kind=Kind.ANEW,
-        check="altered",
-        plan=_drawn(27, Kind.ANEW),
-        story="The queue of a source is removed and made anew. Its sinks have more excerpts than"
-        " it: what they had before is appended behind the new ones, in the source.",
-    ),
-    Known(
-        name="a-sink-at-another-queue-gives-it-to-the-source",
-        kind=Kind.FOREIGN,
-        check="altered",
-        plan=_drawn(35, Kind.FOREIGN),
-        story="A sink is started in the directory of another queue, which is longer: its excerpts"
-        " are appended to the source.",
+        plan=_plan(Fault(12.0, Kind.FILE_GONE, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"),
+        story="A store file in the middle of a copy is removed. Nobody says so.",
     ),
 )
 LEFT_OUT: Final = frozenset(known.kind for known in KNOWN)

@@ -2,20 +2,24 @@
 
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import trio
 
+from cqrepl.net.errors import NetError
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
+from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
 from cqrepl.testing.network import Network, address_of
 from cqrepl.testing.plan import SOURCE
@@ -28,6 +32,7 @@ TIMEOUT_MS: Final = 2000
 BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
 PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
+_ENDS: Final = (QueueError, NetError, OSError)  # what a process ends with, and says
 RESTART_SECONDS: Final = 1.0  # a process that has ended by itself is started again after
 
 
@@ -38,16 +43,20 @@ class LabHost:
         self,
         machine: Machine,
         network: Network,
+        freezer: Freezer,
         nursery: trio.Nursery,
         story: Story,
         program: Program | None = None,
     ) -> None:
         self.machine = machine
+        self._freezer = freezer
         self._program = program
         self.node: Source | Sink | None = None
         self.process: Process | None = None
         self.ends: list[str] = []  # why it ended by itself
-        self.was_cut = False  # its power was cut
+        self.was_cut = False  # its power was cut, or an operator has taken back what it had
+        self.holds_others = False  # an operator has put another queue there
+        self.ack_log: Path | None = None  # of a source, from its next start on
         self._network = network
         self._nursery = nursery
         self._story = story
@@ -70,6 +79,16 @@ class LabHost:
         marks = self.node.queues[QUEUE].marks.get(sink.host)
         return None if marks is None else marks.acknowledged
 
+    def has_told_of(self, sink: "LabHost") -> bool:
+        """Whether this source has said that it goes no further with a sink."""
+        if not isinstance(self.node, Source):
+            return False
+        return any(
+            each.marks.host_id == sink.host and each.has_stopped
+            for session in sessions_of(SourceSession, self.node.endpoint.sessions)
+            for each in session.outgoing.values()
+        )
+
     def start(self) -> None:
         if self.process is not None:
             return
@@ -84,13 +103,25 @@ class LabHost:
             return
         self._story.tell(self.machine.name, "replication is killed")
         self.machine.killed(self.process)
-        self._leave()
+        self._leave(self.process)
+
+    def freeze(self) -> Process | None:
+        """Replication stands still; what is to be thawed, None while there is none."""
+        if self.process is not None:
+            self._story.tell(self.machine.name, "replication is frozen")
+            self._freezer.freeze(self.process)
+        return self.process
+
+    def thaw(self, process: Process) -> None:
+        """It goes on, unless it was killed meanwhile."""
+        self._story.tell(self.machine.name, "replication goes on")
+        self._freezer.thaw(process)
 
     def power_cut(self) -> None:
         self.was_cut = True
         self.machine.power_cut()
         if self.process is not None:
-            self._leave()
+            self._leave(self.process)
 
     def stop(self) -> None:
         """Asks it to end in order."""
@@ -98,7 +129,8 @@ class LabHost:
             self._story.tell(self.machine.name, "replication is told to end")
             self._stopping.set()
 
-    def _leave(self) -> None:
+    def _leave(self, process: Process) -> None:
+        self._freezer.thaw(process)
         self._network.host_died(self.host)
         self.process, self.node = None, None
         self._scope.cancel()
@@ -110,10 +142,10 @@ class LabHost:
                     async with self._serving() as node:
                         self.node = node
                         await stopping.wait()
-                except (QueueError, OSError) as error:
+                except _ENDS as error:
                     self._ended(str(error))
                 except BaseExceptionGroup as group:
-                    errors, others = group.split((QueueError, OSError))
+                    errors, others = group.split(_ENDS)
                     if others is not None:
                         raise
                     assert errors is not None
@@ -140,7 +172,7 @@ class LabHost:
         queues, program = {QUEUE: self.path}, self._program
         if self.host == SOURCE:
             options["listen"] = place
-            return serve_source(queues, program=program, **options)
+            return serve_source(queues, program=program, ack_log=self.ack_log, **options)
         options["connect"] = place
         return serve_sink(queues, program=program, touch_ahead_bytes=0, **options)
 
@@ -153,7 +185,8 @@ class Application:
     ) -> None:
         self.machine = machine
         self.written = Written()
-        self.refused = 0
+        self.refused_since: float | None = None  # it is kept out since then
+        self._told = ""  # why it could not append, the last time
         self.is_writing = True
         self._roll_cycle = roll_cycle
         self._rate = rate
@@ -192,12 +225,15 @@ class Application:
                 for payload in payloads or self._some():
                     self.written.note(queue.append(payload), payload)
                     self.count += 1
+                self.refused_since = None
             except QueueLocked:
-                self.refused += 1
+                if self.refused_since is None:
+                    self.refused_since = trio.current_time()
             except (QueueError, OSError) as error:
-                self.refused += 1
                 self._disk = None
-                self._story.tell(self.machine.name, f"application cannot append: {error}")
+                if str(error) != self._told:
+                    self._told = str(error)
+                    self._story.tell(self.machine.name, f"application cannot append: {error}")
 
     def _some(self) -> Iterator[bytes]:
         for _ in range(self._rng.choice(BATCHES)):
@@ -219,7 +255,11 @@ def fill_with_others(machine: Machine, roll_cycle: str) -> None:
     process = machine.start("another application")
     with within(process):
         process.give_time()
-        with Queue.open_for_append(machine.path / QUEUE, create=roll_cycle) as queue:
+        # a fault of the disk, or a full cycle, may come in between
+        with (
+            suppress(QueueError, OSError),
+            Queue.open_for_append(machine.path / QUEUE, create=roll_cycle) as queue,
+        ):
             for nth in range(FOREIGN_EXCERPTS):
                 queue.append(b"%d of another queue" % nth)
     machine.alive.discard(process.pid)

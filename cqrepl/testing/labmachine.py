@@ -14,7 +14,8 @@ names reached the disk, may be gone.
 import errno
 import os
 import random
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +43,16 @@ class Machine:
         self.name = f"host {host}"
         self.skew_ns = 0
         self.is_full = False
+        self.slow_s = 0.0  # what work at the disk takes besides
         self.alive: set[int] = set()
+        self.all_disks = folder.parent
         self._folder = folder
         self._rng = rng
         self._story = story
         self._boots = 1
         self._processes = 0
         self._generation = 0
+        self._error_in = 0  # calls; 0 for none
         self._durable: dict[int, bytes] = {}  # by inode: what reached the disk
         self._names_at: dict[str, float] = {}  # when a name was first seen
         self.path = folder / "0"
@@ -117,9 +121,23 @@ class Machine:
         for path in self._files():
             self._names_at[str(path.relative_to(self.path))] = -NAMES_AFTER_SECONDS
 
-    def check_space(self) -> None:
-        if self.is_full:
+    def fail_in(self, calls: int) -> None:
+        """The n-th call from here that reaches the disk ends with an error."""
+        self._error_in = calls
+
+    def check_disk(self, *, takes_space: bool) -> None:
+        """As each call begins that reaches the disk.
+
+        Raises:
+            OSError: it is full, or this is the call that fails.
+        """
+        if takes_space and self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self._error_in:
+            self._error_in -= 1
+            if not self._error_in:
+                self._story.tell(self.name, "a call to the disk fails")
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def wall_ns(self, slept_s: float) -> int:
         return WALL_NS + self.skew_ns + int((trio.current_time() + slept_s) * _NS)
@@ -132,17 +150,10 @@ class Machine:
         old, self._generation = self.path, self._generation + 1
         durable = {}
         self.path = self._folder / str(self._generation)
-        for path in sorted(old.rglob("*")):
-            copy = self.path / path.relative_to(old)
-            if path.is_dir():
-                copy.mkdir(parents=True)
-                continue
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            _copy_sparse(path, copy)
+        for path, copy in copy_directory(old, self.path):
             known = self._durable.get(os.stat(path).st_ino)
             if known is not None:
                 durable[os.stat(copy).st_ino] = known
-        self.path.mkdir(exist_ok=True)
         self._durable = durable
 
     def _tear(self, copy: Path, durable: bytes, kept: float) -> int:
@@ -170,8 +181,24 @@ class Process(Surroundings):
         self.what = what
         self._rng = random.Random(pid)
         self._slept_s = 0.0
+        self._calls_left = 0  # 0 for no end
+        self._die: Callable[[], None]
+
+    def die_in(self, calls: int, die: Callable[[], None]) -> None:
+        """It is killed when it asks its machine for anything the n-th time from here."""
+        self._calls_left, self._die = calls, die
+
+    def _asked(self) -> None:
+        if self._calls_left:
+            self._calls_left -= 1
+            if not self._calls_left:
+                self._die()
+
+    def thread_seconds(self) -> float:
+        return self.machine.slow_s
 
     def process_id(self) -> int:
+        self._asked()
         return self.pid
 
     def is_alive(self, process: int) -> bool | None:
@@ -181,15 +208,24 @@ class Process(Surroundings):
         return process if process in self.machine.alive else None
 
     def boot_id(self) -> bytes:
+        self._asked()
         return self.machine.boot_id
 
+    def place_of(self, directory: Path) -> int:
+        # by path, which every run of a plan has: inodes differ
+        disks = os.path.realpath(self.machine.all_disks)
+        path = os.path.relpath(os.path.realpath(directory), disks)
+        return zlib.crc32(path.encode()) if directory.exists() else 0
+
     def wall_ns(self) -> int:
+        self._asked()
         return self.machine.wall_ns(self._slept_s)
 
     def monotonic_ns(self) -> int:
         return int(self.monotonic() * _NS)
 
     def monotonic(self) -> float:
+        self._asked()
         return trio.current_time() + self._slept_s
 
     def give_time(self) -> None:
@@ -206,17 +242,22 @@ class Process(Surroundings):
         return 0.0
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:
-        self.machine.check_space()
+        self._asked()
+        self.machine.check_disk(takes_space=True)
         super().allocate(descriptor, start, length)
 
     def write(self, descriptor: int, data: bytes, position: int) -> None:
-        self.machine.check_space()
+        self._asked()
+        self.machine.check_disk(takes_space=True)
         super().write(descriptor, data, position)
 
     def sync(self, descriptor: int) -> None:
+        self._asked()
+        self.machine.check_disk(takes_space=False)
         self.machine.synced(descriptor)
 
     def sync_names(self, descriptor: int) -> None:
+        self._asked()
         self.machine.names_synced()
 
 
@@ -230,6 +271,22 @@ def _changed(content: bytes, durable: bytes) -> list[int]:
         for start in range(0, len(content), PAGE)
         if content[start : start + PAGE] != durable[start : start + PAGE]
     ]
+
+
+def copy_directory(source: Path, target: Path) -> list[tuple[Path, Path]]:
+    """Copies all below a directory, holes as holes; each file and its copy."""
+    target.mkdir(parents=True)
+    copied = []
+    for path in sorted(source.rglob("*")):
+        copy = target / path.relative_to(source)
+        if path.is_symlink():
+            copy.symlink_to(path.readlink())
+        elif path.is_dir():
+            copy.mkdir()
+        else:
+            _copy_sparse(path, copy)
+            copied.append((path, copy))
+    return copied
 
 
 def _copy_sparse(source: Path, target: Path) -> None:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
@@ -20,26 +20,33 @@ from typing import Final
 import trio
 from trio.testing import MockClock
 
-from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
+from cqrepl.testing.bystander import Bystander
 from cqrepl.testing.checker import (
+    PATIENCE_SECONDS,
     BrokenPromiseError,
     check_agreed,
+    check_arrived,
     check_invented,
     check_kept,
     check_mark,
+    check_patience,
     content,
     difference,
+    is_readable,
+    last_index,
 )
 from cqrepl.testing.cluster import Cluster, running_cluster
-from cqrepl.testing.labhosts import QUEUE, LabHost, fill_with_others
+from cqrepl.testing.faults import Injector
+from cqrepl.testing.labhosts import QUEUE, LabHost
 from cqrepl.testing.order import ordered_by
-from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
+from cqrepl.testing.plan import SOURCE, Kind, RunPlan
 from cqrepl.testing.story import Carried, Happening, Story
 
 QUIET_SECONDS: Final = 60.0  # so long may copies take to be equal, once no faults come
 CHECK_SECONDS: Final = 1.0
 WRITE_BACK_SECONDS: Final = 5.0
+AFTER_FAULT_SECONDS: Final = 5.0  # to start again, to notice, to dial: not counted as waiting
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -106,6 +113,7 @@ class _Laboratory:
         self.appended = 0
         self._story = story
         self._hosts: dict[int, LabHost] = {}
+        self._ends: deque[tuple[float, int]] = deque()  # of the source, and when that was so
         self._cluster: Cluster
 
     async def run(self) -> None:
@@ -126,87 +134,16 @@ class _Laboratory:
             nursery.start_soon(self._cluster.application.run)
             nursery.start_soon(self._check_now_and_then)
             nursery.start_soon(self._write_back)
+            for each in self._hosts.values():
+                nursery.start_soon(Bystander(each, self._cluster.application.written).run)
+            injector = Injector(plan, self._cluster)
+            self.injected = injector.injected
             for fault in plan.faults:
-                nursery.start_soon(self._inject, fault)
+                nursery.start_soon(injector.inject, fault)
             await trio.sleep(plan.seconds)
             await self._become_quiet()
             self._judge()
             nursery.cancel_scope.cancel()
-
-    # ---- faults ----------------------------------------------------------------------------------
-
-    async def _inject(self, fault: Fault) -> None:
-        await trio.sleep_until(fault.at)
-        self.injected[fault.kind.value] += 1
-        self._story.tell("fault", str(fault))
-        host = self._hosts[fault.host]
-        match fault.kind:
-            case Kind.KILL:
-                host.kill()
-                await trio.sleep(fault.lasting)
-                host.start()
-            case Kind.STOP:
-                host.stop()
-                await trio.sleep(fault.lasting + 3.0)
-                host.start()
-            case Kind.ANEW:
-                host.kill()
-                shutil.rmtree(host.path)
-                self._cluster.application.restart()
-                self._cluster.application.written.begin_anew()
-                self._cluster.application.append()
-                await trio.sleep(fault.lasting)
-                host.start()
-            case Kind.FOREIGN:
-                host.kill()
-                shutil.rmtree(host.path, ignore_errors=True)
-                fill_with_others(host.machine, self.plan.roll_cycle)
-                await trio.sleep(fault.lasting)
-                host.start()
-            case Kind.KILL_APPLICATION:
-                self._cluster.application.kill()
-            case Kind.POWER_CUT:
-                host.power_cut()
-                await trio.sleep(fault.lasting)
-                if fault.host == SOURCE:
-                    self._cluster.application.restart()
-                host.start()
-            case Kind.DISK_FULL:
-                host.machine.is_full = True
-                await trio.sleep(fault.lasting)
-                host.machine.is_full = False
-            case Kind.CLOCK_STEP:
-                host.machine.skew_ns += int(fault.step_s * 1e9)
-            case Kind.CUT:
-                self._cut(fault)
-            case _:
-                await self._weather(fault)
-
-    async def _weather(self, fault: Fault) -> None:
-        there = self._cluster.network.weather(fault.host, fault.peer)
-        back = self._cluster.network.weather(fault.peer, fault.host)
-        match fault.kind:
-            case Kind.STALL:
-                there.stall()
-                back.stall()
-            case Kind.STALL_ONE_WAY:
-                there.stall()
-            case Kind.SWALLOW:
-                there.is_swallowing = True
-            case Kind.SPLIT:
-                there.is_splitting = True
-            case Kind.SLOW:
-                there.delay_s = back.delay_s = (0.05, 0.4)
-        await trio.sleep(fault.lasting)
-        there.clear()
-        back.clear()
-        if fault.kind is Kind.SWALLOW:  # what was lost on the way, the system would send again
-            self._cut(fault)
-
-    def _cut(self, fault: Fault) -> None:
-        """Cuts what is between the two hosts, whichever dialled."""
-        pair = {fault.host, fault.peer}
-        self._cluster.network.cut(lambda link: set(link.hosts) == pair)
 
     async def _write_back(self) -> None:
         if all(fault.kind is not Kind.POWER_CUT for fault in self.plan.faults):
@@ -222,6 +159,37 @@ class _Laboratory:
         while True:
             await trio.sleep(CHECK_SECONDS)
             self._check_marks()
+            self._check_waiting()
+
+    def _check_waiting(self) -> None:
+        """Nobody waits longer than a limit where nothing has been in the way for so long."""
+        now = trio.current_time()
+        application = self._cluster.application
+        source = self._hosts[SOURCE]
+        self._ends.append((now, last_index(source.path)))
+        if application.refused_since is not None:
+            since = max(application.refused_since, self._fine_since(SOURCE))
+            check_patience("the application", now - since)
+        while self._ends[0][0] < now - PATIENCE_SECONDS:
+            _, end = self._ends.popleft()
+            for sink in self._cluster.sinks:
+                if now - self._fine_since(sink.host) > PATIENCE_SECONDS and not self._has_told(
+                    sink
+                ):
+                    check_arrived(sink.machine.name, end, last_index(sink.path))
+
+    def _fine_since(self, host: int) -> float:
+        """When the last fault was over that such a host feels; the source feels all."""
+        felt = {SOURCE, host} if host != SOURCE else set(self._hosts)
+        now = trio.current_time()
+        return max(
+            (
+                fault.at + fault.lasting + AFTER_FAULT_SECONDS
+                for fault in self.plan.faults
+                if fault.at <= now and {fault.host, fault.peer or fault.host} <= felt
+            ),
+            default=0.0,
+        )
 
     def _check_marks(self) -> None:
         node = self._hosts[SOURCE].node
@@ -229,8 +197,8 @@ class _Laboratory:
             return
         own = self._hosts[SOURCE].path
         for host, marks in sorted(node.queues[QUEUE].marks.items()):
-            there = self._hosts[host]
-            if not there.was_cut:
+            there = self._hosts.get(host)
+            if there is not None and not there.was_cut and not there.holds_others:
                 check_mark(f"host {host}", marks.acknowledged, there.path)
             check_mark("the source itself", marks.acknowledged, own)
 
@@ -251,37 +219,44 @@ class _Laboratory:
         return all(self._has_told(each) or self._cluster.is_settled(each) for each in sinks)
 
     def _has_told(self, sink: LabHost) -> bool:
-        """Why this copy goes no further was said: by both sides, or by a process that has ended.
-
-        A stop at the source does not tell of which sink it is: any counts.
-        """
-        node, source = sink.node, self._hosts[SOURCE].node
-        if not isinstance(node, Sink) or not isinstance(source, Source):
-            return bool(sink.ends) and sink.node is None
-        return bool(node.stops) and bool(source.stops)
+        """Why this copy goes no further was said: by both sides, or by a process that has ended
+        and says so each time that it is started."""
+        source = self._cluster.source
+        if sink.node is None or source.node is None:
+            return bool(sink.ends if sink.node is None else source.ends)
+        return bool(sink.node.stops) and source.has_told_of(sink)
 
     def _judge(self) -> None:
         check_agreed(entry.text for entry in self._story.entries)
         written = self._cluster.application.written
         source = self._cluster.source
+        if all(map(self._has_told, self._cluster.sinks)) and not is_readable(source.path):
+            self._story.tell("laboratory", "the source's queue is damaged, as all were told")
+            return
         found = content(source.path)
-        check_invented("the source", found, written)
+        # what was deleted because all sinks have it is asked of them
+        first = min(found, default=0) if self.injected[Kind.GC.value] else 0
+        if not (source.was_cut and any(map(self._has_told, self._cluster.sinks))):
+            check_invented("the source", found, written)
         if not source.was_cut:
-            check_kept("the source", found, written)
-        last = max(found, default=-1)
+            check_kept("the source", found, written, first=first)
         for each in self._cluster.sinks:
-            if self._has_told(each):
-                continue
-            copy = content(each.path)
-            check_invented(each.machine.name, copy, written)
-            text = difference(found, copy)
-            if text is not None:
-                raise BrokenPromiseError("equal", f"{each.machine.name} differs silently: {text}")
-            if source.known_of(each) != last:
-                text = f"{each.machine.name} has all, and the source was not told so"
-                raise BrokenPromiseError("acknowledged", text)
+            if not self._has_told(each):
+                self._judge_copy(each, found, first)
         self.appended = self._cluster.application.count
         self._story.tell("laboratory", f"{len(found)} excerpts, copies are equal or say why not")
+
+    def _judge_copy(self, sink: LabHost, found: dict[int, bytes], first: int) -> None:
+        written = self._cluster.application.written
+        copy = content(sink.path)
+        check_invented(sink.machine.name, copy, written)
+        check_kept(sink.machine.name, copy, written, last=first - 1)
+        text = difference(found, {index: copy[index] for index in copy if index >= first})
+        if text is not None:
+            raise BrokenPromiseError("equal", f"{sink.machine.name} differs silently: {text}")
+        if self._cluster.source.known_of(sink) != max(found, default=-1):
+            text = f"{sink.machine.name} has all, and the source was not told so"
+            raise BrokenPromiseError("acknowledged", text)
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:

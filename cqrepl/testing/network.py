@@ -180,6 +180,8 @@ class Network(trio.abc.SocketFactory):
                     await weather.wait_clear()
                 if weather.is_swallowing or has_hole:
                     has_hole = True  # what comes later comes never: bytes keep their order
+                    if not data:
+                        return
                     continue
                 if not data:
                     far.shutdown(socket.SHUT_WR)

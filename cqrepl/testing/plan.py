@@ -4,6 +4,7 @@ A fault has a time, a kind, the hosts that it is about and how long it lasts. Le
 changes no other, which is how a failing run is made short.
 """
 
+import hashlib
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +21,9 @@ class Kind(Enum):
     """A fault; with its weight in the schedule."""
 
     KILL = "kill"  # of the replication's process
+    KILL_AT_CALL = "kill-at-call"  # in the middle of what it does
     KILL_APPLICATION = "kill-application"
+    FREEZE = "freeze"  # replication stands still, and goes on later
     STOP = "stop"  # in order, and a start later
     CUT = "cut"  # a connection breaks
     STALL = "stall"  # nothing comes through, both ways
@@ -29,15 +32,28 @@ class Kind(Enum):
     SPLIT = "split"  # bytes come in pieces
     SLOW = "slow"
     DISK_FULL = "disk-full"
+    DISK_ERROR = "disk-error"  # of one call
+    DISK_SLOW = "disk-slow"
     CLOCK_STEP = "clock-step"
+    LIAR = "liar"  # a peer connects that says what is not true
     POWER_CUT = "power-cut"
-    ANEW = "anew"  # an operator makes the source's queue anew, and its sinks keep theirs
-    FOREIGN = "foreign"  # an operator starts a sink in the directory of another queue
+    # what operators do
+    GC = "gc"  # at the source
+    ANEW = "anew"  # the source's queue is made anew, and its sinks keep theirs
+    RESTORED = "restored"  # the source's queue comes back as a backup has it
+    FOREIGN = "foreign"  # a sink is started in the directory of another queue
+    SAME_DIRECTORY = "same-directory"  # a sink is started in the source's own directory
+    FILE_GONE = "file-gone"  # a store file in the middle is removed
+    ACK_LOG = "ack-log"  # the source logs acknowledgements into the queue that it streams
+    # what a peer does that is no sink of ours
+    INTRUDER = "intruder"  # says that it has more than the source, and gives it
 
 
 WEIGHTS: Final = {
     Kind.KILL: 6,
+    Kind.KILL_AT_CALL: 4,
     Kind.KILL_APPLICATION: 2,
+    Kind.FREEZE: 3,
     Kind.STOP: 2,
     Kind.CUT: 6,
     Kind.STALL: 3,
@@ -46,18 +62,45 @@ WEIGHTS: Final = {
     Kind.SPLIT: 2,
     Kind.SLOW: 2,
     Kind.DISK_FULL: 2,
+    Kind.DISK_ERROR: 2,
+    Kind.DISK_SLOW: 2,
     Kind.CLOCK_STEP: 2,
+    Kind.LIAR: 3,
     Kind.POWER_CUT: 2,
+    Kind.GC: 1,
     Kind.ANEW: 1,
+    Kind.RESTORED: 1,
     Kind.FOREIGN: 1,
+    Kind.SAME_DIRECTORY: 1,
+    Kind.FILE_GONE: 1,
+    Kind.ACK_LOG: 1,
+    Kind.INTRUDER: 1,
 }
+AT_LINKS: Final = frozenset(
+    {Kind.CUT, Kind.STALL, Kind.STALL_ONE_WAY, Kind.SWALLOW, Kind.SPLIT, Kind.SLOW}
+)
+AT_THE_SOURCE: Final = frozenset(
+    {
+        Kind.KILL_APPLICATION,
+        Kind.LIAR,
+        Kind.GC,
+        Kind.ANEW,
+        Kind.RESTORED,
+        Kind.ACK_LOG,
+        Kind.INTRUDER,
+    }
+)
+AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY})
+AT_ONCE: Final = frozenset({Kind.CUT, Kind.CLOCK_STEP, Kind.GC, Kind.FILE_GONE, Kind.DISK_ERROR})
+AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.DISK_ERROR})
+CALLS: Final = (1, 2, 3, 5, 8, 20, 100)
 LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)
 CLOCK_STEPS_SECONDS: Final = (-7200.0, -70.0, -1.5, 1.5, 70.0, 7200.0, 90_000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`step_s` is for clocks alone."""
+    """`step_s` is for clocks alone, `nth` for what happens at the n-th call."""
 
     at: float
     kind: Kind
@@ -65,16 +108,15 @@ class Fault:
     peer: int
     lasting: float
     step_s: float = 0.0
+    nth: int = 1
 
     def __str__(self) -> str:
-        match self.kind:
-            case Kind.CUT | Kind.STALL | Kind.STALL_ONE_WAY | Kind.SWALLOW | Kind.SPLIT | Kind.SLOW:
-                where = f"hosts {self.host} and {self.peer}"
-            case _:
-                where = f"host {self.host}"
+        at_link = self.kind in AT_LINKS
+        where = f"hosts {self.host} and {self.peer}" if at_link else f"host {self.host}"
         step = f" by {self.step_s:g} s" if self.kind is Kind.CLOCK_STEP else ""
-        lasting = "" if self.kind in (Kind.CUT, Kind.CLOCK_STEP) else f" for {self.lasting:g} s"
-        return f"{self.kind.value}{step} at {where}{lasting}"
+        call = f" {self.nth} from here" if self.kind in AT_A_CALL else ""
+        lasting = "" if self.kind in AT_ONCE else f" for {self.lasting:g} s"
+        return f"{self.kind.value}{call}{step} at {where}{lasting}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +158,11 @@ class RunPlan:
         """With these faults and no others."""
         return replace(self, faults=tuple(faults))
 
+    @property
+    def key(self) -> str:
+        """Stands for this very plan, faults included."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {self.hosts} hosts, {self.seconds:g} s, {self.roll_cycle},"
@@ -125,15 +172,13 @@ class RunPlan:
 
 def _fault(rng: random.Random, at: float, hosts: int) -> Fault:
     [kind] = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
-    host = rng.randrange(1, hosts + 1)
-    if kind in (Kind.KILL_APPLICATION, Kind.ANEW):
+    host, peer, sink = rng.randrange(1, hosts + 1), 0, rng.randrange(2, hosts + 1)
+    ends = rng.choice(((SOURCE, sink), (sink, SOURCE)))
+    if kind in AT_LINKS:
+        host, peer = ends
+    elif kind in AT_THE_SOURCE:
         host = SOURCE
-    sink = rng.randrange(2, hosts + 1)
-    if kind is Kind.FOREIGN:
+    elif kind in AT_SINKS:
         host = sink
-    links = {Kind.CUT, Kind.STALL, Kind.STALL_ONE_WAY, Kind.SWALLOW, Kind.SPLIT, Kind.SLOW}
-    peer = 0
-    if kind in links:
-        host, peer = rng.choice(((SOURCE, sink), (sink, SOURCE)))
     lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
-    return Fault(round(at, 3), kind, host, peer, lasting, step_s)
+    return Fault(round(at, 3), kind, host, peer, lasting, step_s, rng.choice(CALLS))

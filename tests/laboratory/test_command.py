@@ -7,9 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cqrepl.testing.__main__ import main
-from cqrepl.testing.known import KNOWN
 
-FOREIGN = next(known for known in KNOWN if known.kind.value == "foreign")
+FAILS = (9, 30)  # seed and seconds of a run that fails when nothing is left out
 
 
 def invoke(*words: object) -> Result:
@@ -31,7 +30,7 @@ def test_a_seed_and_its_story() -> None:
 
 
 def test_a_failing_seed_is_made_shorter() -> None:
-    words = ["--seed", FOREIGN.plan.seed, "--seconds", FOREIGN.plan.seconds, "--all"]
+    words = ["--seed", FAILS[0], "--seconds", FAILS[1], "--all"]
     result, whole = invoke(*words), invoke(*words, "--whole")
     assert result.exit_code == whole.exit_code == 1
     assert result.stdout.count("fault") <= whole.stdout.count("fault")
@@ -55,10 +54,20 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     words = ["--seconds", 3, "--results", results]
     assert invoke("--seeds", "1..3", *words).exit_code == 0
     first = results.read_text()
+    results.write_text(first + '{"seed": 4, "pl')  # a kill has cut it off
     again = invoke("--seeds", "1..4", *words)
+    *lines, cut, last = results.read_text().splitlines()
     assert results.read_text().startswith(first)
-    assert [json.loads(line)["seed"] for line in results.read_text().splitlines()] == [1, 2, 3, 4]
+    assert [json.loads(line)["seed"] for line in [*lines, last]] == [1, 2, 3, 4]
+    assert cut.startswith('{"seed": 4')
     assert again.stdout.count("trace") == 1
+
+
+def test_results_of_other_runs_do_not_count(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for words in (["--seconds", 3], ["--seconds", 4], ["--seconds", 4, "--hosts", 3]):
+        assert invoke("--seeds", "1..1", *words, "--results", results).stdout.count("trace") == 1
+    assert len(results.read_text().splitlines()) == 3
 
 
 def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
@@ -79,9 +88,23 @@ def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
         ["--seeds", "x"],
         ["--seed", "1", "--without", "rain"],
         ["--seed", "1", "--hosts", "1"],
+        ["--seed", "1", "--jobs", "2"],
+        ["--seed", "1", "--results", "r"],
+        ["--seeds", "1..2", "--story"],
+        ["--seeds", "1..2", "--record", "-"],
+        ["--seeds", "1..2", "--whole"],
     ],
 )
 def test_wrong_use(words: list[str]) -> None:
     result = invoke(*words)
     assert result.exit_code == 2
     assert "Error" in result.stderr
+
+
+def test_a_file_that_is_no_results_file_is_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("a letter\n")
+    result = invoke("--seeds", "1..2", "--seconds", 3, "--results", other)
+    assert result.exit_code == 2
+    assert f"{other} is no file of results" in result.stderr
+    assert other.read_text() == "a letter\n"

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue
 from cqrepl.surroundings import within
 from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, PAGE, Machine
@@ -102,3 +103,49 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     host.is_full = True
     with within(host.start("a writer")), pytest.raises(OSError, match="No space left"):
         Queue.open_for_append(host.path / "q", create="FAST_DAILY").append(b"x")
+
+
+async def test_the_nth_call_to_the_disk_fails(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a writer")
+    with (host.path / "file").open("wb") as file:
+        host.fail_in(3)
+        process.write(file.fileno(), b"1", 0)
+        process.sync(file.fileno())
+        with pytest.raises(OSError, match="Input/output error"):
+            process.write(file.fileno(), b"2", 1)
+        process.write(file.fileno(), b"3", 1)
+    assert (host.path / "file").read_bytes() == b"13"
+
+
+async def test_a_process_dies_in_the_middle_of_what_it_does(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    process = host.start("a writer")
+    (host.path / "file").write_bytes(b"")
+    with (host.path / "file").open("r+b") as file:
+        process.die_in(2, lambda: host.killed(process))
+        process.write(file.fileno(), b"1", 0)
+        process.write(file.fileno(), b"2", 1)
+    assert process.is_alive(process.pid) is False
+    assert (host.path / "file").read_bytes() == b"1"
+
+
+async def test_work_of_a_thread_takes_time_on_a_slow_disk(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    host = machine(tmp_path)
+    host.slow_s = 0.7
+    with within(host.start("a writer")):
+        await in_thread(lambda: None)
+    assert trio.current_time() == pytest.approx(0.7)
+
+
+async def test_a_directory_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_bytes(b"theirs")
+    (host.path / "q").symlink_to(other)
+    host.killed(host.start("a process"))
+    assert (host.path / "q").is_symlink()
+    assert (host.path / "q" / "file").read_bytes() == b"theirs"

@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import NotAQueue, Queue
+from cqrepl.net.errors import Refused
+from cqrepl.queue import LayoutMismatch, NotAQueue, Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.host import serve_host
+from cqrepl.replicator.logs import ENTRY, LogKind
+from cqrepl.replicator.settings import SinkSettings, SourceSettings, host_settings
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.replicas import BEATS, LOOPBACK, acked, at, live_sink, live_source, more_excerpts
 from tests.support.samples import fill, read
+from tests.support.tables import keys_of
 
 
 async def test_entries_add_up(tmp_path: Path) -> None:
@@ -94,6 +98,74 @@ async def test_something_else_in_the_way(tmp_path: Path, kind: str) -> None:
     with pytest.raises(NotAQueue, match=str(log)):
         async with live_source(tmp_path / "q", ack_log=log):
             raise AssertionError
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.iterdir()}
+
+
+@pytest.mark.parametrize("through", ["its path", "a link"])
+async def test_a_queue_that_is_replicated_is_no_log(tmp_path: Path, through: str) -> None:
+    """Acknowledgements would be replicated, acknowledged and logged without end."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    log = tmp_path / "q"
+    if through == "a link":
+        log = tmp_path / "log"
+        log.symlink_to(tmp_path / "q")
+    before = contents(tmp_path / "q")
+    with pytest.raises(Refused, match=r"acknowledgements of queue 'q' .*queue 'q' is streamed"):
+        async with live_source(tmp_path / "q", ack_log=log):
+            raise AssertionError
+    with pytest.raises(Refused, match=r"appended excerpts of queue 'q' .*queue 'q' is taken into"):
+        async with live_sink(tmp_path / "q", 1, append_log=log):
+            raise AssertionError
+    assert contents(tmp_path / "q") == before
+    assert read(tmp_path / "q") == written
+
+
+async def test_a_host_keeps_each_directory_for_one_thing(tmp_path: Path) -> None:
+    fill(tmp_path / "out", "FAST_DAILY", {0: 3})
+    out, into = {"out": tmp_path / "out"}, {"in": tmp_path / "in"}
+    settings = host_settings(
+        1,
+        2,
+        source=SourceSettings(ack_log=tmp_path / "log"),
+        sink=SinkSettings(append_log=tmp_path / "log"),
+        listen=LOOPBACK,
+    )
+    with pytest.raises(Refused, match="log: the log of acknowledgements of queue 'out' is written"):
+        async with serve_host(settings, sources=out, sinks=into):
+            raise AssertionError
+    plain = host_settings(1, 2, listen=LOOPBACK)
+    with pytest.raises(Refused, match=r"queue 'in' cannot be kept in .*: queue 'out' is streamed"):
+        async with serve_host(plain, sources=out, sinks={"in": tmp_path / "out"}):
+            raise AssertionError
+    assert not (tmp_path / "log").exists()
+
+
+async def test_another_queue_is_no_log(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    others = {"daily": ("FAST_DAILY", {0: 3}), "hourly": ("FAST_HOURLY", {0: 3})}
+    for name, (cycle, excerpts) in others.items():
+        fill(tmp_path / name, cycle, excerpts)
+        before = contents(tmp_path / name)
+        with pytest.raises(LayoutMismatch, match="a log of acknowledgements expected for queue"):
+            async with live_source(tmp_path / "q", ack_log=tmp_path / name):
+                raise AssertionError
+        assert contents(tmp_path / name) == before
+    async with live_source(tmp_path / "q", ack_log=tmp_path / "log"):
+        pass
+    with pytest.raises(LayoutMismatch, match="a log of appended excerpts expected for queue"):
+        async with live_sink(tmp_path / "copy", 1, append_log=tmp_path / "log"):
+            raise AssertionError
+
+
+async def test_a_log_from_before_logs_had_a_key(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    with Queue.open_for_append(tmp_path / "log", create="FAST_DAILY") as log:
+        log.append(bytes(ENTRY.size))
+    async with live_source(tmp_path / "q", ack_log=tmp_path / "log"):
+        assert keys_of(tmp_path / "log")["cqrepl.log"] == LogKind.ACKNOWLEDGEMENTS
 
 
 async def test_replication_does_not_end_over_its_log(

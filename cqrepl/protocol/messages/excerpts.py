@@ -1,10 +1,11 @@
-"""What goes over the wire while a queue streams: events, acknowledgements, end of a back copy."""
+"""What goes over the wire while a queue streams: events, acknowledgements, end of a back copy, and
+why it goes no further."""
 
 import struct
 from array import array
 from typing import Final
 
-from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS
+from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS, PENDING, STOPPED
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from wire import Reader, Writer
@@ -12,6 +13,7 @@ from wire.codes import BLOCK_LENGTH, Code
 from wire.header import HEADER_BYTES
 from wire.writer import encode_int
 
+STOP_TEXT_MAX: Final = 2000  # characters of a message
 _ACKNOWLEDGEMENT: Final = struct.Struct("<I4sBq3s")  # header, name, code, index, name
 
 
@@ -22,6 +24,40 @@ def write_end_of_stream() -> bytes:
         writer.name(END_OF_STREAM)
         writer.null()
     return bytes(writer.data)
+
+
+def write_pending() -> bytes:
+    """What this queue's source waits for takes its time; without its cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(PENDING)
+        writer.null()
+    return bytes(writer.data)
+
+
+def write_stopped(reason: str, message: str) -> bytes:
+    """This queue goes no further; without its cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(STOPPED)
+        with writer.block():
+            writer.name("reason")
+            writer.text(reason)
+            writer.name("message")
+            writer.text(message[:STOP_TEXT_MAX])
+    return bytes(writer.data)
+
+
+def read_stopped(reader: Reader) -> tuple[str, str]:
+    """Reason and message of a stop whose name was read.
+
+    Raises:
+        WireError: the fields are no texts.
+    """
+    fields = reader.read_block().read_fields()
+    texts = (fields[name].read_text() if name in fields else "" for name in ("reason", "message"))
+    reason, message = ((text or "")[:STOP_TEXT_MAX] for text in texts)
+    return reason, message
 
 
 def write_acknowledgement(index: int, ns: int) -> bytes:

@@ -24,6 +24,8 @@ QUEUES: Final = "queues"
 QUEUES_ADDED: Final = "+"
 QUEUES_REMOVED: Final = "-"
 ENDED: Final = "ended"
+STOPPED: Final = "stopped"
+PENDING: Final = "pending"
 
 
 class WireShape(Enum):

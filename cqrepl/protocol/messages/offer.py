@@ -15,6 +15,10 @@ from wire import Reader, Writer
 from wire.codes import Code
 
 EXTENSION_VERSION: Final = 1
+_FIRST_CYCLE: Final = "firstCycle"
+_CHAIN: Final = "chain"
+_PLACE: Final = "place"
+_CYCLES: Final = "cycles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,24 @@ class QueueShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Extension between peers that announced it: what a side holds, for the other to compare.
+
+    Args:
+        first_cycle: the first one with excerpts; -1 for none.
+        chain: an answer's: in its last cycle, over all before the shorter of the two ends.
+        cycles: an answer's: over all cycles before that one that both sides may have, see
+            `queue.read.chains`.
+        place: an offer's: where the queue is, see `Surroundings.place_of`; 0 if not said.
+    """
+
+    first_cycle: int
+    chain: bytes = b""
+    cycles: bytes = b""
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationHandler:
     """SinkReplicationHandler (sent by the source) or SourceReplicationHandler (the sink's answer).
 
@@ -52,6 +74,7 @@ class ReplicationHandler:
     next_index: int
     source_id: int
     shape: QueueShape | None = None
+    lineage: Lineage | None = None
 
 
 def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: WireShape) -> None:
@@ -72,6 +95,8 @@ def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: 
             writer.name("v")
             writer.integer(EXTENSION_VERSION)
             _write_shape(writer, handler.shape)
+            if handler.lineage is not None:
+                _write_lineage(writer, handler.lineage)
 
 
 def _write_shape(writer: Writer, shape: QueueShape) -> None:
@@ -85,6 +110,18 @@ def _write_shape(writer: Writer, shape: QueueShape) -> None:
             writer.integer(number)
 
 
+def _write_lineage(writer: Writer, lineage: Lineage) -> None:
+    writer.name(_FIRST_CYCLE)
+    writer.integer(lineage.first_cycle)
+    if lineage.place:
+        writer.name(_PLACE)
+        writer.integer(lineage.place)
+    for name, chain in ((_CHAIN, lineage.chain), (_CYCLES, lineage.cycles)):
+        if chain:
+            writer.name(name)
+            writer.text(chain.hex())
+
+
 def read_replication_body(
     kind: str, fields: dict[str, Reader]
 ) -> ReplicationHandler | UnknownHandler:
@@ -96,13 +133,15 @@ def read_replication_body(
     if wire_type is not None and wire_type not in WIRE_TYPES:
         return UnknownHandler(problem=f"a {kind} with wire type {wire_type[:40]!r}")
     acknowledgement = fields.get("acknowledgement")
+    own = read_known(fields["cqrepl"]) if "cqrepl" in fields else None
     return ReplicationHandler(
         kind=kind,
         queue_name=name,
         acknowledgement=_read_optional_bool(acknowledgement),
         next_index=fields["nextIndexRequired"].read_int() if "nextIndexRequired" in fields else 0,
         source_id=fields["sourceId"].read_int() if "sourceId" in fields else 0,
-        shape=_read_shape(fields["cqrepl"]) if "cqrepl" in fields else None,
+        shape=None if own is None else _read_shape(own),
+        lineage=None if own is None else _read_lineage(own),
     )
 
 
@@ -110,10 +149,27 @@ def _read_optional_bool(reader: Reader | None) -> bool:
     return reader is not None and reader.peek_code() != Code.NULL and reader.read_bool()
 
 
-def _read_shape(reader: Reader) -> QueueShape | None:
-    fields = read_known(reader)
-    if fields is None:
+def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
+    first = known_int(fields, _FIRST_CYCLE)
+    if first is None:
         return None
+    return Lineage(
+        first_cycle=first,
+        chain=_read_chain(fields, _CHAIN),
+        cycles=_read_chain(fields, _CYCLES),
+        place=known_int(fields, _PLACE) or 0,
+    )
+
+
+def _read_chain(fields: dict[str, Reader], name: str) -> bytes:
+    """A chain; none for what is no such text."""
+    try:
+        return bytes.fromhex(known_text(fields, name) or "")
+    except ValueError:
+        return b""
+
+
+def _read_shape(fields: dict[str, Reader]) -> QueueShape:
     return QueueShape(
         roll_cycle=known_text(fields, "rollCycle"),
         epoch=known_int(fields, "epoch"),

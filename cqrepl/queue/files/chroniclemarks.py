@@ -1,9 +1,9 @@
 """The replication marks in a table store: the greatest indexes sent and acknowledged.
 
-Java's readers may wait for them (`readAfterReplicaAcknowledged`). They are only ever raised, by
-compare-and-set. The queue of a source is otherwise only read, so its table store is opened for
-writing here, at the first mark; where that is not possible, marks are not kept, and the answer is
-false: replication goes on without.
+Java's readers may wait for them (`readAfterReplicaAcknowledged`). They are raised by
+compare-and-set, and lowered only where the queue has lost its end. The queue of a source is
+otherwise only read, so its table store is opened for writing here, at the first mark; where that is
+not possible, marks are not kept, and the answer is false: replication goes on without.
 """
 
 from pathlib import Path
@@ -48,6 +48,14 @@ class ChronicleMarks:
         if value is None:
             return False
         value.raise_to(index)
+        return True
+
+    def lower_to(self, key: str, index: int) -> bool:
+        """Makes the mark at most `index`; false where marks cannot be kept."""
+        value = self._value(key)
+        if value is None:
+            return False
+        value.lower_to(index)
         return True
 
     def table(self) -> TableStore | None:

@@ -81,15 +81,29 @@ class KeptMarks:
 
     def raise_to(self, host: int, level: MarkLevel, index: int) -> bool:
         """Makes a mark at least `index`; false where it cannot be kept."""
-        if host not in HOSTS:
-            return False  # and nothing is remembered of it: there may be very many
-        if (host, level) not in self._values:
-            self._values[host, level] = self._find(host, level)
-        value = self._values[host, level]
+        value = self._value(host, level)
         if value is None:
             return False
         value.raise_to(index)
         return True
+
+    def lower_to(self, host: int, level: MarkLevel, index: int) -> bool:
+        """Makes a mark at most `index`; false where it cannot be kept."""
+        value = self._value(host, level)
+        if value is None:
+            return False
+        value.lower_to(index)
+        return True
+
+    def forget(self, host: int) -> None:
+        """Lowers all marks of a host, where it has any, to none.
+
+        Raises:
+            OSError, QueueError: they cannot be written.
+        """
+        for level in self.load().get(host, {}):
+            if not self.lower_to(host, level, FORGOTTEN):
+                raise QueueError("marks of hosts cannot be written", path=self._path)
 
     def close(self) -> None:
         """Closes the side file. The table store is closed by its owner."""
@@ -104,6 +118,13 @@ class KeptMarks:
                 return table.keys()
         except FileNotFoundError:
             return {}
+
+    def _value(self, host: int, level: MarkLevel) -> TableValue | None:
+        if host not in HOSTS:
+            return None  # and nothing is remembered of it: there may be very many
+        if (host, level) not in self._values:
+            self._values[host, level] = self._find(host, level)
+        return self._values[host, level]
 
     def _find(self, host: int, level: MarkLevel) -> TableValue | None:
         table = self._chronicle.table()

@@ -30,7 +30,7 @@ CYCLE_NONE_HIGHEST: Final = -(1 << 31)
 CHANGES_KEY: Final = "listing.modCount"
 _ENDED_KEY: Final = "normalisedEOFsTo"
 _CHECKED_KEY: Final = "cqrepl.endsChecked"
-_BOOT_KEY: Final = "cqrepl.boot"
+BOOT_KEY: Final = "cqrepl.boot"
 _NONE: Final = -1
 _DIGEST_BITS: Final = 32
 
@@ -44,8 +44,8 @@ class Listing:
         self._lowest = table.value("listing.lowestCycle", CYCLE_NONE_LOWEST)
         self._changes = table.value(CHANGES_KEY, 0)
         self._checked = table.value(_CHECKED_KEY, _NONE)
-        self._boot_seen = table.value(_BOOT_KEY, _NONE)
-        self._boot = zlib.crc32(surroundings().boot_id())
+        self._boot_seen = table.value(BOOT_KEY, _NONE)
+        self._boot = boot_digest()
 
     def changes(self) -> int:
         """A number that is another one after every change of the directory."""
@@ -115,3 +115,8 @@ class Listing:
     def _digest(self, below: int, cycles: list[Cycle]) -> int:
         names = " ".join(str(cycle) for cycle in cycles if cycle < below)
         return zlib.crc32(names.encode(), self._boot)
+
+
+def boot_digest() -> int:
+    """Stands for the machine's present start."""
+    return zlib.crc32(surroundings().boot_id())

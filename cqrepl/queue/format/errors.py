@@ -76,15 +76,25 @@ class IndexGap(QueueError):
 
 
 class Diverged(QueueError):
-    """The queue holds other bytes under an index than those that came for it.
+    """The queue holds other bytes under an index, or before it, than those that came for it.
 
     Args:
         stored: digest of the bytes in the queue.
         received: digest of the bytes that came.
+        is_before: the two differ somewhere before the index.
     """
 
-    def __init__(self, index: int, stored: str, received: str, *, path: Path | None = None) -> None:
-        text = f"diverged at {format_index(index)}: stored {stored}, received {received}"
+    def __init__(
+        self,
+        index: int,
+        stored: str,
+        received: str,
+        *,
+        path: Path | None = None,
+        is_before: bool = False,
+    ) -> None:
+        where = "before" if is_before else "at"
+        text = f"diverged {where} {format_index(index)}: stored {stored}, received {received}"
         super().__init__(text, path=path, index=index)
         self.stored = stored
         self.received = received

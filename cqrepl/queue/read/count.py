@@ -39,6 +39,18 @@ def last_index(cycles: Cycles) -> Index | None:
     return None
 
 
+def last_index_before(cycles: Cycles, index: Index) -> Index | None:
+    """Index of the last excerpt before `index`, which stands at or behind one, or begins a cycle;
+    None when there is none."""
+    shift = cycles.shift
+    if sequence_of(index, shift) != SEQUENCE_FIRST:
+        return Index(index - 1)
+    for cycle in reversed(cycles.listing()):
+        if cycle < cycle_of(index, shift) and (in_cycle := count_in(cycles, cycle)):
+            return index_of(cycle, Sequence(in_cycle - 1), shift)
+    return None
+
+
 def end_index(cycles: Cycles) -> Index:
     """One past the last excerpt, where a tailer waits for the next; 0 for an empty queue."""
     last = last_index(cycles)

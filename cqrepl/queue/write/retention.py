@@ -7,12 +7,15 @@ do not, in words for people:
     newest      it is below the last cycle with excerpts, where writers stand, and below the number
                 of cycles, and the moment, that the caller wants kept
     closed      it has its end-of-file mark: no writer appends to it any more
-    passed      every named tailer, every registered reader, and the replication (by the index that
-                was acknowledged; by that sent, where nothing ever was) stands in a higher cycle
+    passed      every named tailer, every registered reader, and the replication stand in a higher
+                cycle: each known host to which the queue was ever sent, and the queue's own mark,
+                which is that of the fastest (by the index that was acknowledged; by that sent,
+                where no host ever acknowledged anything)
 
-A reader behind the last excerpt of a cycle still stands in it: without the file it would be unknown
-that all of it was read. A named tailer that was never moved stands at the start, and holds all.
-Readers without a name or registration hold nothing; what they have mapped stays readable for them.
+A host that comes no more holds its files until it is forgotten. A reader behind the last excerpt of
+a cycle still stands in it: without the file it would be unknown that all of it was read. A named
+tailer that was never moved stands at the start, and holds all. Readers without a name or
+registration hold nothing; what they have mapped stays readable for them.
 
 Deleting happens under the write lock, after a new look at everything. The table store's listing
 gets the new lowest cycle before the first file goes, since Java's read-only tailers trust it, and
@@ -20,16 +23,18 @@ is renewed after the last, since its tailers write there what they found in the 
 A process that dies in between leaves a listing that the next writer renews on opening.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files import atomics
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.keptmarks import KeptMarks, marks_of, read_slots
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
+from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of, format_index
 from cqrepl.queue.read.count import count_in
@@ -38,6 +43,7 @@ from cqrepl.queue.read.registration import registered_readers
 
 _LOCK_TIMEOUT_S: Final = 5.0
 _NAMES_SHOWN: Final = 5
+_START: Final = "the start, never moved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +71,12 @@ class Policy:
     Args:
         cycles_min: so many of the newest cycles; the last one with excerpts always stays.
         keep_from_ms: every cycle that ends behind this moment (milliseconds since 1970).
+        forgotten: hosts that hold nothing, and are not known any more once files are deleted.
     """
 
     cycles_min: int = 1
     keep_from_ms: int | None = None
+    forgotten: frozenset[int] = frozenset()
 
 
 def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
@@ -78,7 +86,7 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
         QueueDamaged: a store file's end cannot be trusted.
     """
     listed = cycles.listing()
-    positions = _positions(cycles.table_path)
+    positions = _positions(cycles, policy.forgotten)
     last = next((one for one in reversed(listed) if count_in(cycles, one, 1)), None)
     verdicts: list[FileVerdict] = []
     for nth, cycle in enumerate(listed):
@@ -100,15 +108,17 @@ def plan(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
 
 
 def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
-    """Deletes what `plan` finds removable under the write lock; what was deleted.
+    """Deletes what `plan` finds removable, under the write lock; what was deleted.
 
     Raises:
+        QueueError: the marks of the hosts to be forgotten cannot be written.
         QueueLocked: another process keeps the write lock.
         QueueDamaged: as `plan`. Nothing was changed.
         AtomicsMissing: a library is missing that writing needs.
         OSError: there is no table store, or a file may not be deleted; lower ones are gone then.
     """
     atomics.require()
+    _forget(cycles, policy.forgotten)
     table = TableStore(cycles.table_path, writable=True)
     try:
         with WordLock(table, WRITE_LOCK_KEY).held(_LOCK_TIMEOUT_S):
@@ -128,10 +138,23 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
         table.close()
 
 
-def _positions(table_path: Path) -> list[tuple[str, int]]:
+def _forget(cycles: Cycles, hosts: Iterable[int]) -> None:
+    """These hosts hold nothing from now on; each is known again with the next excerpt it is
+    sent."""
+    chronicle = ChronicleMarks(cycles.table_path)
+    marks = KeptMarks(cycles.table_path.parent, chronicle)
+    try:
+        for host in hosts:
+            marks.forget(host)
+    finally:
+        marks.close()
+        chronicle.close()
+
+
+def _positions(cycles: Cycles, forgotten: frozenset[int]) -> list[tuple[str, int]]:
     """Every reader whose position counts, and the next index that it needs."""
     try:
-        table = TableStore(table_path, writable=False)
+        table = TableStore(cycles.table_path, writable=False)
     except FileNotFoundError:
         return []
     try:
@@ -140,12 +163,20 @@ def _positions(table_path: Path) -> list[tuple[str, int]]:
         keys = table.keys()
     finally:
         table.close()
-    acknowledged = keys.get(ACKNOWLEDGED_KEY.lower(), -1)
-    sent = keys.get(SENT_KEY.lower(), -1)
-    if acknowledged >= 0:
+    acknowledged = keys.get(ACKNOWLEDGED_KEY.lower(), FORGOTTEN)
+    sent = keys.get(SENT_KEY.lower(), FORGOTTEN)
+    known = marks_of(keys, read_slots(cycles.table_path.parent))
+    hosts = {host: levels for host, levels in known.items() if host not in forgotten}
+    if acknowledged > FORGOTTEN:
         found.append(("the replication, acknowledged,", acknowledged))
-    elif sent >= 0:
+        for host, levels in hosts.items():
+            at = levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
+            found.append((f"host {host}, acknowledged,", max(at, NEXT_OF_EMPTY)))
+    elif sent > FORGOTTEN:
         found.append(("the replication, sent,", sent))
+        for host, levels in hosts.items():
+            at = levels.get(MarkLevel.SENT, FORGOTTEN)
+            found.append((f"host {host}, sent,", max(at, NEXT_OF_EMPTY)))
     return found
 
 
@@ -165,7 +196,7 @@ def _not_passed(cycles: Cycles, positions: list[tuple[str, int]], cycle: Cycle) 
     """The readers that have not passed the cycle; the first few are enough."""
     holding = [one for one in positions if cycle_of(Index(one[1]), cycles.shift) <= cycle]
     for who, at in holding[:_NAMES_SHOWN]:
-        where = "the start, never moved" if at == NEXT_OF_EMPTY else format_index(at)
+        where = _START if at == NEXT_OF_EMPTY else format_index(at)
         yield f"{who} is at {where}"
     if len(holding) > _NAMES_SHOWN:
         yield f"{len(holding) - _NAMES_SHOWN} more have not passed it"

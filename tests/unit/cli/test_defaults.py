@@ -3,14 +3,21 @@
 import click
 import pytest
 
+from cqrepl.cli.main import cli
 from cqrepl.cli.sink import sink
 from cqrepl.cli.source import source
 from cqrepl.replicator.settings import SinkSettings, SourceSettings, host_settings
 
 
+def above(command: click.Command) -> click.Context:
+    """A command keeps the names of its help option as it first finds them: below `cqrepl`."""
+    assert command.name is not None
+    return cli.make_context("cqrepl", [command.name])
+
+
 def shown(command: click.Command) -> dict[str, object]:
     """Each option as the command gets it when nothing is said."""
-    return command.make_context("cqrepl", ["queue"]).params
+    return command.make_context("cqrepl", ["queue"], above(command)).params
 
 
 @pytest.mark.parametrize(
@@ -22,7 +29,8 @@ def test_flags_show_the_defaults_of_the_settings(
     flags = shown(command)
     tree = host_settings(*ids, connect="127.0.0.1:1")
     assert flags["host_id"] == tree.protocol.host_id
-    assert f"expects {min(tree.protocol.remote_ids)}" in command.get_help(click.Context(command))
+    text = command.get_help(click.Context(command, above(command)))
+    assert f"expects {min(tree.protocol.remote_ids)}" in text
     assert flags["heartbeat_interval"] == tree.protocol.heartbeat.interval_ms
     assert flags["heartbeat_timeout"] == tree.protocol.heartbeat.timeout_ms
     assert flags["max_excerpt"] == tree.protocol.payload_max

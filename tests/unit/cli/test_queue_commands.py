@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
@@ -279,6 +280,23 @@ def test_gc_says_why_and_deletes_what_all_have_passed(invoke: Invoke, tmp_path: 
     assert read(path) == everything[10:]
     assert invoke("info", path).exit_code == 0
     assert invoke("gc", path, "--keep-time", "20m").exit_code == 0
+
+
+def test_a_host_that_comes_no_more_is_forgotten(tmp_path: Path, invoke: Invoke) -> None:
+    path = tmp_path / "queue"
+    everything = fill(path, "FAST_DAILY", {0: 5, 1: 3})
+    with Queue.open(path) as queue:
+        queue.host_marks.raise_to(3, MarkLevel.SENT, everything[0][0])
+    set_word(path, ACKNOWLEDGED_KEY, everything[-1][0])
+    assert "host 3, acknowledged, is at the start" in invoke("gc", path).stdout
+    assert "1 file, " in invoke("gc", path, "--forget", 3).stdout
+    assert "host 3, acknowledged, is at the start" in invoke("gc", path).stdout
+    assert "deleted" in invoke("gc", path, "--forget", 3, "--apply").stdout
+    assert read(path) == everything[5:]
+    unknown = invoke("gc", path, "--forget", 3)
+    assert unknown.exit_code == 2
+    assert "a known host expected to be forgotten (none), 3 came" in unknown.stderr
+    assert invoke("gc", path, "--forget", 128).exit_code == 2
 
 
 def test_unreadable_arguments(invoke: Invoke, tmp_path: Path) -> None:

@@ -90,7 +90,11 @@ def test_the_block_stands_last() -> None:
     (greeting, _) = ours.said()
     body = greeting["handler"][1]
     assert list(body)[-1] == "cqrepl"
-    assert body["cqrepl"] == {"v": 1, "capabilities": ["ended", "queues"], "role": "host"}
+    assert body["cqrepl"] == {
+        "v": 1,
+        "capabilities": ["ended", "lineage", "queues", "stops"],
+        "role": "host",
+    }
 
 
 def test_capabilities_beyond_a_limit_do_not_count() -> None:

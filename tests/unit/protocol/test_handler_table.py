@@ -327,13 +327,13 @@ def test_a_handler_may_remove_itself_at_any_time() -> None:
         return program.text_document("say", "behind the end")
 
     # one half that behaves otherwise than its class
-    echoes[0].produce = produce  # type: ignore[method-assign]
+    echoes[0].produce = produce  # type: ignore[method-assign]  # see above
     link.wake(echoes[0].cid)
     events = pair.exchange()
     assert not refusals(events[Role.SINK] + events[Role.SOURCE])
     assert echoes[0].closed_for == [""]
     # and another one
-    echoes[1].tick = lambda now: link.remove(echoes[1].cid)  # type: ignore[method-assign]
+    echoes[1].tick = lambda now: link.remove(echoes[1].cid)  # type: ignore[method-assign]  # too
     echoes[1].deadline = 1.0
     link.wake(echoes[1].cid)
     pair.source.tick(1.0)

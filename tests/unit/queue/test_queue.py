@@ -16,6 +16,7 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files import atomics
+from cqrepl.queue.format.index import Index
 from tests.support.goldens import unpack
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 
@@ -298,3 +299,34 @@ def test_leaving_by_an_error_closes_too(path: Path) -> None:
         raise ZeroDivisionError
     with Queue.open_for_append(path) as again:
         assert again.append_lock.try_acquire()
+
+
+def test_the_last_excerpt_before_an_index(path: Path) -> None:
+    """What begins a cycle stands behind the last excerpt of an earlier one, not behind a number."""
+    written = fill(path, "FAST_DAILY", {0: 3, 2: 2})
+    with Queue.open(path) as queue:
+        for index, expected in [
+            (noon_index(sequence=2), written[1][0]),
+            (noon_index(sequence=3), written[2][0]),
+            (noon_index(ahead=1), written[2][0]),
+            (noon_index(ahead=2), written[2][0]),
+            (noon_index(ahead=2, sequence=2), written[4][0]),
+            (noon_index(ahead=9), written[4][0]),
+            (noon_index(), None),
+        ]:
+            assert queue.last_index_before(Index(index)) == expected
+
+
+def test_marks_beyond_the_end_are_lowered(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 3})
+    with Queue.open(path) as queue:
+        assert queue.raise_sent(noon_index(sequence=9))
+        assert queue.raise_acknowledged(noon_index(sequence=5))
+        queue.lower_marks(noon_index(sequence=7))
+        assert queue.sent_index == noon_index(sequence=7)
+        assert queue.acknowledged_index == noon_index(sequence=5)
+        queue.lower_marks(-1)
+        assert queue.sent_index == queue.acknowledged_index == -1
+    with Queue.open(path) as queue:
+        assert queue.sent_index == -1
+        assert queue.is_of_this_boot

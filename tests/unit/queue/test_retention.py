@@ -7,7 +7,9 @@ import pytest
 
 from cqrepl.queue import IndexGap, Queue, QueueError, QueueLocked
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.locks import UNLOCKED, WRITE_LOCK_KEY
+from cqrepl.queue.files.markslots import MarkLevel
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition
@@ -40,6 +42,12 @@ def path(tmp_path: Path) -> Path:
 def written(path: Path) -> Excerpts:
     """Three excerpts in each of five cycles."""
     return fill(path, "FAST_DAILY", dict.fromkeys(range(5), 3))
+
+
+def known_hosts(path: Path) -> HostLevels:
+    """The hosts that are not forgotten, as another process finds them."""
+    with Queue.open(path) as queue:
+        return queue.host_marks.load()
 
 
 def aheads(verdicts: list[FileVerdict]) -> list[int]:
@@ -142,6 +150,40 @@ def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpt
     set_word(path, ACKNOWLEDGED_KEY, written[4][0])
     assert aheads(plan(cycles, ALL)) == [0]
     assert "acknowledged" in plan(cycles, ALL)[1].reasons[0]
+
+
+def test_each_known_host_holds_what_it_has_not_acknowledged(path: Path, written: Excerpts) -> None:
+    cycles = cycles_of(path)
+    with Queue.open(path) as queue:
+        marks = queue.host_marks
+        for host, sent, acknowledged in ((2, 14, 13), (3, 14, 4), (4, 14, None)):
+            assert marks.raise_to(host, MarkLevel.SENT, written[sent][0])
+            if acknowledged is not None:
+                assert marks.raise_to(host, MarkLevel.ACKNOWLEDGED, written[acknowledged][0])
+    set_word(path, SENT_KEY, written[14][0])
+    assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]  # none was ever asked to acknowledge
+    set_word(path, ACKNOWLEDGED_KEY, written[13][0])
+    assert plan(cycles, ALL)[0].reasons == ("host 4, acknowledged, is at the start, never moved",)
+    without_4 = Policy(forgotten=frozenset({4}))
+    assert aheads(plan(cycles, without_4)) == [0]
+    assert plan(cycles, without_4)[1].reasons == ("host 3, acknowledged, is at 0x4d4c00000001",)
+    assert known_hosts(path).keys() == {2, 3, 4}
+    assert len(remove(cycles, without_4)) == 1
+    assert known_hosts(path).keys() == {2, 3}
+    assert len(remove(cycles, Policy(forgotten=frozenset({3})))) == 3
+    assert read(path) == written[12:]
+
+
+def test_a_forgotten_host_is_known_again_with_what_it_is_sent(
+    path: Path, written: Excerpts
+) -> None:
+    cycles = cycles_of(path)
+    with Queue.open(path) as queue:
+        assert queue.host_marks.raise_to(2, MarkLevel.SENT, written[0][0])
+        remove(cycles, Policy(forgotten=frozenset({2})))
+        assert known_hosts(path) == {}
+        assert queue.host_marks.raise_to(2, MarkLevel.SENT, written[1][0])
+    assert known_hosts(path) == {2: {MarkLevel.SENT: written[1][0]}}
 
 
 def test_an_open_cycle_holds_all_above_it(path: Path, written: Excerpts) -> None:

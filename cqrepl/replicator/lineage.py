@@ -1,0 +1,86 @@
+"""What a copy says that it holds, and whether two of them hold the same up to the shorter end.
+
+Two copies may share an end and no more: after a power cut, from a backup, in another queue's
+directory. Before anything moves between them, and before any mark rises, the sink tells with its
+answer a chain over all that both sides may hold, and the source compares that with its own.
+
+Store files below the first one of either side are retention: nothing is said of them.
+"""
+
+from typing import Final
+
+from cqrepl.kernel.chain import CHAIN_START
+from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.queue import Diverged, IndexGap
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    cycle_of,
+    format_index,
+    index_of,
+)
+from cqrepl.queue.read.chains import Chains
+
+NO_CYCLE: Final = Cycle(-1)
+
+
+def first_held(chains: Chains, place: int = 0) -> Lineage:
+    """What an offer says.
+
+    Raises:
+        QueueError: a store file cannot be read.
+    """
+    first = chains.first_cycle()
+    return Lineage(first_cycle=NO_CYCLE if first is None else first, place=place)
+
+
+def held(chains: Chains, index: int, other: Lineage, shift: int) -> Lineage:
+    """What this side holds up to `index`, as far as the other side may hold it too.
+
+    Raises:
+        Diverged: this side lacks excerpts before `index`, and has some behind.
+        IndexGap: this side's first excerpt comes behind `index`.
+        QueueError: a store file cannot be read.
+    """
+    own = first_held(chains)
+    end = Index(index)
+    if end == NEXT_OF_EMPTY:
+        return Lineage(first_cycle=own.first_cycle, chain=CHAIN_START, cycles=CHAIN_START)
+    first = Cycle(max(own.first_cycle, other.first_cycle))
+    cycle = cycle_of(end, shift)
+    if own.first_cycle == NO_CYCLE:
+        raise IndexGap(end, NEXT_OF_EMPTY, "there are no excerpts")
+    if cycle < own.first_cycle:
+        first_held_index = index_of(Cycle(own.first_cycle), SEQUENCE_FIRST, shift)
+        raise IndexGap(end, first_held_index, "what comes before is not there any more")
+    try:
+        chain = chains.at(end)
+    except IndexGap as error:
+        found = format_index(error.found)
+        raise Diverged(error.expected, f"nothing, and {found} behind", "an excerpt") from error
+    return Lineage(
+        first_cycle=own.first_cycle,
+        chain=chain,
+        cycles=chains.over_cycles(first, cycle),
+    )
+
+
+def check_lineage(chains: Chains, index: int, claimed: Lineage, shift: int, who: str) -> None:
+    """Compares what a sink says that it holds with what this source does.
+
+    Raises:
+        Diverged: they do not hold the same before `index`.
+        IndexGap: this source does not hold all before it.
+        QueueError: a store file cannot be read.
+    """
+    own, end = held(chains, index, claimed, shift), Index(index)
+    for what, mine, theirs in (
+        ("the cycles before", own.cycles, claimed.cycles),
+        ("its cycle up to there", own.chain, claimed.chain),
+    ):
+        if mine != theirs:
+            stored = f"{mine.hex()} over {what}"
+            received = f"{theirs.hex() or 'nothing'} by {who}"
+            raise Diverged(end, stored, received, is_before=True)

@@ -1,0 +1,68 @@
+"""A reader on each host, beside replication: a process that follows the queue from its start."""
+
+from typing import Final
+
+import trio
+
+from cqrepl.queue import Queue, QueueError, Tailer
+from cqrepl.queue.format.index import format_index
+from cqrepl.surroundings import within
+from cqrepl.testing.checker import BrokenPromiseError, Written, check_invented, digest_of
+from cqrepl.testing.labhosts import LabHost
+
+READ_SECONDS: Final = 1.5  # between two looks
+
+
+class Bystander:
+    """Reads what comes, and checks that it was written, each once and in order."""
+
+    def __init__(self, host: LabHost, written: Written) -> None:
+        self._host = host
+        self._written = written
+        self._process = host.machine.start("reader")
+        self._queue: Queue | None = None
+        self._tailer: Tailer | None = None
+        self._generation: object = None
+        self._last = -1
+
+    async def run(self) -> None:
+        """Follows the queue for ever; opens it anew when its disk goes on elsewhere.
+
+        Raises:
+            BrokenPromiseError: what it reads was not written, or comes again.
+        """
+        while True:
+            await trio.sleep(READ_SECONDS)
+            with within(self._process):
+                self._process.give_time()
+                try:
+                    self._read()
+                except (QueueError, OSError):
+                    # told when all is quiet: on a disk that a fault has just hit it may be so
+                    self._leave()
+
+    def _read(self) -> None:
+        if self._generation is not self._host.machine.path:
+            self._leave()
+        if self._tailer is None:
+            if not any(self._host.path.glob("*.cq4")):
+                return
+            self._generation = self._host.machine.path
+            self._queue = Queue.open(self._host.path)
+            self._tailer = self._queue.tailer()
+            self._last = -1
+        found = {}
+        while (batch := self._tailer.next_batch()) is not None:
+            for index, data in batch:
+                if index <= self._last:
+                    text = f"{format_index(index)} after {format_index(self._last)}"
+                    raise BrokenPromiseError("order", f"a reader of {self._host.path} got {text}")
+                found[index] = digest_of(bytes(data))
+                self._last = index
+        if not (self._host.holds_others or self._host.was_cut):  # which is judged in the end
+            check_invented(f"{self._host.machine.name}, as a reader sees it,", found, self._written)
+
+    def _leave(self) -> None:
+        if self._queue is not None:
+            self._queue.close()
+        self._queue = self._tailer = None

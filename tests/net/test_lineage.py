@@ -1,0 +1,179 @@
+"""Two copies are compared before anything moves between them."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.protocol import StopReason
+from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.lineage import check_lineage, held
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
+from cqrepl.surroundings import Surroundings
+from tests.support.copies import assert_same
+from tests.support.reading import cycles_of
+from tests.support.replicas import acked, eventually, joined, stopped
+from tests.support.samples import fill, layout, noon_index, noon_path, read
+
+NOTHING = Lineage(first_cycle=0)
+
+
+def other(path: Path, counts: dict[int, int]) -> None:
+    """A queue of the same shape that holds other excerpts."""
+    with Queue.open_for_append(path, create=layout()) as queue:
+        for ahead, count in counts.items():
+            data = [b"another %d" % n for n in range(count)]
+            queue.appender().append_at(ExcerptBatch.of(noon_index(ahead=ahead), data))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.glob("*.cq4")}
+
+
+def both(source: Source, sink: Sink) -> set[StopReason]:
+    return {each.reason for each in (*source.stops, *sink.stops)}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        ({0: 5}, {0: 8}),
+        ({0: 8}, {0: 5}),
+        ({0: 5}, {0: 5}),
+        ({0: 5, 1: 3}, {0: 5}),
+        ({0: 5}, {0: 5, 1: 3}),
+        ({0: 5, 2: 3}, {0: 5, 2: 4}),
+        ({0: 8}, {0: 5, 1: 3}),
+        ({0: 5, 1: 3}, {0: 8}),
+    ],
+    ids=str,
+)
+async def test_a_difference_stops_both_sides_and_moves_nothing(
+    tmp_path: Path, mine: dict[int, int], theirs: dict[int, int]
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", mine)
+    other(tmp_path / "copy", theirs)
+    before = contents(tmp_path / "q"), contents(tmp_path / "copy")
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stopped(source)
+        await stopped(sink)
+        assert both(source, sink) == {StopReason.DIVERGED}
+        assert "diverged " in source.stops[0].message
+        assert source.queues["q"].acknowledged == -1
+        assert not source.queues["q"].marks
+    assert (contents(tmp_path / "q"), contents(tmp_path / "copy")) == before
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.acknowledged_index == -1
+
+
+async def test_one_changed_byte_is_a_difference(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 300, 1: 5})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    file = noon_path(tmp_path / "copy")
+    content = bytearray(file.read_bytes())
+    content[content.index(written[77][1])] ^= 1
+    file.write_bytes(content)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stopped(source)
+        await stopped(sink)
+        assert both(source, sink) == {StopReason.DIVERGED}
+        assert "over the cycles before" in source.stops[0].message
+
+
+async def test_a_cycle_that_one_side_lacks_is_a_difference(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    noon_path(tmp_path / "copy", ahead=1).unlink()
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stopped(source)
+        assert both(source, sink) <= {StopReason.DIVERGED}
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_what_retention_took_is_no_difference(tmp_path: Path, side: str) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    noon_path(tmp_path / side).unlink()
+    with Queue.open_for_append(tmp_path / "q") as queue:
+        queue.appender().append_at(ExcerptBatch.of(written[-1][0] + 1, [b"new"]))
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0] + 1)
+        assert not both(source, sink)
+    assert read(tmp_path / "q")[-4:] == read(tmp_path / "copy")[-4:]
+
+
+async def test_equal_up_to_the_shorter_end_is_equal(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 300, 1: 20})
+    fill(tmp_path / "copy", "FAST_DAILY", {0: 300, 1: 7})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        # the second cycle's excerpts are drawn from the same seed
+        await acked(source, written[-1][0])
+        assert not both(source, sink)
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+def test_chains_at_any_index(tmp_path: Path) -> None:
+    """In any order, from cached points or not, they are the same."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5000, 1: 30})
+    known = Chains(cycles_of(tmp_path / "q"))
+    indexes = [Index(noon_index(sequence=n)) for n in (4999, 1, 0, 2500, 5000, 2500, 4097)]
+    indexes += [Index(noon_index(ahead=1, sequence=n)) for n in (30, 7)]
+    for index in indexes:
+        assert known.at(index) == Chains(cycles_of(tmp_path / "q")).at(index)
+    assert len({known.at(index) for index in indexes}) == len(set(indexes))
+    for beyond in (noon_index(sequence=5001), noon_index(ahead=1, sequence=31)):
+        with pytest.raises(IndexGap):
+            known.at(Index(beyond))
+    with pytest.raises(IndexGap):
+        known.at(Index(noon_index(ahead=5, sequence=1)))
+
+
+def test_a_replaced_file_has_other_chains(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 50})
+    other(tmp_path / "other", {0: 50})
+    chains, end = Chains(cycles_of(tmp_path / "q")), Index(noon_index(sequence=50))
+    before = chains.at(end)
+    noon_path(tmp_path / "other").rename(noon_path(tmp_path / "q"))
+    assert chains.at(end) != before
+
+
+def test_what_is_said_is_checked(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5, 1: 5})
+    chains, end = Chains(cycles_of(tmp_path / "q")), noon_index(ahead=1, sequence=5)
+    own = held(chains, end, held(chains, end, NOTHING, 32), 32)
+    check_lineage(chains, end, own, 32, "host 2")
+    with pytest.raises(Diverged, match="received nothing by host 2"):
+        check_lineage(chains, end, NOTHING, 32, "host 2")
+
+
+@pytest.mark.parametrize("through", ["its path", "a link"])
+async def test_a_sink_is_not_kept_in_its_source_s_directory(tmp_path: Path, through: str) -> None:
+    """It would keep the application out, and acknowledge what is nowhere else."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    copy = tmp_path / "q"
+    if through == "a link":
+        copy = tmp_path / "copy"
+        copy.symlink_to(tmp_path / "q")
+    async with joined(tmp_path / "q", copy) as (source, sink):
+        await stopped(sink)
+        assert sink.stops[0].reason is StopReason.REFUSED
+        assert "it is the same" in sink.stops[0].message
+        await eventually(lambda: bool(source.stops))
+        with Queue.open_for_append(tmp_path / "q") as queue:
+            assert queue.append(b"of the application") > written[-1][0]
+        assert source.queues["q"].acknowledged == -1
+
+
+def test_a_directory_has_one_place(tmp_path: Path) -> None:
+    here = Surroundings()
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert here.place_of(tmp_path) == here.place_of(tmp_path / "link") != 0
+    (tmp_path / "other").mkdir()
+    assert here.place_of(tmp_path / "other") != here.place_of(tmp_path)
+    assert here.place_of(tmp_path / "none") == 0

@@ -1,0 +1,44 @@
+"""A source that has lost its end: its marks claim no more than it has."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue
+from tests.support.copies import assert_same
+from tests.support.replicas import acked, joined, live_source
+from tests.support.samples import fill
+
+
+async def test_marks_are_lowered_and_rise_with_what_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a backup was put back: the table store knows more than the store file has."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "copy", "FAST_DAILY", {0: 9})
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    caplog.clear()
+    async with live_source(tmp_path / "q") as source:
+        assert source.queues["q"].marks[2].acknowledged == written[3][0]
+        assert "host 2 may return it" in caplog.text
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.acknowledged_index == written[3][0]
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+        assert source.queues["q"].marks[2].acknowledged == written[-1][0]
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_a_new_queue_has_no_marks_of_an_old_one(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+    for file in (tmp_path / "q").glob("*.cq4"):
+        file.unlink()
+    async with live_source(tmp_path / "q") as source:
+        assert not source.queues["q"].marks
+        assert source.queues["q"].acknowledged == -1
