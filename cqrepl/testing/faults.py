@@ -1,6 +1,5 @@
 """Does to a cluster what a plan says."""
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -141,9 +140,8 @@ class Injector:
                 host.holds_others = True
             case Kind.SAME_DIRECTORY:
                 _remove(host.path)
-                os.symlink(
-                    Path("..", "..", source.path.relative_to(self._cluster.folder)), host.path
-                )
+                disk = source.machine.disk.relative_to(self._cluster.folder)
+                host.path.symlink_to(Path("..", "..", disk, source.path.name))
             case Kind.ACK_LOG:
                 host.ack_log = host.path
         await trio.sleep(fault.lasting)

@@ -57,6 +57,8 @@ class Machine:
         self._names_at: dict[str, float] = {}  # when a name was first seen
         self.path = folder / "0"
         self.path.mkdir(parents=True)
+        self.disk = folder / "disk"  # leads to the path, wherever that is by now
+        self.disk.symlink_to(self.path.name)
 
     @property
     def boot_id(self) -> bytes:
@@ -150,6 +152,8 @@ class Machine:
         old, self._generation = self.path, self._generation + 1
         durable = {}
         self.path = self._folder / str(self._generation)
+        self.disk.unlink()
+        self.disk.symlink_to(self.path.name)
         for path, copy in copy_directory(old, self.path):
             known = self._durable.get(os.stat(path).st_ino)
             if known is not None:

@@ -215,8 +215,10 @@ class _Laboratory:
                 await trio.sleep(0.5)
 
     def _is_settled(self) -> bool:
-        sinks = self._cluster.sinks
-        return all(self._has_told(each) or self._cluster.is_settled(each) for each in sinks)
+        return all(
+            self._has_told(each) or (self._cluster.is_settled(each) and not _is_astray(each))
+            for each in self._cluster.sinks
+        )
 
     def _has_told(self, sink: LabHost) -> bool:
         """Why this copy goes no further was said: by both sides, or by a process that has ended
@@ -248,6 +250,9 @@ class _Laboratory:
 
     def _judge_copy(self, sink: LabHost, found: dict[int, bytes], first: int) -> None:
         written = self._cluster.application.written
+        if _is_astray(sink):
+            why = f"{sink.machine.name} goes on in the source's own directory"
+            raise BrokenPromiseError("refused", why)
         copy = content(sink.path)
         check_invented(sink.machine.name, copy, written)
         check_kept(sink.machine.name, copy, written, last=first - 1)
@@ -257,6 +262,11 @@ class _Laboratory:
         if self._cluster.source.known_of(sink) != max(found, default=-1):
             text = f"{sink.machine.name} has all, and the source was not told so"
             raise BrokenPromiseError("acknowledged", text)
+
+
+def _is_astray(sink: LabHost) -> bool:
+    """True when an operator has led its path into the source's directory."""
+    return sink.path.is_symlink()
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:

@@ -36,6 +36,7 @@ async def test_a_kill_leaves_all_that_was_stored(tmp_path: Path) -> None:
         batch = left.tailer().next_batch()
     assert batch is not None
     assert [bytes(data) for _, data in batch] == [b"before"]
+    assert host.disk.resolve() == host.path
 
 
 async def test_a_dead_process_has_no_locks(tmp_path: Path) -> None:
