@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     help="Log when excerpts were appended into a queue in this directory (with several queues: one "
     "each, below it).",
 )
+@click.option(
+    "--any-cycle",
+    is_flag=True,
+    help="Take a first index that is of a day far from this host's clock. Else the queue stops and "
+    "says by which roll cycles it would be near.",
+)
 def sink(queues: tuple[str, ...], **options: "Unpack[SinkOptions]") -> None:
     """Take queues in from sources.
 

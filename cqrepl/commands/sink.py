@@ -14,6 +14,7 @@ class SinkOptions(replication.ReplicationOptions):
     once: bool
     touch_ahead: int | None
     append_log: Path | None
+    any_cycle: bool
 
 
 def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
@@ -27,6 +28,7 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             roll_cycle=options["roll_cycle"],
             touch_ahead_bytes=options["touch_ahead"],
             append_log=options["append_log"],
+            any_cycle=options["any_cycle"],
         ),
         Sink.wait_ended if once else None,
         options["listen"],

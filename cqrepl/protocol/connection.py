@@ -314,6 +314,10 @@ class Connection:
         shape = shape if handler.offer.shape is not None else None
         handler.answer(next_index, shift, shape, lineage if handler.has_lineage else None)
 
+    def go_on(self, cid: Cid) -> None:
+        """The source holds what the sink queue does, and no other writer has that any more."""
+        self._router.sink(cid).begin_back_copy()
+
     def end_back_copy(self, cid: Cid) -> None:
         """Every excerpt that the source lacks was framed and handed over."""
         self._router.sink(cid).end_back_copy()

@@ -73,6 +73,15 @@ class LineageClaimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineageProved:
+    """The source holds what our sink queue does, up to the shorter end: keep every other writer out
+    of it, and go on."""
+
+    cid: Cid
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkAhead:
     """The sink has excerpts up to `next_index` that the source lacks: lock the source queue."""
 
@@ -197,6 +206,7 @@ Event = (
     | QueueOffered
     | BackCopyWanted
     | LineageClaimed
+    | LineageProved
     | SinkAhead
     | StreamingStarted
     | AppendExcerpts

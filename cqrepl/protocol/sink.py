@@ -1,11 +1,12 @@
 """The sink's half of one replicated queue: the SinkReplicationHandler that the source registered
 here.
 
-    REGISTERED -> (our position is known) answer -> BACK_COPY -> eos -> RECEIVING ->
+    REGISTERED -> (our position is known) answer -> ANSWERED -> BACK_COPY -> eos -> RECEIVING ->
     acknowledgements
 
 The answer, a SourceReplicationHandler under the same csp and cid, goes out before anything else:
-without it the source has no handler for the cid. An acknowledgement says that everything up to its
+without it the source has no handler for the cid. Where the source compares what both sides hold,
+nothing goes back before it has said `proved`. An acknowledgement says that everything up to its
 index is in the queue; the shell decides when that is so and calls `stored`.
 """
 
@@ -15,6 +16,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     BackCopyWanted,
+    LineageProved,
     QueueOffered,
     QueueWithdrawn,
     StopReason,
@@ -31,7 +33,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.names import STOPPED
+from cqrepl.protocol.messages.names import PROVED, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
@@ -54,6 +56,7 @@ class SinkHandler(Stoppable):
         self._intake: Intake | None = None
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
         self._is_held = False  # and the outbox knows it
+        self._is_proved = False
         outbox.tell(QueueOffered(cid=cid, name=self.name, offer=offer))
 
     @property
@@ -73,7 +76,8 @@ class SinkHandler(Stoppable):
     def answer(
         self, next_index: int, shift: int, shape: QueueShape | None, lineage: Lineage | None
     ) -> None:
-        """Our queue's position: registers the source's handler and starts the back copy."""
+        """Our queue's position: registers the source's handler. Begins the back copy, but where the
+        source compares first."""
         self._move(SinkMove.ANSWERED, LocalProtocolError)
         self._intake = Intake(self.cid, self.name, next_index, shift)
         handler = ReplicationHandler(
@@ -86,8 +90,15 @@ class SinkHandler(Stoppable):
             lineage=lineage,
         )
         self._outbox.send(write_registration(self.csp, self.cid, handler, self._outbox.shape))
-        if next_index > self.offer.next_index:
-            index_first = self.offer.next_index
+        if not self.has_lineage:
+            self.begin_back_copy()
+
+    def begin_back_copy(self) -> None:
+        """No other writer has our queue: what the source lacks may go back."""
+        self._move(SinkMove.BACK_COPY_BEGUN, LocalProtocolError)
+        assert self._intake is not None
+        index_first = self.offer.next_index
+        if self._intake.next_index > index_first:
             self._outbox.tell(BackCopyWanted(cid=self.cid, name=self.name, index_first=index_first))
         else:
             self.end_back_copy()
@@ -108,11 +119,18 @@ class SinkHandler(Stoppable):
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name == "re":
             self.receive_batch(*read_replication_event(reader), now)
+        elif name == PROVED:
+            self._proved()
         elif name == STOPPED:
             self.stopped_by_peer(*read_stopped(reader))
         else:
             return False
         return True
+
+    def _proved(self) -> None:
+        if self.state is SinkState.ANSWERED and self.has_lineage and not self._is_proved:
+            self._is_proved = True
+            self._outbox.tell(LineageProved(cid=self.cid, name=self.name))
 
     def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
         """Excerpts from the source, with consecutive indexes."""

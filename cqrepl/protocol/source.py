@@ -32,7 +32,7 @@ from cqrepl.protocol.messages import (
     read_replication_event,
     write_registration,
 )
-from cqrepl.protocol.messages.excerpts import read_stopped
+from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
 from cqrepl.protocol.messages.names import PENDING, STOPPED
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
@@ -148,6 +148,8 @@ class SourceHandler(Stoppable):
         """The sink holds what we do, up to the shorter end."""
         self._is_comparing = False
         self.answer_deadline = now + self._pace.seconds
+        if not self.has_stopped:  # by the sink, meanwhile
+            self._outbox.send(self.cid_document, write_proved())
 
     def locked(self, next_index: int, shift: int, now: float) -> None:
         """The source queue is locked, and this is the first index that it does not have.

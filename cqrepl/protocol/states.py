@@ -57,7 +57,8 @@ class SinkState(Enum):
     """One queue on the sink's side of one connection."""
 
     REGISTERED = auto()  # the source's registration came; our queue's position is not known yet
-    BACK_COPY = auto()  # answered; what the source lacks goes back
+    ANSWERED = auto()  # where both can compare what they hold, the source has not said that it does
+    BACK_COPY = auto()  # what the source lacks goes back
     RECEIVING = auto()  # `eos` is sent; excerpts come in, acknowledgements go out
     STOPPED = auto()  # a gap or a divergence: messages for it are dropped
 
@@ -66,6 +67,7 @@ class SinkMove(Enum):
     """What moves a queue on the sink's side."""
 
     ANSWERED = auto()
+    BACK_COPY_BEGUN = auto()
     FRAMED = auto()
     END_OF_STREAM_SENT = auto()
     EXCERPTS_RECEIVED = auto()
@@ -100,7 +102,8 @@ SOURCE_MOVES: Final[Mapping[tuple[SourceState, SourceMove], SourceState]] = {
 
 _K, _KM = SinkState, SinkMove
 SINK_MOVES: Final[Mapping[tuple[SinkState, SinkMove], SinkState]] = {
-    (_K.REGISTERED, _KM.ANSWERED): _K.BACK_COPY,
+    (_K.REGISTERED, _KM.ANSWERED): _K.ANSWERED,
+    (_K.ANSWERED, _KM.BACK_COPY_BEGUN): _K.BACK_COPY,
     (_K.BACK_COPY, _KM.FRAMED): _K.BACK_COPY,
     (_K.BACK_COPY, _KM.END_OF_STREAM_SENT): _K.RECEIVING,
     (_K.RECEIVING, _KM.EXCERPTS_RECEIVED): _K.RECEIVING,

@@ -20,7 +20,12 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
+from cqrepl.queue.files.chroniclemarks import (
+    ACKNOWLEDGED_KEY,
+    FOLLOWER_KEY,
+    SENT_KEY,
+    ChronicleMarks,
+)
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.keptmarks import KeptMarks
 from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
@@ -51,6 +56,7 @@ from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.writeraccess import Writing
 
 _MARK_NONE: Final = -1
+_FOLLOWS: Final = 1
 
 
 class _Opened(Protocol):
@@ -160,6 +166,10 @@ class Queue:
         """The lock that keeps plain writers out; given back by `close` if it is held."""
         return self._for_writing().append_lock
 
+    def users(self) -> list[int]:
+        """The other processes that have the queue open, as far as this one may know."""
+        return self._for_writing().table.mapped_by()
+
     def word_lock(self, key: str) -> WordLock:
         """A lock of this name in the table store."""
         return WordLock(self._for_writing().table, key)
@@ -193,6 +203,19 @@ class Queue:
         there. Nothing where that cannot be recorded."""
         self._marks.lower_to(SENT_KEY, index)
         self._marks.lower_to(ACKNOWLEDGED_KEY, index)
+
+    @property
+    def is_follower(self) -> bool:
+        """True when the queue is a copy that a sink has taken in."""
+        return self._marks.load(FOLLOWER_KEY, _MARK_NONE) == _FOLLOWS
+
+    def note_follower(self, *, is_follower: bool) -> None:
+        """Records that the queue is such a copy, or no more. Nothing where that cannot be
+        recorded."""
+        if is_follower:
+            self._marks.raise_to(FOLLOWER_KEY, _FOLLOWS)
+        elif self.is_follower:
+            self._marks.lower_to(FOLLOWER_KEY, _MARK_NONE)
 
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""

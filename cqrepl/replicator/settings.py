@@ -39,11 +39,13 @@ class SinkSettings:
             processors. The plain kernel cannot.
         append_log: directory of a log of when excerpts were appended; one below it for each of
             several queues.
+        any_cycle: take a first index that is of a day far from this host's clock.
     """
 
     roll_cycle: str = "FAST_DAILY"
     touch_ahead_bytes: int | None = None
     append_log: Path | None = None
+    any_cycle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """The sink: takes queues from sources and appends every excerpt at exactly the index it had there.
 
-A sink owns its queues: it holds their append locks for its whole life, so no other writer can get
-in between. An acknowledgement goes out when the excerpts are in the mapped file with their headers
-published: what was acknowledged survives the death of any process. A queue takes from one
-connection at a time.
+A sink owns its queues: it holds their append locks, so no other writer can get in between
+(`sinkqueue`: from when). An acknowledgement goes out when the excerpts are in the mapped file with
+their headers published: what was acknowledged survives the death of any process. A queue takes from
+one connection at a time.
 """
 
 import logging
@@ -85,8 +85,11 @@ def open_sinks(
     atomics.require()  # now, not when the first queue is offered
     opened = []
     for name, log in log_paths(settings.append_log, queues).items():
-        opened.append(SinkQueue(name, queues[name], cycle, touch_ahead_bytes, log))
-        stack.callback(opened[-1].close)
+        queue = SinkQueue(
+            name, queues[name], cycle, touch_ahead_bytes, log, any_cycle=settings.any_cycle
+        )
+        opened.append(queue)
+        stack.callback(queue.close)
     return opened
 
 
@@ -97,6 +100,7 @@ async def serve_sink(
     roll_cycle: str = "FAST_DAILY",
     touch_ahead_bytes: int | None = None,
     append_log: Path | str | None = None,
+    any_cycle: bool = False,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Sink]:
@@ -111,6 +115,8 @@ async def serve_sink(
             three processors. The plain kernel cannot.
         append_log: directory of a log of when excerpts were appended; one below it for each of
             several queues.
+        any_cycle: take a first index that is of a day far from this host's clock; else the queue
+            stops and says by which roll cycles it would be near.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -125,6 +131,7 @@ async def serve_sink(
         roll_cycle=roll_cycle,
         touch_ahead_bytes=touch_ahead_bytes,
         append_log=None if append_log is None else Path(append_log),
+        any_cycle=any_cycle,
     )
     settings = host_settings(2, 1, sink=own, **options)
     paths = named(queues)

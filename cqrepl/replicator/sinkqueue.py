@@ -1,4 +1,10 @@
-"""One queue of a sink: opened or made like the source's, and locked for every other writer."""
+"""One queue of a sink: opened or made like the source's, and locked for every other writer.
+
+A directory may hold the copy that this sink has taken in before, or, by an operator's mistake, the
+queue of an application that is writing to it. So the lock that keeps writers out is taken at the
+start where the queue is known as a copy or no other process has it open, and otherwise when its
+source has compared what both hold. A source that cannot compare is believed.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +13,14 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout, QueueLocked
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, is_alive
+from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
+from cqrepl.replicator.firstindex import check_first_index
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import shape_of
 from cqrepl.replicator.stops import Stop
@@ -19,6 +28,7 @@ from cqrepl.surroundings import surroundings
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
+_WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
 
 
@@ -32,6 +42,8 @@ class SinkQueue:
         roll_cycle: RollCycle,
         touch_ahead_bytes: int,
         append_log: Path | None,
+        *,
+        any_cycle: bool = False,
     ) -> None:
         self.name = name
         self.path = path
@@ -43,6 +55,7 @@ class SinkQueue:
         self.append_log = EntryLog(append_log, name, LogKind.APPENDED)
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
+        self._any_cycle = any_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
         self._queue: Queue | None = None
         self._appender: Appender | None = None
@@ -83,9 +96,18 @@ class SinkQueue:
     def shape(self) -> QueueShape:
         return shape_of(self.queue.layout)
 
-    def prepare(self, offer: QueueShape | None, source_id: int) -> None:
+    @property
+    def next_index(self) -> Index:
+        """One past the last excerpt; 0 for an empty queue."""
+        appender = self._appender
+        return self.queue.next_index() if appender is None else Index(appender.next_index)
+
+    def prepare(self, offer: QueueShape | None, source_id: int, *, is_compared: bool) -> None:
         """Opens the queue, makes it like the source's if there is none, and checks that it is
         alike.
+
+        Args:
+            is_compared: the source compares what both hold, before the queue is locked.
 
         Raises:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
@@ -93,10 +115,24 @@ class SinkQueue:
         """
         if self._queue is None:
             self._open(self._layout(offer, source_id))
+        if not is_compared:
+            self.lock()
         if offer is not None and not offer.is_like(self.shape):
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
+
+    def check_first(self, index: Index) -> None:
+        """Looks at the first index that comes on a connection, where it begins a cycle here.
+
+        Raises:
+            LayoutMismatch: by its roll cycle this is no time near this host's clock.
+        """
+        layout, next_index = self.queue.layout, self.next_index
+        shift = layout.roll_cycle.shift
+        if not self._any_cycle and cycle_of(index, shift) != cycle_of(next_index, shift):
+            now_ms = surroundings().wall_ns() // 1_000_000
+            check_first_index(index, layout, now_ms, self.path)
 
     def close(self) -> None:
         if self.toucher is not None:
@@ -117,12 +153,37 @@ class SinkQueue:
         self._queue = queue = Queue.open_for_append(self.path, create=create)
         self.chains = Chains(queue.cycles)
         try:
-            queue.append_lock.acquire()
+            if create is not None or queue.is_follower or not queue.users():
+                self.lock()
+            elif (holder := queue.append_lock.holder()) is not None and is_alive(holder):
+                raise QueueLocked(
+                    f"expected {APPEND_LOCK_KEY} to be free, process {holder} holds it",
+                    holder=holder,
+                    path=self.path,
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def lock(self) -> None:
+        """Keeps every other writer out, for as long as the queue is open.
+
+        Raises:
+            QueueLocked: another process has the append lock, or keeps the write lock.
+        """
+        if self._appender is not None:
+            return
+        queue = self.queue
+        queue.append_lock.acquire()
+        try:
+            with queue.word_lock(WRITE_LOCK_KEY).held(_WRITER_SECONDS):
+                pass  # a writer that had looked at the append lock before ends its append
+            queue.note_follower(is_follower=True)
             self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
             # what is longer than the connection's limit never gets here
             self._appender = queue.appender(payload_max=NO_LIMIT, toucher=self.toucher)
         except BaseException:
-            self.close()
+            queue.append_lock.release()
             raise
 
     def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:

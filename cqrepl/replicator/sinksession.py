@@ -24,6 +24,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import LayoutMismatch, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.queues import Signal
@@ -77,6 +78,8 @@ class SinkSession:
         # a queue is offered once, so there are never more than there are queues
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
         self._has_stored = False
+        self._begun: set[Cid] = set()  # queues whose first index here was looked at
+        self._answered: dict[Cid, Index] = {}  # the next index that was said
 
     @property
     def queue_names(self) -> QueueNames:
@@ -100,6 +103,8 @@ class SinkSession:
                 self._withdrawn(event)
             case ev.QueuesNamed() if not self._has_heard_names:
                 self._hear_names()
+            case ev.LineageProved():
+                await self._lock(event)
             case ev.BackCopyWanted():
                 self._begin_back_copy(event)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
@@ -133,7 +138,8 @@ class SinkSession:
         payload_max = self._connection.config.settings.payload_max
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
-            pen = None if queue.stop is not None else queue.appender.pen
+            is_held = queue.stop is not None or handler.cid not in self._begun
+            pen = None if is_held else queue.appender.pen
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
                 is_logged = queue.append_log.is_wanted
@@ -193,8 +199,10 @@ class SinkSession:
         lineage = None
         self._preparing.add(event.name)
         try:
-            await in_thread(partial(queue.prepare, offer.shape, offer.source_id))
-            if self._connection.awaits_answer(event) and self._connection.has_lineage(event.cid):
+            is_compared = self._connection.has_lineage(event.cid)
+            prepare = partial(queue.prepare, is_compared=is_compared)
+            await in_thread(partial(prepare, offer.shape, offer.source_id))
+            if is_compared and self._connection.awaits_answer(event):
                 lineage = await self._held(event, queue)
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
@@ -206,7 +214,7 @@ class SinkSession:
             self._give_back(queue)
             return
         shift = queue.queue.layout.roll_cycle.shift
-        next_index = queue.appender.next_index
+        next_index = self._answered[event.cid] = queue.next_index
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
 
     async def _held(self, event: ev.QueueOffered, queue: SinkQueue) -> Lineage:
@@ -214,7 +222,7 @@ class SinkSession:
         it takes its time."""
         offer = event.offer
         assert offer.lineage is not None
-        index = min(queue.appender.next_index, offer.next_index)
+        index = min(queue.next_index, offer.next_index)
         shift = queue.queue.layout.roll_cycle.shift
         failed: QueueError | OSError | None = None
         async with trio.open_nursery() as nursery:
@@ -235,6 +243,21 @@ class SinkSession:
                 self._connection.tell_pending(event.cid)
                 self._pump.wake()
 
+    async def _lock(self, event: ev.LineageProved) -> None:
+        """What this queue holds is its source's: from now on nobody else writes to it."""
+        queue = self._queues[event.name]
+        try:
+            await in_thread(queue.lock)
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+            return
+        if self._connection.has_stopped(event.cid):
+            return
+        if queue.next_index == self._answered[event.cid]:
+            self._connection.go_on(event.cid)
+        else:
+            self._connection.withdraw_queue(event.cid, "another process has written to it")
+
     def _hear_names(self) -> None:
         self._has_heard_names = True
         named = self._connection.peer_queues
@@ -245,6 +268,8 @@ class SinkSession:
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""
         self._drop_back_copy(event.cid)
+        self._begun.discard(event.cid)
+        self._answered.pop(event.cid, None)
         queue = self._queues[event.name]
         if queue.owner is self and event.name not in self._preparing:
             self._give_back(queue)
@@ -326,6 +351,9 @@ class SinkSession:
             if isinstance(event, ev.CompareExcerpts):
                 queue.appender.compare(batch)
             else:
+                if event.cid not in self._begun:
+                    queue.check_first(batch.index_first)
+                    self._begun.add(event.cid)
                 if not queue.appender.append_now(batch):
                     if queue.appender.space_needed(batch):
                         others = [self._queues[each.name] for each in self._connection.receiving()]

@@ -30,6 +30,7 @@ class SourceQueue:
         self.queue = Queue.open(path)
         self.chains = Chains(self.queue.cycles)
         self._release_dead_back_copy()
+        self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
         self.counters = SourceCounters(self.queue, self._drain)

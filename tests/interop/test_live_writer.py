@@ -85,6 +85,31 @@ def excerpt_lines(out: Path) -> list[str]:
     return [line for line in out.read_text().splitlines() if line.startswith('{"index"')]
 
 
+async def test_a_sink_at_the_queue_of_a_java_appender(
+    java: JavaQueue, writer: JavaQueue, tmp_path: Path
+) -> None:
+    """The appender goes on, whatever operators do: the sink stops, and has changed nothing."""
+    path, copied, count = tmp_path / "queue", tmp_path / "copied", 4000
+    with Queue.open_for_append(copied, create="FAST_DAILY") as other:
+        other.append_many([b"another"] * 5, now_ms=NOON["interop.time"])
+    assert writer.call("append", path, "FAST_DAILY", 10, 20, 1, props=NOON).exit == 0
+    async with commands() as start:
+        appending = writer.start("append", path, "FAST_DAILY", count, 20, 1, 1000, props=NOON)
+        began = last_index(path)
+        await until(lambda: last_index(path) != began)
+        sink = await start("sink", f"q={path}", "--listen", LOOPBACK)
+        address = f"127.0.0.1:{await sink.port()}"
+        source = await start("source", f"q={copied}", "--connect", address)
+        assert await sink.exit_code() == 1
+        assert "diverged" in sink.said
+        assert await source.exit_code() == 1
+        await until(appending.done)
+    assert appending.result().exit == 0, appending.result()
+    verified = java.call("verify", path)
+    assert verified.exit == 0, verified
+    assert verified.lines[0]["count"] == count + 10
+
+
 async def test_nobody_else_writes_a_queue_while_a_sink_runs(
     java: JavaQueue, writer: JavaQueue, tmp_path: Path
 ) -> None:

@@ -280,6 +280,17 @@ async def test_a_java_source_says_no_roll_cycle(java: JavaQueue, tmp_path: Path)
     assert_equal(java, queues, MORE, ack=True)
 
 
+async def test_a_java_source_of_another_roll_cycle(java: JavaQueue, tmp_path: Path) -> None:
+    """Read as one of ours, its first index would be of the year 3300 or so."""
+    queues = {role: tmp_path / role for role in ROLES}
+    options = {"roll_cycle": "FAST_HOURLY", "append": MORE}
+    async with meeting(Sides("sink", "sink"), queues, ["--once"], options) as met:
+        assert await met.ours.exit_code() == 5
+    assert "FAST_HOURLY (" in met.ours.said
+    assert "under FAST_DAILY" in met.ours.said
+    assert not list(queues["sink"].glob("*.cq4"))
+
+
 @pytest.mark.parametrize("sides", ALL_SIDES)
 async def test_back_copy(
     java: JavaQueue, template: Path, queues: dict[str, Path], sides: Sides

@@ -73,8 +73,8 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
 
     prepare = SinkQueue.prepare
 
-    def slow(self: SinkQueue, *args: Any) -> None:
-        prepare(self, *args)
+    def slow(self: SinkQueue, *args: Any, **more: Any) -> None:
+        prepare(self, *args, **more)
         time.sleep(0.2)
 
     monkeypatch.setattr(SinkQueue, "prepare", slow)

@@ -3,7 +3,12 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,12 +111,17 @@ def more_excerpts(path: Path, first: int, count: int, *, seed: int = 9) -> Excer
     return stored(batch)
 
 
-@contextmanager
-def held_by_another_process(path: Path) -> Iterator[int]:
+def held_by_another_process(path: Path) -> AbstractContextManager[int]:
     """Another process, which lives, has the append lock."""
+    return opened_by_another_process(path, "queue.append_lock.acquire()")
+
+
+@contextmanager
+def opened_by_another_process(path: Path, then: str = "") -> Iterator[int]:
+    """Another process, which lives, has the queue open for appending, and does something then."""
     program = (
         "import sys; from cqrepl.queue import Queue; queue = Queue.open_for_append(sys.argv[1]);"
-        "queue.append_lock.acquire(); print(flush=True); sys.stdin.read()"
+        f"{then or None}; print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-P", "-c", program, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

@@ -5,7 +5,7 @@ import struct
 from array import array
 from typing import Final
 
-from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS, PENDING, STOPPED
+from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS, PENDING, PROVED, STOPPED
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from wire import Reader, Writer
@@ -19,18 +19,23 @@ _ACKNOWLEDGEMENT: Final = struct.Struct("<I4sBq3s")  # header, name, code, index
 
 def write_end_of_stream() -> bytes:
     """The end of the back copy, without its cid document."""
-    writer = Writer()
-    with writer.document(metadata=False):
-        writer.name(END_OF_STREAM)
-        writer.null()
-    return bytes(writer.data)
+    return _write_word(END_OF_STREAM)
 
 
 def write_pending() -> bytes:
     """What this queue's source waits for takes its time; without its cid document."""
+    return _write_word(PENDING)
+
+
+def write_proved() -> bytes:
+    """Both sides hold the same, up to the shorter end; without its cid document."""
+    return _write_word(PROVED)
+
+
+def _write_word(name: str) -> bytes:
     writer = Writer()
     with writer.document(metadata=False):
-        writer.name(PENDING)
+        writer.name(name)
         writer.null()
     return bytes(writer.data)
 

@@ -26,6 +26,7 @@ QUEUES_REMOVED: Final = "-"
 ENDED: Final = "ended"
 STOPPED: Final = "stopped"
 PENDING: Final = "pending"
+PROVED: Final = "proved"
 
 
 class WireShape(Enum):

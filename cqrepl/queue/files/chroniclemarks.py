@@ -16,6 +16,7 @@ from cqrepl.queue.format.errors import QueueError
 SENT_KEY: Final = "chronicle.lastIndexReplicated"
 ACKNOWLEDGED_KEY: Final = "chronicle.lastAcknowledgedIndexReplicated"
 SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
+FOLLOWER_KEY: Final = "cqrepl.follower"  # 1: it is taken in from a source; -1: it is not
 _INITIAL: Final = -1
 
 

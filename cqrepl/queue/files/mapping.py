@@ -243,6 +243,19 @@ class Mapping:
         except OSError:
             return True  # gone, or another user's: it cannot be known
 
+    def mapped_by(self) -> list[int]:
+        """The other processes that map the file, as far as this one may know."""
+        if self.words.address is None:
+            return []
+        own = os.getpid()
+        mine = _mapped(own, self.words.address)
+        found = []
+        for pid in sorted(int(each) for each in os.listdir(_PROC) if each.isdecimal()):
+            with suppress(OSError):  # it has ended, or is another user's
+                if pid != own and mine & _mapped(pid, None):
+                    found.append(pid)
+        return found
+
     def unmap_left(self) -> None:
         """Unmaps what mapping anew has left; needed where `unmaps_later` is set.
 

@@ -14,6 +14,7 @@ import pytest
 
 from cqrepl.protocol import LocalProtocolError, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     SINK_MOVES,
@@ -70,7 +71,20 @@ def offering() -> Ours:
 
 
 def offered() -> Ours:
-    return after(peer.sink, came(peer.register(CSP, CID, peer.sink_handler(0))))()
+    """A sink of a source that compares what both sides hold."""
+    ours = Ours(Role.SINK)
+    announced = {"v": 1, "capabilities": ["lineage"], "role": "host"}
+    ours.receive(peer.uber(SOURCE_ID, SINK_ID, cqrepl=announced), peer.heartbeats())
+    offer = peer.sink_handler(0, cqrepl={"v": 1, "firstCycle": -1})
+    return after(lambda: ours, came(peer.register(CSP, CID, offer)))()
+
+
+def answer_offered(ours: Ours) -> None:
+    ours.connection.answer_queue(CID, FIRST, SHIFT, None, Lineage(first_cycle=0))
+
+
+def go_on(ours: Ours) -> None:
+    ours.connection.go_on(CID)
 
 
 SOURCES: Final[dict[SourceState, Make]] = {
@@ -101,16 +115,14 @@ SOURCE_DOES: Final[dict[SourceMove, tuple[type[Exception], Do]]] = {
 
 SINKS: Final[dict[SinkState, Make]] = {
     SinkState.REGISTERED: offered,
-    SinkState.BACK_COPY: after(
-        offered, lambda ours: ours.connection.answer_queue(CID, FIRST, SHIFT, None)
-    ),
+    SinkState.ANSWERED: after(offered, answer_offered),
+    SinkState.BACK_COPY: after(offered, answer_offered, go_on),
     SinkState.RECEIVING: after(peer.receiving_sink, came(peer.excerpts(0, b"x"))),
     SinkState.STOPPED: after(offered, stop),
 }
 SINK_DOES: Final[dict[SinkMove, tuple[type[Exception], Do]]] = {
-    SinkMove.ANSWERED: (
-        LOCAL, lambda ours: ours.connection.answer_queue(CID, FIRST, SHIFT, None),
-    ),
+    SinkMove.ANSWERED: (LOCAL, answer_offered),
+    SinkMove.BACK_COPY_BEGUN: (LOCAL, go_on),
     SinkMove.FRAMED: (LOCAL, frame),
     SinkMove.END_OF_STREAM_SENT: (LOCAL, lambda ours: ours.connection.end_back_copy(CID)),
     SinkMove.EXCERPTS_RECEIVED: (REMOTE, came(peer.excerpts(0, b"x"))),

@@ -1,0 +1,82 @@
+"""Whether the first index that comes for a queue can be one of its roll cycle.
+
+A Java source does not say how its queue rolls. Read under another roll cycle, its indexes are of
+days far from today, and would be stored in files of those days: so the first one is held against
+this host's clock, before a file is made for it.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import ROLL_CYCLES, LayoutMismatch, QueueLayout
+from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.queue.format.rollcycle import RollCycle
+
+_AHEAD: Final = timedelta(hours=1)  # of a short cycle: clocks of two hosts differ
+_BEHIND: Final = timedelta(days=3653)  # ten years: an archive may be streamed, too
+_READINGS_MAX: Final = 4
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FOREVER: Final = "a day after the year 9999"
+
+
+def check_first_index(index: Index, layout: QueueLayout, now_ms: int, path: Path) -> None:
+    """Compares the day of an index with the clock.
+
+    Args:
+        index: the first one that comes.
+        layout: of the queue that is to take it.
+        now_ms: milliseconds since 1970 by this host's clock.
+        path: of the queue.
+
+    Raises:
+        LayoutMismatch: its cycle begins more than one cycle, and more than an hour, ahead of the
+            clock, or ten years behind it.
+    """
+    own = layout.roll_cycle
+    if _is_near(index, own, layout.epoch, now_ms):
+        return
+    now = _EPOCH + timedelta(milliseconds=now_ms)
+    readings = [
+        f"{roll_cycle.name} ({_told(_day_of(index, roll_cycle, roll_cycle.default_epoch))})"
+        for roll_cycle in _readings(index, now_ms)
+    ]
+    others = f"it could be of {', '.join(readings[:_READINGS_MAX])}" if readings else (
+        "it is of no other roll cycle either"
+    )  # fmt: skip
+    raise LayoutMismatch(
+        f"a first index between {_told(now - _BEHIND)} and now ({_told(now)}) expected,"
+        f" {format_index(index)} is of {_told(_day_of(index, own, layout.epoch))}"
+        f" under {own.name}; {others}",
+        path=path,
+    )
+
+
+def _readings(index: Index, now_ms: int) -> Iterator[RollCycle]:
+    """The roll cycles by which an index is not far from the clock."""
+    for roll_cycle in ROLL_CYCLES:
+        if _is_near(index, roll_cycle, roll_cycle.default_epoch, now_ms):
+            yield roll_cycle
+
+
+def _is_near(index: Index, roll_cycle: RollCycle, epoch: int, now_ms: int) -> bool:
+    cycle = cycle_of(index, roll_cycle.shift)
+    start_ms = cycle * roll_cycle.length_ms + epoch
+    if start_ms + roll_cycle.length_ms < now_ms - _BEHIND // timedelta(milliseconds=1):
+        return False
+    is_later = cycle > roll_cycle.cycle_at(now_ms, epoch) + 1
+    return not is_later or start_ms <= now_ms + _AHEAD // timedelta(milliseconds=1)
+
+
+def _day_of(index: Index, roll_cycle: RollCycle, epoch: int) -> datetime | None:
+    """When the cycle of an index begins; None beyond the years that have names."""
+    start_ms = cycle_of(index, roll_cycle.shift) * roll_cycle.length_ms + epoch
+    try:
+        return _EPOCH + timedelta(milliseconds=start_ms)
+    except OverflowError:
+        return None
+
+
+def _told(moment: datetime | None) -> str:
+    return _FOREVER if moment is None else f"{moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,61 @@
+"""What a sink and a source say of what they hold, on the wire, before anything moves."""
+
+from typing import Any
+
+import pytest
+
+from cqrepl.protocol import QueueShape, RemoteProtocolError
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.offer import Lineage
+from tests.support import peer
+from tests.support.peer import CID, CSP, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
+
+CAPABLE: dict[str, Any] = {"v": 1, "capabilities": ["lineage"], "role": "host"}
+HELD = Lineage(first_cycle=3, chain=b"c" * 16, cycles=b"d" * 16)
+PROVED = (select(), data(proved=None))
+
+
+def answered(next_index: int) -> Ours:
+    """A sink that has said what it holds, to a source that has nothing before index 5."""
+    ours = Ours(Role.SINK)
+    ours.receive(peer.uber(SOURCE_ID, SINK_ID, cqrepl=CAPABLE), peer.heartbeats())
+    offer = peer.sink_handler(5, cqrepl={"v": 1, "firstCycle": 3})
+    ours.receive(peer.register(CSP, CID, offer))
+    ours.said()
+    ours.connection.answer_queue(CID, next_index, SHIFT, QueueShape(), HELD)
+    return ours
+
+
+def test_a_sink_says_what_it_holds_and_waits() -> None:
+    ours = answered(9)
+    assert not ours.events()
+    (message,) = ours.said()
+    assert message["handler"][1]["cqrepl"] == {
+        "v": 1, "firstCycle": 3, "chain": "63" * 16, "cycles": "64" * 16,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("next_index", [5, 9])
+def test_nothing_goes_back_before_the_source_has_compared(next_index: int) -> None:
+    ours = answered(next_index)
+    ours.said()
+    assert ours.receive(*PROVED) == [ev.LineageProved(cid=CID, name=peer.NAME)]
+    assert not ours.said()
+    ours.connection.go_on(CID)
+    if next_index > 5:
+        assert ours.events() == [ev.BackCopyWanted(cid=CID, name=peer.NAME, index_first=5)]
+    else:
+        assert [list(message) for message in ours.said()] == [["meta", "cid"], ["eos"]]
+
+
+def test_it_is_told_once() -> None:
+    ours = answered(5)
+    assert len(ours.receive(*PROVED, *PROVED)) == 1
+    ours.connection.go_on(CID)
+    assert not ours.receive(*PROVED)
+
+
+def test_excerpts_before_it_are_refused() -> None:
+    ours = answered(5)
+    with pytest.raises(RemoteProtocolError, match="ANSWERED"):
+        ours.receive(peer.excerpts(5, b"x"))
