@@ -290,6 +290,19 @@ class Connection:
         self._router.source(cid).lineage_compared(self._now)
         self._router.touched(cid)
 
+    def ask_proof(self, cid: Cid, index: int) -> None:
+        """Asks a sink what it holds before an index, while its lineage is compared."""
+        self._router.source(cid).ask_proof(index, self._now)
+        self._router.touched(cid)
+
+    def offer_of(self, cid: Cid) -> ReplicationHandler:
+        """What the source said of a queue when it offered it."""
+        return self._router.sink(cid).offer
+
+    def give_proof(self, cid: Cid, index: int, held: Lineage) -> None:
+        """Tells the source what we hold before an index that it has asked for."""
+        self._router.sink(cid).give_proof(index, held)
+
     def has_lineage(self, cid: Cid) -> bool:
         """True when the answer to an offer is to say what the sink holds."""
         return self._router.sink(cid).has_lineage

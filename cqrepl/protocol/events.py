@@ -82,6 +82,25 @@ class LineageProved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProofAsked:
+    """The source looks for where the two begin to differ: tell what we hold before an index."""
+
+    cid: Cid
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofGiven:
+    """What the sink holds before the index that was asked for; no chains: not all of it."""
+
+    cid: Cid
+    name: str
+    index: int
+    lineage: Lineage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkAhead:
     """The sink has excerpts up to `next_index` that the source lacks: lock the source queue."""
 
@@ -207,6 +226,8 @@ Event = (
     | BackCopyWanted
     | LineageClaimed
     | LineageProved
+    | ProofAsked
+    | ProofGiven
     | SinkAhead
     | StreamingStarted
     | AppendExcerpts

@@ -17,6 +17,7 @@ from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProt
 from cqrepl.protocol.events import (
     BackCopyWanted,
     LineageProved,
+    ProofAsked,
     QueueOffered,
     QueueWithdrawn,
     StopReason,
@@ -33,8 +34,9 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.names import PROVED, STOPPED
+from cqrepl.protocol.messages.names import PROVE, PROVED, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.protocol.messages.proofs import write_proof
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
@@ -121,14 +123,30 @@ class SinkHandler(Stoppable):
             self.receive_batch(*read_replication_event(reader), now)
         elif name == PROVED:
             self._proved()
+        elif name == PROVE:
+            self._asked(reader.read_int())
         elif name == STOPPED:
             self.stopped_by_peer(*read_stopped(reader))
         else:
             return False
         return True
 
+    def give_proof(self, index: int, held: Lineage) -> None:
+        """What we hold before an index that the source has asked for."""
+        if self._is_compared:
+            self._outbox.send(self.cid_document, write_proof(index, held))
+
+    @property
+    def _is_compared(self) -> bool:
+        """True while the source has not said what came of it."""
+        return self.state is SinkState.ANSWERED and self.has_lineage and not self._is_proved
+
+    def _asked(self, index: int) -> None:
+        if self._is_compared:
+            self._outbox.tell(ProofAsked(cid=self.cid, name=self.name, index=index))
+
     def _proved(self) -> None:
-        if self.state is SinkState.ANSWERED and self.has_lineage and not self._is_proved:
+        if self._is_compared:
             self._is_proved = True
             self._outbox.tell(LineageProved(cid=self.cid, name=self.name))
 

@@ -19,6 +19,7 @@ from cqrepl.protocol.events import (
     Acknowledged,
     CompareExcerpts,
     LineageClaimed,
+    ProofGiven,
     QueueWithdrawn,
     SinkAhead,
     StopReason,
@@ -33,7 +34,9 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
-from cqrepl.protocol.messages.names import PENDING, STOPPED
+from cqrepl.protocol.messages.names import PENDING, PROOF, STOPPED
+from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.protocol.messages.proofs import read_proof, write_prove
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
@@ -84,12 +87,13 @@ class SourceHandler(Stoppable):
         self._returned_to = offer.next_index  # the sink copied back everything before this
         self._window = SendWindow()
         self._is_comparing = False  # what the sink says that it holds, which the shell does
+        self._asked: int | None = None  # the index before which the sink is to prove what it holds
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
 
     @property
     def deadline(self) -> float:
         if self._is_comparing:
-            return math.inf  # the sink waits for us
+            return math.inf if self._asked is None else self.answer_deadline
         if self.state is SourceState.OFFERED:
             return max(self.answer_deadline, self._pace.last + self._pace.seconds)
         return self.answer_deadline if self._awaits_sink else math.inf
@@ -151,6 +155,18 @@ class SourceHandler(Stoppable):
         if not self.has_stopped:  # by the sink, meanwhile
             self._outbox.send(self.cid_document, write_proved())
 
+    def ask_proof(self, index: int, now: float) -> None:
+        """Asks the sink what it holds before an index."""
+        if not self.has_stopped:
+            self._asked, self.answer_deadline = index, now + self._pace.seconds
+            self._outbox.send(self.cid_document, write_prove(index))
+
+    def _proof_given(self, index: int, lineage: Lineage) -> None:
+        if self._is_comparing and index == self._asked and not self.has_stopped:
+            self._asked = None
+            event = ProofGiven(cid=self.cid, name=self.name, index=index, lineage=lineage)
+            self._outbox.tell(event)
+
     def locked(self, next_index: int, shift: int, now: float) -> None:
         """The source queue is locked, and this is the first index that it does not have.
 
@@ -177,6 +193,8 @@ class SourceHandler(Stoppable):
                 self.state is SourceState.OFFERED
             ):  # later the time keeps writers from being kept out
                 self.answer_deadline = now + self._pace.seconds
+        elif name == PROOF:
+            self._proof_given(*read_proof(reader))
         elif name == STOPPED:
             self.stopped_by_peer(*read_stopped(reader))
         else:

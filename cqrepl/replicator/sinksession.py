@@ -22,7 +22,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.queue import LayoutMismatch, QueueError, Tailer
+from cqrepl.queue import Diverged, IndexGap, LayoutMismatch, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.lineage import held
@@ -105,6 +105,8 @@ class SinkSession:
                 self._hear_names()
             case ev.LineageProved():
                 await self._lock(event)
+            case ev.ProofAsked():
+                await self._prove(event)
             case ev.BackCopyWanted():
                 self._begin_back_copy(event)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
@@ -257,6 +259,21 @@ class SinkSession:
             self._connection.go_on(event.cid)
         else:
             self._connection.withdraw_queue(event.cid, "another process has written to it")
+
+    async def _prove(self, event: ev.ProofAsked) -> None:
+        """The source looks for where the two copies begin to differ."""
+        queue, offer = self._queues[event.name], self._connection.offer_of(event.cid)
+        shift = queue.queue.layout.roll_cycle.shift
+        try:
+            assert offer.lineage is not None
+            own = await in_thread(partial(held, queue.chains, event.index, offer.lineage, shift))
+        except (Diverged, IndexGap):
+            own = Lineage(first_cycle=-1)
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+            return
+        if not self._connection.has_stopped(event.cid):
+            self._connection.give_proof(event.cid, event.index, own)
 
     def _hear_names(self) -> None:
         self._has_heard_names = True

@@ -22,11 +22,12 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
-from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue import Diverged, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.counters import NOTHING
+from cqrepl.replicator.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.lineage import check_lineage, first_held
 from cqrepl.replicator.logs import ENTRY
@@ -57,8 +58,14 @@ class Outgoing:
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
         self.back_copy: BackCopyTarget | None = None
+        self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: the peer's own are not
+
+    @property
+    def is_going_on(self) -> bool:
+        """False once the sink is known to hold something else, or not to go on otherwise."""
+        return not self.has_stopped and self.search is None
 
     def close(self) -> None:
         self.batch = self.lane = None
@@ -148,7 +155,9 @@ class SourceSession:
                 self._withdrawn(event)
             case ev.LineageClaimed():
                 await self._compare_lineage(self.outgoing[event.cid], event)
-            case ev.SinkAhead() if not self.outgoing[event.cid].has_stopped:
+            case ev.ProofGiven():
+                await self._search_on(self.outgoing[event.cid], event)
+            case ev.SinkAhead() if self.outgoing[event.cid].is_going_on:
                 await self._lock(self.outgoing[event.cid], event.next_index)
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._take_back(self.outgoing[event.cid], event)
@@ -379,8 +388,36 @@ class SourceSession:
             who = f"host {each.marks.host_id}"
             await in_thread(partial(check_lineage, chains, index, lineage, shift, who))
             self._connection.lineage_compared(each.cid)
+        except Diverged:
+            source = self._connection.source(each.cid)
+            assert source.answer is not None
+            compared = Compared(
+                end=Index(index),
+                theirs=lineage,
+                own_next=Index(source.offer.next_index),
+                their_next=Index(source.answer.next_index),
+                who=who,
+            )
+            each.search = DivergenceSearch(chains, compared, shift)
+            await self._ask_on(each, each.search.begin)
         except (QueueError, OSError) as error:
             self._stop(each, error)
+
+    async def _search_on(self, each: Outgoing, given: ev.ProofGiven) -> None:
+        """The sink has answered: on to the next place."""
+        if each.search is not None and not each.has_stopped:
+            await self._ask_on(each, partial(each.search.take, given.lineage))
+
+    async def _ask_on(self, each: Outgoing, step: Callable[[], Index | Diverged]) -> None:
+        try:
+            place = await in_thread(step)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+            return
+        if isinstance(place, Diverged):
+            self._stop(each, place)
+        elif not self._connection.has_stopped(each.cid):
+            self._connection.ask_proof(each.cid, place)
 
     async def _lock(self, each: Outgoing, next_index: int) -> None:
         """The sink has more than this queue: keeps every other writer out while it copies back."""

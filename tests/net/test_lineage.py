@@ -7,7 +7,7 @@ import pytest
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.lineage import check_lineage, held
 from cqrepl.replicator.sink import Sink
@@ -27,6 +27,21 @@ def other(path: Path, counts: dict[int, int]) -> None:
         for ahead, count in counts.items():
             data = [b"another %d" % n for n in range(count)]
             queue.appender().append_at(ExcerptBatch.of(noon_index(ahead=ahead), data))
+
+
+def unlike(path: Path, counts: dict[int, int]) -> None:
+    """A queue of excerpts that no two are alike of."""
+    with Queue.open_for_append(path, create=layout()) as queue:
+        for ahead, count in counts.items():
+            data = [b"<%d of %d>" % (n, ahead) for n in range(count)]
+            queue.appender().append_at(ExcerptBatch.of(noon_index(ahead=ahead), data))
+
+
+def change(file: Path, payload: bytes) -> None:
+    """One bit of an excerpt."""
+    content = bytearray(file.read_bytes())
+    content[content.index(payload)] ^= 1
+    file.write_bytes(content)
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -73,15 +88,12 @@ async def test_one_changed_byte_is_a_difference(tmp_path: Path) -> None:
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 300, 1: 5})
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await acked(source, written[-1][0])
-    file = noon_path(tmp_path / "copy")
-    content = bytearray(file.read_bytes())
-    content[content.index(written[77][1])] ^= 1
-    file.write_bytes(content)
+    change(noon_path(tmp_path / "copy"), written[77][1])
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await stopped(source)
         await stopped(sink)
         assert both(source, sink) == {StopReason.DIVERGED}
-        assert "over the cycles before" in source.stops[0].message
+        assert f"diverged at {format_index(written[77][0])}" in source.stops[0].message
 
 
 async def test_a_cycle_that_one_side_lacks_is_a_difference(tmp_path: Path) -> None:
@@ -177,3 +189,47 @@ def test_a_directory_has_one_place(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert here.place_of(tmp_path / "other") != here.place_of(tmp_path)
     assert here.place_of(tmp_path / "none") == 0
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "changed", "first", "stored", "received"),
+    [
+        ({0: 300}, {0: 300}, (0, 0), (0, 0), True, True),
+        ({0: 300}, {0: 300}, (0, 299), (0, 299), True, True),
+        ({0: 300}, {0: 260}, (0, 137), (0, 137), True, True),
+        ({0: 50, 1: 40, 3: 30, 7: 20}, {0: 50, 1: 40, 3: 30}, (1, 39), (1, 39), True, True),
+        ({0: 50, 1: 40, 3: 30, 7: 20}, {0: 50, 1: 40, 3: 30}, (0, 0), (0, 0), True, True),
+        ({0: 50, 1: 40, 3: 30}, {0: 50, 1: 40, 3: 30, 7: 20}, (3, 5), (3, 5), True, True),
+        ({0: 50, 1: 40, 3: 30}, {0: 50, 1: 38, 3: 30}, None, (1, 38), True, False),
+        ({0: 50, 1: 38, 3: 30}, {0: 50, 1: 40, 3: 30}, None, (1, 38), False, True),
+        ({0: 50, 1: 40, 3: 30}, {0: 50, 3: 30}, None, (1, 0), True, False),
+        ({0: 50, 3: 30}, {0: 50, 1: 40, 3: 30}, None, (0, 50), False, True),
+    ],
+)
+async def test_the_first_difference_is_named(
+    tmp_path: Path,
+    mine: dict[int, int],
+    theirs: dict[int, int],
+    changed: tuple[int, int] | None,
+    first: tuple[int, int],
+    stored: bool,
+    received: bool,
+) -> None:
+    unlike(tmp_path / "q", mine)
+    unlike(tmp_path / "copy", theirs)
+    if changed is not None:
+        ahead, sequence = changed
+        change(noon_path(tmp_path / "copy", ahead=ahead), b"<%d of %d>" % (sequence, ahead))
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stopped(source)
+        await stopped(sink)
+        (stop,) = source.stops
+        assert stop.reason is StopReason.DIVERGED
+        where = format_index(noon_index(ahead=first[0], sequence=first[1]))
+        assert stop.message.startswith(f"diverged at {where}: stored ")
+        assert ("stored nothing" not in stop.message) == stored
+        assert ("received nothing" not in stop.message) == received
+        for path in ("q", "copy"):
+            with Queue.open(tmp_path / path) as queue:
+                assert format_index(queue.next_index()) in stop.message
+        assert stop.message in sink.stops[0].message

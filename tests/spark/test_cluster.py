@@ -33,6 +33,7 @@ def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_doctor_tells_what_executors_lack(running: Cluster) -> None:
     bare = spark_command("doctor", *running.options)
     assert bare.returncode == 1, bare.stdout + bare.stderr

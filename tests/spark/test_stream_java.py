@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
 
 ROLL_CYCLE = "TEST_SECONDLY"
-STOPS = 20
-COUNT = 60_000
 RATE = 1500
 QUERY_S = 300
 
@@ -50,15 +48,18 @@ def batches_in(folder: Path) -> int:
     return len(list((folder / "checkpoint" / "commits").glob("[0-9]*")))
 
 
+@pytest.mark.parametrize(
+    ("stops", "count"), [(6, 18_000), pytest.param(20, 60_000, marks=pytest.mark.long)]
+)
 def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
-    spark: "SparkSession", java: JavaQueue, tmp_path: Path
+    spark: "SparkSession", java: JavaQueue, tmp_path: Path, stops: int, count: int
 ) -> None:
     """Stopped a random time after a random number of batches: in the midst of anything."""
     path, numbers = tmp_path / "q", random.Random(20)
     assert java.call("append", path, ROLL_CYCLE, 0, 0, 0).exit == 0  # makes an empty queue
-    appending = java.start("append", path, ROLL_CYCLE, COUNT, "0-300", 4, RATE)
+    appending = java.start("append", path, ROLL_CYCLE, count, "0-300", 4, RATE)
     seen_while_growing = 0
-    for _ in range(STOPS):
+    for _ in range(stops):
         wanted = batches_in(tmp_path) + numbers.randrange(3)
         query = start(spark, path, tmp_path, numbers.randrange(500, 5000))
         while batches_in(tmp_path) < wanted and not appending.done():
@@ -71,13 +72,13 @@ def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     assert seen_while_growing > 2
     assert batches_in(tmp_path) > 2
     assert appending.result(QUERY_S).exit == 0
-    last = start(spark, path, tmp_path, COUNT, to_end=True)
+    last = start(spark, path, tmp_path, count, to_end=True)
     assert last.awaitTermination(QUERY_S)
     frame = spark.read.parquet(str(tmp_path / "out")).orderBy("index")
     found: Excerpts = [(row["index"], bytes(row["payload"])) for row in frame.collect()]
     written = read(path)
-    assert len(written) == COUNT
+    assert len(written) == count
     assert found == written
     with Queue.open(path) as queue:
         cycles = {cycle_of(Index(index), queue.cycles.shift) for index, _ in written}
-    assert len(cycles) > COUNT // RATE // 2
+    assert len(cycles) > count // RATE // 2

@@ -26,6 +26,8 @@ QUEUES_REMOVED: Final = "-"
 ENDED: Final = "ended"
 STOPPED: Final = "stopped"
 PENDING: Final = "pending"
+PROVE: Final = "prove"
+PROOF: Final = "proof"
 PROVED: Final = "proved"
 
 

@@ -16,9 +16,9 @@ from wire.codes import Code
 
 EXTENSION_VERSION: Final = 1
 _FIRST_CYCLE: Final = "firstCycle"
-_CHAIN: Final = "chain"
+CHAIN_NAME: Final = "chain"
 _PLACE: Final = "place"
-_CYCLES: Final = "cycles"
+CYCLES_NAME: Final = "cycles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _write_lineage(writer: Writer, lineage: Lineage) -> None:
     if lineage.place:
         writer.name(_PLACE)
         writer.integer(lineage.place)
-    for name, chain in ((_CHAIN, lineage.chain), (_CYCLES, lineage.cycles)):
+    for name, chain in ((CHAIN_NAME, lineage.chain), (CYCLES_NAME, lineage.cycles)):
         if chain:
             writer.name(name)
             writer.text(chain.hex())
@@ -155,13 +155,13 @@ def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
         return None
     return Lineage(
         first_cycle=first,
-        chain=_read_chain(fields, _CHAIN),
-        cycles=_read_chain(fields, _CYCLES),
+        chain=read_lineage_chain(fields, CHAIN_NAME),
+        cycles=read_lineage_chain(fields, CYCLES_NAME),
         place=known_int(fields, _PLACE) or 0,
     )
 
 
-def _read_chain(fields: dict[str, Reader], name: str) -> bytes:
+def read_lineage_chain(fields: dict[str, Reader], name: str) -> bytes:
     """A chain; none for what is no such text."""
     try:
         return bytes.fromhex(known_text(fields, name) or "")

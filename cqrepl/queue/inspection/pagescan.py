@@ -149,7 +149,9 @@ class PageScan:
         known = {page.position for page in walk.pages}
         for number, marks in sorted(self._held.items()):
             there = self._page_position(number)
-            array_at = self._array_at(there, INDEX) if there in known else None
+            # or a writer has made it since the walk ended
+            is_page = there in known or (there >= walk.place.position and self._has_moved(walk))
+            array_at = self._array_at(there, INDEX) if is_page else None
             if array_at is not None:
                 spare = [position for position in spare if position != there]
             else:

@@ -99,15 +99,26 @@ class Chains:
         """
         records = bytearray()
         with self._turn:
-            for cycle in self._cycles.listing():
-                if first <= cycle < end and (count := count_in(self._cycles, cycle)):
-                    chain = self._at(cycle, Sequence(count))
-                    records += _RECORD.pack(cycle, count, chain)
+            for cycle, in_cycle in self.counts(first, end):
+                chain = self._at(cycle, Sequence(in_cycle))
+                records += _RECORD.pack(cycle, in_cycle, chain)
         count = len(records) // _RECORD.size
         offsets = array("q", range(0, len(records), _RECORD.size))
         return extend_chain(
             bytes(records), offsets, array("q", [_RECORD.size]) * count, 0, CHAIN_START
         )
+
+    def counts(self, first: Cycle, end: Cycle) -> list[tuple[Cycle, int]]:
+        """The cycles with excerpts from `first` to the one before `end`, each with their number.
+
+        Raises:
+            QueueError: a store file cannot be read.
+        """
+        return [
+            (cycle, count)
+            for cycle in self._cycles.listing()
+            if first <= cycle < end and (count := count_in(self._cycles, cycle))
+        ]
 
     def readable_end(self) -> Index:
         """One past the last excerpt that can be reached by reading its cycle from the start.

@@ -2,15 +2,18 @@
 
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, End
+from cqrepl.queue.format.index import Position
+from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES, DocumentWalk, End, Stretch
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
+from cqrepl.queue.inspection.pagescan import PageScan
 from cqrepl.queue.inspection.tablescan import scan_table
 from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.samples import digests, fill, layout, noon_index, noon_path, read
@@ -228,6 +231,29 @@ def test_a_writer_at_work_is_no_damage(tmp_path: Path) -> None:
                 info = inspect_queue(path, deep=True)
                 assert info.findings == ()
                 assert info.count == number + 1
+
+
+def test_an_index_page_that_comes_behind_the_walk_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The excerpt was published when the walk passed, its index page is made behind it."""
+    fill(tmp_path / "queue", NAME, {0: 129})  # the last one needs a second page
+    stretches, page_position = DocumentWalk.stretches, PageScan._page_position
+    asked: list[int] = []
+
+    def before_the_page(self: DocumentWalk) -> Iterator[Stretch]:
+        yield from stretches(self)
+        page = self.pages.pop()
+        self.place = self.place._replace(position=Position(page.position))
+
+    def not_made_yet(self: PageScan, page: int) -> int:
+        asked.append(page)
+        return 0 if asked.count(1) == 1 and page == 1 else page_position(self, page)
+
+    monkeypatch.setattr(DocumentWalk, "stretches", before_the_page)
+    monkeypatch.setattr(PageScan, "_page_position", not_made_yet)
+    assert inspect_queue(tmp_path / "queue", deep=True).findings == ()
+    assert asked.count(1) > 1
 
 
 def test_what_is_no_queue_is_refused(tmp_path: Path) -> None:

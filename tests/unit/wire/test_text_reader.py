@@ -11,6 +11,7 @@ from wire.text.print_items import NESTING_MAX
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire"
 FILES = [*sorted(VECTORS.glob("*.jsonl")), Path(__file__).parent / "renderings.jsonl"]
+LENGTH_MAX = 20_000
 # texts that are not the dump of what they say. Every other vector's is, also of damaged bytes:
 UNSTABLE = {
     # `!int 5` is the number in 4 bytes, as old releases print it; here a type name stood before it
@@ -32,6 +33,8 @@ def test_text_of_every_vector_is_stable(file: Path) -> None:
             expected.append(vector["name"])
         padding = vector.get("padding", False)
         data = bytes.fromhex(vector["hex"])
+        if len(data) > LENGTH_MAX:
+            continue  # `test_text` has its text, and there is nothing in it that a short one lacks
         text = dump_text(data, padding=padding)
         again = encode_text(text, padding=padding)
         if again != data and dump_text(again, padding=padding) != text:

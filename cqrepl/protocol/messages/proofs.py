@@ -1,0 +1,43 @@
+"""What a source asks of what its sink holds, to find where two copies begin to differ."""
+
+from cqrepl.protocol.messages.names import PROOF, PROVE
+from cqrepl.protocol.messages.offer import CHAIN_NAME, CYCLES_NAME, Lineage, read_lineage_chain
+from wire import Reader, Writer
+
+_INDEX = "index"
+
+
+def write_prove(index: int) -> bytes:
+    """What do you hold before this index; without its cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(PROVE)
+        writer.hex_int(index)
+    return bytes(writer.data)
+
+
+def write_proof(index: int, held: Lineage) -> bytes:
+    """The answer, without chains where the sink does not hold all before the index; without its cid
+    document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(PROOF)
+        with writer.block():
+            writer.name(_INDEX)
+            writer.hex_int(index)
+            for name, chain in ((CHAIN_NAME, held.chain), (CYCLES_NAME, held.cycles)):
+                writer.name(name)
+                writer.text(chain.hex())
+    return bytes(writer.data)
+
+
+def read_proof(reader: Reader) -> tuple[int, Lineage]:
+    """Index and chains of an answer whose name was read; no chains for what is none.
+
+    Raises:
+        WireError: it is no block, or its index is no number.
+    """
+    fields = reader.read_block().read_fields()
+    chain, cycles = (read_lineage_chain(fields, name) for name in (CHAIN_NAME, CYCLES_NAME))
+    index = fields[_INDEX].read_int() if _INDEX in fields else -1
+    return index, Lineage(first_cycle=-1, chain=chain, cycles=cycles)
