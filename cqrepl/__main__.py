@@ -1,18 +1,52 @@
-"""Entry point of the command `cqrepl` and of `python -m cqrepl`."""
+"""Entry points of the commands `cqrepl`, which is `python -m cqrepl`, and `wire-dump`.
+
+What they need is imported inside, so that Ctrl-C ends them in order from the first moment on.
+"""
 
 import sys
+from collections.abc import Callable
+from typing import Final
 
-from cqrepl.cli.main import cli
-from cqrepl.console.exitcodes import USAGE
-from cqrepl.kernel.errors import KernelUnavailable
+INTERRUPTED: Final = 130
 
 
 def main() -> None:
-    """Runs the command line."""
-    try:
+    """Runs the command line of `cqrepl`."""
+
+    def run() -> None:
+        from cqrepl.cli.main import cli
+
         cli(prog_name="cqrepl")
+
+    _guarded("cqrepl", run)
+
+
+def wire_dump() -> None:
+    """Runs the command line of `wire-dump`."""
+
+    def run() -> None:
+        from cqrepl.cli.wiredump import main as dump
+
+        dump(prog_name="wire-dump")
+
+    _guarded("wire-dump", run)
+
+
+def _guarded(name: str, run: Callable[[], None]) -> None:
+    try:
+        _with_kernel(name, run)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _with_kernel(name: str, run: Callable[[], None]) -> None:
+    from cqrepl.console.exitcodes import USAGE
+    from cqrepl.kernel.errors import KernelUnavailable
+
+    try:
+        run()
     except KernelUnavailable as error:
-        print(f"cqrepl: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(USAGE)
 
 

@@ -8,7 +8,6 @@ have ended, the two queues are read and compared index by index.
 import hashlib
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.endings import ending_signals
 from cqrepl.console.meter import show_line
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.address import Address
@@ -179,7 +179,7 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
     streams = f"{NAME}={original}"
     async with AsyncExitStack() as stack:
         # taken as an event: raised in the middle of starting a process it would leave a mess
-        signals = stack.enter_context(trio.open_signal_receiver(signal.SIGINT))
+        signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(_raise_interrupt, signals)
         source = await _start(

@@ -20,7 +20,7 @@ from cqrepl.cli.options import TIME, json_option, queue_argument
     help="Keep the newest N store files; the last one with excerpts stays in any case.",
 )
 @click.option(
-    "--keep-time", type=TIME, metavar="TIME", help="Keep what is younger, such as 72h, too."
+    "--keep-time", type=TIME, metavar="TIME", help="Keep what is younger, such as 72h or 5d, too."
 )
 @click.option(
     "--forget",

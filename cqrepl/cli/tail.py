@@ -37,7 +37,8 @@ text or hex, data is a string and there is no "as"; with --time there is "time".
     "count",
     type=click.IntRange(0),
     metavar="N",
-    help="The last N. [default: 10, or all where another option says where to begin]",
+    help="The last N; with --from, the first N from there. [default: 10, or all where another "
+    "option says where to begin]",
 )
 @click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Begin there.")
 @click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="End there.")
@@ -89,7 +90,6 @@ def _check(options: "TailOptions") -> None:
         ("reverse", "repair"),
         ("named", "index_from"),
         ("named", "count"),
-        ("count", "index_from"),
         ("template", "as_json"),
     ):
         if _is_given(options, one) and _is_given(options, other):

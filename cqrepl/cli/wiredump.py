@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from cqrepl._version import VERSION
+
 if TYPE_CHECKING:
     from cqrepl.dump.dispatch import DumpOptions
 
@@ -56,7 +58,10 @@ _COUNT = click.IntRange(min=1)
 _POSITION = click.IntRange(min=0)
 
 
-@click.command(name="wire-dump", epilog=_EPILOG)
+@click.command(
+    name="wire-dump", epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(VERSION, message="wire-dump, of cqrepl %(version)s")
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option("--pcap", is_flag=True, help="Each FILE must be a capture.")
 @click.option(

@@ -13,10 +13,13 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.meter import Meter
 from cqrepl.console.units import plural
 from cqrepl.queue import NotAQueue, Queue, format_index
+from cqrepl.queue.format.block import longest_payload
 from cqrepl.queue.write.groupcommit import Durability
+from wire.header import HEADER_BYTES, body_length, is_ready
 
 _READ_BYTES: Final = 256 * 1024
 _LENGTH_BYTES: Final = 4
+_JSON_PARTS: Final = 4  # so much longer than its binary wire may JSON be
 Payloads = Iterator[list[bytes]]
 
 
@@ -37,7 +40,9 @@ def append_input(path: Path, options: AppendOptions) -> int:
     with _opened(path, options) as queue, Meter(str(path)) as meter:
         appended = _Appended(queue, meter)
         try:
-            for payloads in _limited(_FORMS[options["form"]](), options["count_max"]):
+            longest = longest_payload(options["block_bytes"], queue.layout.index_count)
+            pieces = _FORMS[options["form"]](longest)
+            for payloads in _limited(pieces, options["count_max"]):
                 appended.append(payloads, options["rate"])
         except BaseException:
             print(f"cqrepl append: {appended.text()}", file=sys.stderr)
@@ -74,6 +79,12 @@ class _Appended:
 
     def append(self, payloads: list[bytes], rate: float | None) -> None:
         """Appends all of them; no faster than so many a second."""
+        if self._last is None and payloads and _is_framed(payloads[0]):
+            print(
+                "cqrepl append: the first excerpt is a framed document: its header is appended, too"
+                " (wire.encode makes what stands behind it)",
+                file=sys.stderr,
+            )
         while payloads:
             due = len(payloads) if rate is None else self._due(rate)
             now, payloads = payloads[:due], payloads[due:]
@@ -97,6 +108,17 @@ class _Appended:
         return max(1, int((time.monotonic() - self._began) * rate) - self._meter.excerpts)
 
 
+def _is_framed(payload: bytes) -> bool:
+    """True for whole documents with their headers, which an excerpt gets from the queue."""
+    position = 0
+    while position + HEADER_BYTES <= len(payload):
+        header = int.from_bytes(payload[position : position + HEADER_BYTES], "little")
+        if not is_ready(header):
+            return False
+        position += HEADER_BYTES + body_length(header)
+    return position == len(payload) > 0
+
+
 def _limited(pieces: Payloads, count_max: int | None) -> Payloads:
     left = sys.maxsize if count_max is None else count_max
     for payloads in pieces:
@@ -111,28 +133,39 @@ def _read() -> bytes:
     return os.read(sys.stdin.fileno(), _READ_BYTES)
 
 
-def _lines() -> Payloads:
+def _lines(limit: int) -> Payloads:
     parts: list[bytes] = []  # of a line that has not ended
-    while data := _read():
+    held = 0
+    while held <= limit and (data := _read()):
         *ended, rest = data.split(b"\n")
         if ended:
             ended[0] = b"".join((*parts, ended[0]))
             parts.clear()
+            held = 0
             yield ended
         if rest:
             parts.append(rest)
-    if parts:
+            held += len(rest)
+    if parts:  # a line without an end, or longer than an excerpt: the queue says so
         yield [b"".join(parts)]
 
 
-def _length_prefixed() -> Payloads:
+def _length_prefixed(limit: int) -> Payloads:
     held, position = bytearray(), 0
     while data := _read():
         held += data
-        payloads, at = [], 0
+        payloads: list[bytes] = []
+        at = 0
         while len(held) >= at + _LENGTH_BYTES:
             body = at + _LENGTH_BYTES
-            end = body + int.from_bytes(held[at:body], "little")
+            length = int.from_bytes(held[at:body], "little")
+            end = body + length
+            if length > limit:
+                yield payloads  # what stood before it
+                raise exitcodes.BadArguments(
+                    f"expected a length of at most {limit:,}, got {length:,}"
+                    f" at position {position + at}"
+                )
             if end > len(held):
                 break
             payloads.append(bytes(held[body:end]))
@@ -148,9 +181,9 @@ def _length_prefixed() -> Payloads:
         )
 
 
-def _json_lines() -> Payloads:
+def _json_lines(limit: int) -> Payloads:
     number = 0
-    for lines in _lines():
+    for lines in _lines(_JSON_PARTS * limit):
         payloads: list[bytes] = []
         for line in lines:
             number += 1
@@ -163,11 +196,16 @@ def _json_lines() -> Payloads:
         yield payloads
 
 
-def _whole() -> Payloads:
-    yield [b"".join(iter(_read, b""))]
+def _whole(limit: int) -> Payloads:
+    parts: list[bytes] = []
+    held = 0
+    while held <= limit and (data := _read()):
+        parts.append(data)
+        held += len(data)
+    yield [b"".join(parts)]
 
 
-_FORMS: Final[dict[str, Callable[[], Payloads]]] = {
+_FORMS: Final[dict[str, Callable[[int], Payloads]]] = {
     "lines": _lines,
     "length-prefixed": _length_prefixed,
     "json-lines": _json_lines,

@@ -1,6 +1,5 @@
 """Puts the cases of a benchmark together, runs them and gives out what was found."""
 
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from cqrepl.bench.report import BenchRun, Case, run_rounds, scratch, write_run
 from cqrepl.bench.sample import Sample
 from cqrepl.commands import outcome
 from cqrepl.console import exitcodes
+from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.console.exitcodes import BadArguments
 
 Plot = Callable[[BenchRun, Path], None]
@@ -155,7 +155,7 @@ def run_plans(
 ) -> int:
     """Runs one plan after the other and prints what was found; the exit code.
 
-    SIGTERM ends it as Ctrl-C does: with all processes and folders gone.
+    SIGTERM and SIGHUP end it as Ctrl-C does: with all processes and folders gone.
     """
 
     def work() -> int:
@@ -172,8 +172,5 @@ def run_plans(
                     plot(run, plot_folder)
         return exitcodes.OK
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with ended_as_by_ctrl_c():
         return outcome.guarded("cqrepl bench", work)
-    finally:
-        signal.signal(signal.SIGTERM, before)

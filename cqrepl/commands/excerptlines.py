@@ -33,12 +33,14 @@ class Lines:
     ) -> None:
         """
         Raises:
-            BadArguments: the template has places that are not known.
+            BadArguments: the template has places that are not known, or that nothing fills.
         """
         self._shift = shift
         self._form = form
         self._text = payload.FORMS[form if form not in (None, "raw") else "auto"]
         self._parts = None if template is None else _parsed(template)
+        if time_field is None and "time" in (name for _, name in self._parts or ()):
+            raise BadArguments("--format: {time} needs --time FIELD, which says where times stand")
         self._time_field = time_field
         self._as_json = as_json
 

@@ -25,7 +25,9 @@ def print_info(path: Path, *, deep: bool, as_json: bool) -> int:
     found = inspect_queue(path, deep=deep)
     output.write_text(info_json(found) if as_json else info_text(found))
     output.flush()
-    return exitcodes.DAMAGED if found.is_damaged else exitcodes.OK
+    if found.is_damaged:
+        return exitcodes.DAMAGED
+    return exitcodes.USAGE if found.is_unreadable else exitcodes.OK
 
 
 def info_text(info: QueueInfo) -> str:

@@ -16,8 +16,10 @@ def print_repair(path: Path, *, is_applied: bool, backup: Path | None, as_json: 
         apply(plan, backup=backup)
     output.write_text(_json(plan, is_applied) if as_json else _text(plan, is_applied))
     output.flush()
-    remains = any(finding.kind is FindingKind.DAMAGE for finding in plan.remaining)
-    return exitcodes.DAMAGED if remains else exitcodes.OK
+    remain = {finding.kind for finding in plan.remaining}
+    if FindingKind.DAMAGE in remain:
+        return exitcodes.DAMAGED
+    return exitcodes.USAGE if FindingKind.UNREADABLE in remain else exitcodes.OK
 
 
 def _text(plan: RepairPlan, is_applied: bool) -> str:
@@ -46,7 +48,7 @@ def _json(plan: RepairPlan, is_applied: bool) -> str:
             "text": finding.text,
         }
         for finding in plan.remaining
-        if finding.kind is FindingKind.DAMAGE
+        if finding.kind in (FindingKind.DAMAGE, FindingKind.UNREADABLE)
     ]
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 

@@ -1,6 +1,6 @@
 """Runs a source or a sink as a command: until it is done, has stopped, or a signal comes.
 
-The first SIGTERM or Ctrl-C ends in order, the second one at once.
+The first SIGTERM, SIGHUP or Ctrl-C ends in order, the second one at once.
 """
 
 import logging
@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict, TypeVar
 
 import trio
 
 from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
+from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (
     DAMAGED,
     INTERRUPTED,
@@ -23,6 +24,7 @@ from cqrepl.console.exitcodes import (
     STOPPED,
     BadArguments,
 )
+from cqrepl.net.address import Address
 from cqrepl.protocol import StopReason, WireShape
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink
@@ -105,15 +107,16 @@ async def _run(
 ) -> int:
     ended: list[_Ended] = []
     first_signal = trio.Event()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, ended, first_signal, nursery.cancel_scope)
             async with AsyncExitStack() as stack:
                 replicator = await _enter(stack, serve())
                 if listen is not None:
-                    host = listen.rpartition(":")[0]
+                    assert replicator.port is not None
+                    address = replace(Address.listening(listen), port=replicator.port)
                     # in one piece: `print` writes the end of the line for itself
-                    sys.stderr.write(f"{name}: listening on {host}:{replicator.port}\n")
+                    sys.stderr.write(f"{name}: listening on {address}\n")
                     sys.stderr.flush()
                 code = await _until_over(replicator, finished, first_signal)
                 if not ended:

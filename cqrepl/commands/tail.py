@@ -47,8 +47,7 @@ def print_excerpts(path: Path, options: TailOptions) -> int:
             time_field=options["time_field"],
             as_json=options["as_json"],
         )
-        printing = _Printing(queue, lines, options)
-        code = printing.down() if options["reverse"] else printing.up()
+        code = _Printing(queue, lines, options).run()
         output.flush()
         return code
 
@@ -60,11 +59,20 @@ class _Printing:
         self._queue = queue
         self._lines = lines
         self._options = options
-        self._left = sys.maxsize if options["count_max"] is None else options["count_max"]
+        limits = [options["count_max"]]
+        if options["index_from"] is not None:
+            limits.append(options["count"])
+        self._left = min((each for each in limits if each is not None), default=sys.maxsize)
         wanted = options["index_to"]
         self._index_to = INDEX_MAX if wanted is None else self._index_of(wanted)
 
-    def down(self) -> int:
+    def run(self) -> int:
+        """Prints upwards, or downwards; the exit code."""
+        if self._left == 0:
+            return exitcodes.OK
+        return self._down() if self._options["reverse"] else self._up()
+
+    def _down(self) -> int:
         """Prints from the end downwards."""
         start = self._start()
         tailer = self._queue.backward(None if self._index_to == INDEX_MAX else self._index_to)
@@ -73,7 +81,7 @@ class _Printing:
                 break
         return exitcodes.OK
 
-    def up(self) -> int:
+    def _up(self) -> int:
         """Prints upwards, and follows if that is asked for."""
         name, repair = self._options["named"], self._options["repair"]
         if name is None:

@@ -48,6 +48,7 @@ class Comparison:
                 if isinstance(outcome, ComparedRange):
                     meter.add(outcome.index_last - outcome.index_first + 1, 0)
                 if not isinstance(outcome, CycleDigests) or self.digests:
+                    meter.hide()
                     output.write_text(self._json(outcome) if self.as_json else self._text(outcome))
                 code = max(code, _code(outcome))
                 if code != exitcodes.OK and self.only_first:

@@ -43,6 +43,12 @@ class Meter:
             )
             self._shown_at = now
 
+    def hide(self) -> None:
+        """Takes the line away, for another one in its place."""
+        if self._has_shown:
+            self._draw("")
+            self._has_shown = False
+
     def __enter__(self) -> Self:
         return self
 
@@ -52,8 +58,7 @@ class Meter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._has_shown:
-            self._draw("")
+        self.hide()
 
     def _draw(self, text: str) -> None:
         self._has_shown = True

@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
-_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)")
+_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s)")
 _SHORT_TIME_NS: Final = {"us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _SIZE: Final = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|kB|MB|GB)?")

@@ -1,8 +1,10 @@
 """Addresses as people write them: `HOST:PORT`, with an IPv6 host in brackets."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 _PORT_MAX = 65535
+_EVERY = IPv4Address(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,15 @@ class Address:
         elif ":" in host:
             raise ValueError(f"[HOST]:PORT expected for an IPv6 address, {text!r} came")
         return cls(host, int(port))
+
+    @classmethod
+    def listening(cls, text: str) -> "Address":
+        """The same, for a side that listens: `:PORT` is every IPv4 address of this host.
+
+        Raises:
+            ValueError: with what was expected, in one sentence.
+        """
+        return cls.parse(f"{_EVERY}{text}" if text.startswith(":") else text)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -7,9 +7,10 @@ answer a chain over all that both sides may hold, and the source compares that w
 Store files below the first one of either side are retention: nothing is said of them.
 """
 
+import logging
 from typing import Final
 
-from cqrepl.kernel.chain import CHAIN_START
+from cqrepl.kernel.chain import CHAIN_START, has_chains
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap
 from cqrepl.queue.format.index import (
@@ -24,6 +25,15 @@ from cqrepl.queue.format.index import (
 from cqrepl.queue.read.chains import Chains
 
 NO_CYCLE: Final = Cycle(-1)
+_logger: Final = logging.getLogger(__name__)
+
+
+def warn_without_proof() -> None:
+    """Says that nothing can be proved here, where that is so."""
+    if not has_chains():
+        _logger.warning(
+            "no library for hashes (xxhash): whether copies hold the same is not compared"
+        )
 
 
 def first_held(chains: Chains, place: int = 0) -> Lineage:

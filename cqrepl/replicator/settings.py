@@ -76,7 +76,8 @@ class HostSettings:
 class HostOptions(TypedDict, total=False):
     """What every source and sink can be given.
 
-    listen: `HOST:PORT`; port 0 lets the system choose, see `port`.
+    listen: `HOST:PORT`, or `:PORT` for every IPv4 address; port 0 lets the system choose: see
+        `port`.
     connect: `HOST:PORT` of a listening peer. Exactly one of the two is given.
     host_id: 1 to 127; 1 for a source, 2 for a sink and a host of both.
     remote_ids: host ids that are accepted; any but our own when empty. One that dials expects the
@@ -123,7 +124,7 @@ def host_settings(
         ids = ids or frozenset({remote_id_default})
     usual = HeartbeatSettings()
     net = NetSettings(
-        listen=None if listen is None else Address.parse(listen),
+        listen=None if listen is None else Address.listening(listen),
         connect=None if connect is None else Address.parse(connect),
         gives_up=options.get("gives_up", False),
         pausing=pausing_named(options.get("pauser", "balanced")),

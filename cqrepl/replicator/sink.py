@@ -21,6 +21,7 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.queues import Signal, check_apart, named, until
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
@@ -82,6 +83,8 @@ def open_sinks(
         touch_ahead_bytes = usual_ahead_bytes()
     elif touch_ahead_bytes and page_populator() is None:
         _logger.warning("nothing is touched ahead: that takes the native kernel")
+    if queues:
+        warn_without_proof()
     atomics.require()  # now, not when the first queue is offered
     opened = []
     for name, log in log_paths(settings.append_log, queues).items():

@@ -15,6 +15,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.queues import check_apart, named, until
 from cqrepl.replicator.settings import HostOptions, SourceSettings, host_settings
@@ -89,6 +90,8 @@ def open_sources(
     Raises:
         QueueError: a directory holds no queue that can be read.
     """
+    if queues:
+        warn_without_proof()
     opened = []
     for name, log in log_paths(settings.ack_log, queues).items():
         opened.append(SourceQueue(name, queues[name], log))

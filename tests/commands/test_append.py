@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner, Result
@@ -123,3 +125,41 @@ def test_input_is_appended_as_it_comes(queue: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     assert payloads(queue)[-1] == b"first"
+
+
+def feed(pipe: IO[bytes], first: bytes, then: bytes) -> None:
+    """Writes until nobody reads any more."""
+    pipe.write(first)
+    while True:
+        pipe.write(then)
+        pipe.flush()
+
+
+@pytest.mark.parametrize("form", ["--lines", "--whole", "--length-prefixed"])
+def test_no_more_is_read_than_an_excerpt_may_have(tmp_path: Path, form: str) -> None:
+    """An endless line would take all memory; what stood before it is appended."""
+    path, limit = tmp_path / "q", 64 << 10
+    before = b"first\n" if form == "--lines" else b"\x05\0\0\0first"
+    before = b"" if form == "--whole" else before
+    options = ["--create", "FAST_DAILY", "--block-size", "256KiB", form]
+    command = [str(CQREPL), "append", str(path), *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        with pytest.raises(BrokenPipeError):  # it ends, though there is more to come
+            feed(process.stdin, before, b"\xff" * limit)
+        said = process.stderr.read().decode()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    assert process.returncode == 2
+    assert "Traceback" not in said
+    assert f"at most {limit:,}" in said or f"at most {limit}" in said
+    assert payloads(path) == ([b"first"] if before else [])
+
+
+def test_a_document_that_is_framed_already_is_told(tmp_path: Path) -> None:
+    result = append(tmp_path / "q", wire.dumps({"a": 1}), "--whole", "--create", "FAST_DAILY")
+    assert result.exit_code == 0
+    assert "the first excerpt is a framed document" in result.stderr
+    assert payloads(tmp_path / "q") == [wire.dumps({"a": 1})]
+    assert append(tmp_path / "q", wire.encode({"a": 1}), "--whole").stderr == ""

@@ -104,13 +104,18 @@ def test_what_a_process_said_when_it_failed(
     assert "has 101 bytes, expected at most 100" in result.stderr
 
 
-async def test_interrupted(tmp_path: Path) -> None:
-    """Its processes end with it."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Its processes end with it, and its queues go."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with commands(120) as start:
-        running = await start("demo", "--count", "400000", "--keep", tmp_path / "keep")
+        running = await start("demo", "--count", "400000")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)
-        os.kill(running.pid, signal.SIGINT)
+        os.kill(running.pid, number)
         assert await running.exit_code() == 130
         assert not any(is_there(child) for child in children)
+        assert not list(tmp_path.iterdir())
         assert "Traceback" not in running.said

@@ -51,7 +51,9 @@ def test_nothing_is_said_by_one_that_dials(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+)
 def test_signals(serve: Serve, number: int, code: int) -> None:
     async def never(source: Source) -> None:
         os.kill(os.getpid(), number)

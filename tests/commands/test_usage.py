@@ -1,10 +1,16 @@
 """What a user can get wrong on the command line: exit code 2, and a line that says what."""
 
+import builtins
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+from cqrepl import __main__ as entries
 from cqrepl.cli.main import cli
 from tests.support.invoke import Invoke
 
@@ -144,3 +150,30 @@ def test_default_remote_id_is_the_own_id(invoke: Invoke, queue: Path) -> None:
 )
 def test_demo_with_bad_numbers(invoke: Invoke, arguments: list[str]) -> None:
     assert invoke("demo", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["cqrepl", "wire-dump"])
+@pytest.mark.parametrize("option", ["-h", "--version"])
+def test_every_command_has_help_and_version(command: str, option: str) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name(command), option], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert ("Usage" if option == "-h" else "cqrepl 0.") in done.stdout
+
+
+@pytest.mark.parametrize("entry", [entries.main, entries.wire_dump])
+def test_ctrl_c_while_a_command_is_still_loaded(
+    entry: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = builtins.__import__
+
+    def interrupted(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("cqrepl.cli"):
+            raise KeyboardInterrupt
+        return load(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as caught:
+        entry()
+    assert caught.value.code == 130

@@ -10,7 +10,7 @@ from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.lineage import check_lineage, held
-from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
 from tests.support.copies import assert_same
@@ -233,3 +233,12 @@ async def test_the_first_difference_is_named(
             with Queue.open(tmp_path / path) as queue:
                 assert format_index(queue.next_index()) in stop.message
         assert stop.message in sink.stops[0].message
+
+
+async def test_that_nothing_can_be_proved_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cqrepl.replicator.lineage.has_chains", lambda: False)
+    async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0"):
+        pass
+    assert "no library for hashes" in caplog.text

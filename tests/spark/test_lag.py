@@ -1,6 +1,7 @@
 """Round trips over time, from the log of a real replication and from made ones."""
 
 import json
+import math
 import random
 import statistics
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.spark.jobs.blocks import read_pieces
+from cqrepl.spark.jobs.lag import LagWindow
 from cqrepl.spark.jobs.roundtrips import joined_runs, run_of, runs_in
 from tests.spark.queues import CYCLE, DAY_MS, make_queue
 
@@ -109,6 +111,23 @@ async def replicate(folder: Path) -> int:
             async with serve_sink(copy, connect=f"127.0.0.1:{source.port}"):
                 await source.wait_caught_up()
     return 5000
+
+
+def test_no_line_is_drawn_where_nothing_was_acknowledged() -> None:
+    pytest.importorskip("matplotlib")
+    from cqrepl.spark.jobs.lagplot import points
+
+    trips = dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "p999_ns", "longest_ns"), 2_000_000)
+    windows = [
+        LagWindow(
+            log="a", run=0, start_s=start, acknowledgements=1, excerpts=1, payload_bytes=1, **trips
+        )
+        for start in (0.0, 1.0, 4.0)
+    ]
+    times, shown = points(windows, "p50_ns")
+    assert times == [0.0, 1.0, 2.0, 4.0]
+    assert [math.isnan(trip) for trip in shown] == [False, False, True, False]
+    assert shown[0] == 2.0
 
 
 def test_the_command_on_a_real_log(spark: "SparkSession", tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def by_name(name: str) -> RollCycle:
     """
     _refuse_weekly(name == WEEKLY.name)
     if name not in _BY_NAME:
-        raise ValueError(f"expected the name of a roll cycle, got {name!r}")
+        raise ValueError(
+            f"expected the name of a roll cycle, got {name!r}; known are {', '.join(_BY_NAME)}"
+        )
     return _BY_NAME[name]
 
 

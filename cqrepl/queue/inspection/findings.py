@@ -11,6 +11,7 @@ class FindingKind(Enum):
     """How bad a finding is, and what it disturbs."""
 
     DAMAGE = "damage"  # bytes break the format, or contradict each other
+    UNREADABLE = "unreadable"  # this process may not read the file: nothing is known of it
     HINT = "hint"  # a mark lags or is missing: right excerpts, found by walking
     END = "end"  # a cycle is not closed, though a later one has excerpts: readers wait there
     UNFINISHED = "unfinished"  # what a writer left that died over it, or is busy with

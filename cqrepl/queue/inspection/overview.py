@@ -144,6 +144,11 @@ class QueueInfo:
         """True when something is worse than a mark that lags."""
         return any(finding.kind is FindingKind.DAMAGE for finding in self.findings)
 
+    @property
+    def is_unreadable(self) -> bool:
+        """True when a file may not be read."""
+        return any(finding.kind is FindingKind.UNREADABLE for finding in self.findings)
+
 
 def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     """Looks at a queue directory.
@@ -246,12 +251,11 @@ def _report(path: Path, cycle: Cycle, layout: QueueLayout, deep: bool) -> StoreR
     except FileNotFoundError:
         return None
     except QueueError as error:
-        text, position = error.reason, error.position
+        kind, text, position = FindingKind.DAMAGE, error.reason, error.position
     except PermissionError as error:
-        text, position = f"expected a readable file: {error.strerror}", None
-    finding = Finding(
-        kind=FindingKind.DAMAGE, path=path, position=position, index=index_first, text=text
-    )
+        kind, position = FindingKind.UNREADABLE, None
+        text = f"expected a readable file: {error.strerror}"
+    finding = Finding(kind=kind, path=path, position=position, index=index_first, text=text)
     return StoreReport(
         path=path, cycle=cycle, size_bytes=0, allocated_bytes=0, index_first=index_first,
         is_whole=False, findings=(finding,),

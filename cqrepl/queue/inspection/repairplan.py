@@ -52,6 +52,8 @@ class RepairPlan:
             if finding.kind is FindingKind.DAMAGE:
                 upto = "" if finding.index is None else f" from {format_index(finding.index)} on"
                 yield f"{finding}: take the excerpts{upto} from a copy of the queue"
+            elif finding.kind is FindingKind.UNREADABLE:
+                yield f"{finding}: it was not looked at"
 
 
 def plan_repair(path: Path | str) -> RepairPlan:

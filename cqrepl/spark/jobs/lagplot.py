@@ -1,9 +1,10 @@
 """A plot of round trips over time; needs the extra `plot`."""
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,20 @@ _LINES: Final = (
 )
 
 
+def points(run: Sequence[LagWindow], name: str) -> tuple[list[float], list[float]]:
+    """Times in seconds and round trips in milliseconds; no line where no acknowledgement came."""
+    starts = [window.start_s for window in run]
+    length = min((later - start for start, later in pairwise(starts)), default=math.inf)
+    times, trips = [], []
+    for window, later in zip(run, [*starts[1:], math.inf], strict=True):
+        times.append(window.start_s)
+        trips.append(getattr(window, name) / 1e6)
+        if window.start_s + 1.5 * length < later < math.inf:
+            times.append(window.start_s + length)
+            trips.append(math.nan)
+    return times, trips
+
+
 def draw(windows: Sequence[LagWindow], path: Path) -> None:
     """Writes the plot, as PNG or SVG by the name, and its numbers as CSV beside it.
 
@@ -35,8 +50,7 @@ def draw(windows: Sequence[LagWindow], path: Path) -> None:
         panels = figure.subplots(max(1, len(runs)), 1, squeeze=False)
         for (panel,), run in zip(panels, runs, strict=False):
             for name, label, colour in _LINES:
-                times = [window.start_s for window in run]
-                trips = [getattr(window, name) / 1e6 for window in run]
+                times, trips = points(run, name)
                 panel.step(times, trips, where="post", label=label, color=colour, marker=".")
             panel.set_yscale("log")
             panel.set_title(run[0].log if run[0].run == 0 else f"{run[0].log}, run {run[0].run}")

@@ -88,6 +88,24 @@ def test_info_of_damage(invoke: Invoke, tmp_path: Path) -> None:
     assert "damage" in result.stdout
 
 
+@pytest.mark.parametrize("command", ["info", "repair"])
+def test_a_file_that_may_not_be_read_is_no_damage(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    for reader in ("glance_store", "scan_store"):
+        monkeypatch.setattr(f"cqrepl.queue.inspection.overview.{reader}", refused)
+    result = invoke(command, tmp_path / "q")
+    assert result.exit_code == 2
+    assert "unreadable" in result.stdout
+    assert "Permission denied" in result.stdout
+    assert "damage" not in result.stdout
+
+
 def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
     """From keys and from the side file, behind the marks; a line each."""
     path = tmp_path / "q"

@@ -11,7 +11,7 @@ from cqrepl.queue import Queue, format_index, index_of
 from cqrepl.queue.format.index import SEQUENCE_FIRST
 from tests.support.goldens import unpack
 from tests.support.invoke import Invoke
-from tests.support.samples import NOON_MS, layout
+from tests.support.samples import NOON_MS, layout, noon_index
 
 DAY_MS = 86_400_000
 ORDER = {"order": {"id": 42, "px": 101.5, "time": 1_763_719_331_184}}
@@ -154,9 +154,26 @@ def test_format(invoke: Invoke, path: Path) -> None:
     assert result.stdout == "0x4d4c00000002\t19788/2 6 {late 2}\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-n", 2], ["line 3", "line 4"]),
+        (["-n", 9, "--max", 1], ["line 3"]),
+        (["-n", 0], []),
+        (["-n", 2, "--reverse"], ["late 2", "late 1"]),
+    ],
+)
+def test_so_many_from_a_place(
+    invoke: Invoke, path: Path, options: list[object], expected: list[str]
+) -> None:
+    result = invoke("tail", path, "--from", hex(noon_index(sequence=3)), *options)
+    assert [line.split("  ")[1] for line in result.stdout.splitlines()] == expected
+
+
 WRONG = [
     (["--format", "{nonsense}"], "expected {index} {cycle} {sequence} {bytes} {time} {data}"),
     (["--format", "{"], "--format"),
+    (["--format", "{time}"], "{time} needs --time FIELD"),
     (["--from", "0xzz"], "an index such as 0x451600000004"),
     (["--from", "2026-13-45"], "a time such as 2026-11-21T10:00Z expected"),
     (["--from", "2026-11-21"], "needs --time FIELD"),
