@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from cqrepl.console.endings import ending_signals
+from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.meter import show_line
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.address import Address
@@ -165,7 +165,8 @@ def _replicate(folder: Path, count: int, size: int) -> Result:
     original, copy = folder / "source", folder / "sink"
     make_queue(original, count, size)
     _say(f"{count:,} excerpts of {size} bytes written")
-    seconds = trio.run(_run_processes, original, copy, count, size)
+    with held_back():  # raised within trio's own work they would leave a mess
+        seconds = trio.run(_run_processes, original, copy, count, size)
     show_line("comparing")
     found = difference(original, copy)
     show_line("")
@@ -180,6 +181,7 @@ async def _run_processes(original: Path, copy: Path, count: int, size: int) -> f
     async with AsyncExitStack() as stack:
         # taken as an event: raised in the middle of starting a process it would leave a mess
         signals = stack.enter_context(trio.open_signal_receiver(*ending_signals()))
+        stack.enter_context(let_in())
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(_raise_interrupt, signals)
         source = await _start(

@@ -14,6 +14,26 @@ def ending_signals() -> list[signal.Signals]:
 
 
 @contextmanager
+def held_back() -> Iterator[None]:
+    """For the length of a block these signals wait: what begins or ends there is not torn."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def let_in() -> Iterator[None]:
+    """For the length of a block in `held_back` they come all the same."""
+    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, ending_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
     """For the length of a block each of these raises `KeyboardInterrupt`, as Ctrl-C does."""
     before = {number: signal.getsignal(number) for number in ending_signals()}

@@ -22,6 +22,7 @@ from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 _KEPT_CYCLES: Final = 2
+_CLOSED_AFTER_SECONDS: Final = 3.0  # of cycles that last a second
 
 
 class Injector:
@@ -58,6 +59,8 @@ class Injector:
                 await self._operate(fault, host)
             case Kind.FILE_GONE:
                 self._remove_one(host)
+            case Kind.FILE_OLD:
+                await self._put_back_one(fault, host)
             case Kind.CUT:
                 self._cut(fault)
             case _:
@@ -182,6 +185,19 @@ class Injector:
             files[len(files) // 2].unlink()
             host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "a store file in the middle is removed")
+
+    async def _put_back_one(self, fault: Fault, host: LabHost) -> None:
+        """Of a roll cycle that is long nothing has been closed by then, and nothing is done."""
+        name = max((file.name for file in host.path.glob("*.cq4")), default="")
+        content = (host.path / name).read_bytes() if name else b""
+        await trio.sleep(fault.lasting + _CLOSED_AFTER_SECONDS)
+        later = [file for file in host.path.glob("*.cq4") if file.name > name]
+        if name and later and (host.path / name).exists():
+            new = host.path / f"{name}.old"
+            new.write_bytes(content)
+            new.rename(host.path / name)
+            host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
+            self._cluster.story.tell(host.machine.name, "an older store file is put in its place")
 
     # ---- links -----------------------------------------------------------------------------------
 

@@ -65,5 +65,20 @@ KNOWN: Final[tuple[Known, ...]] = (
         plan=_plan(Fault(12.0, Kind.FILE_GONE, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"),
         story="A store file in the middle of a copy is removed. Nobody says so.",
     ),
+    Known(
+        name="an-older-file-is-passed-over",
+        kind=Kind.FILE_OLD,
+        check="lost",
+        plan=_plan(Fault(12.3, Kind.FILE_OLD, SOURCE, 0, 0.05), roll_cycle="TEST_SECONDLY"),
+        story="A closed store file of the source becomes what it was while it was written, with "
+        "fewer excerpts. Nobody says so.",
+    ),
+    Known(
+        name="an-older-file-of-a-copy-is-passed-over",
+        kind=Kind.FILE_OLD,
+        check="equal",
+        plan=_plan(Fault(12.3, Kind.FILE_OLD, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"),
+        story="The same with a closed store file of a copy.",
+    ),
 )
 LEFT_OUT: Final = frozenset(known.kind for known in KNOWN)

@@ -176,7 +176,7 @@ class Process(Surroundings):
     """A process of a machine, and what it has around it."""
 
     has_threads = False
-    rest_after_seconds = 0.0005
+    rest_after_seconds = 0.0
     idle_polls = 0
 
     def __init__(self, machine: Machine, pid: int, what: str) -> None:

@@ -44,6 +44,7 @@ class Kind(Enum):
     FOREIGN = "foreign"  # a sink is started in the directory of another queue
     SAME_DIRECTORY = "same-directory"  # a sink is started in the source's own directory
     FILE_GONE = "file-gone"  # a store file in the middle is removed
+    FILE_OLD = "file-old"  # a closed store file becomes what it was while it was written
     ACK_LOG = "ack-log"  # the source logs acknowledgements into the queue that it streams
     # what a peer does that is no sink of ours
     INTRUDER = "intruder"  # says that it has more than the source, and gives it
@@ -73,6 +74,7 @@ WEIGHTS: Final = {
     Kind.FOREIGN: 1,
     Kind.SAME_DIRECTORY: 1,
     Kind.FILE_GONE: 1,
+    Kind.FILE_OLD: 1,
     Kind.ACK_LOG: 1,
     Kind.INTRUDER: 1,
 }

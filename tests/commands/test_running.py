@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from cqrepl.commands import replication
+from cqrepl.console.endings import ending_signals
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from tests.support import peer
@@ -108,3 +109,10 @@ def test_unreachable_peer(
     assert replication.run_command("cqrepl source", dialling, caught_up, None) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("cqrepl source: 127.0.0.1:1 not reached within 0.05 s: ")
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    """As under `nohup`."""
+    assert signal.SIGHUP in ending_signals()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert signal.SIGHUP not in ending_signals()
