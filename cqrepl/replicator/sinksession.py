@@ -186,9 +186,7 @@ class SinkSession:
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
             return
         if not queue.is_free:
-            why = "it takes from another source"
-            if not self._connection.withdraw_queue(event.cid, why):
-                self._connection.stop_queue(event.cid, StopReason.REFUSED, why)
+            self._let_go(event.cid, "it takes from another source")
             return
         queue.owner, queue.left = self, None
         self._note_free(queue)
@@ -258,7 +256,12 @@ class SinkSession:
         if queue.next_index == self._answered[event.cid]:
             self._connection.go_on(event.cid)
         else:
-            self._connection.withdraw_queue(event.cid, "another process has written to it")
+            self._let_go(event.cid, "another process has written to it")
+
+    def _let_go(self, cid: Cid, why: str) -> None:
+        """Not now: it can be offered again, on this connection where its source knows of that."""
+        if not self._connection.withdraw_queue(cid, why):
+            self._connection.stop_queue(cid, StopReason.REFUSED, why)
 
     async def _prove(self, event: ev.ProofAsked) -> None:
         """The source looks for where the two copies begin to differ."""
