@@ -29,6 +29,10 @@ PAGE: Final = 4096
 WALL_NS: Final = 1_709_640_000_000_000_000  # 5 March 2024, noon: when each run begins
 _NS: Final = 1_000_000_000
 _PIDS: Final = 10_000  # process ids of one host
+# a process that has found something looks once more, by its own clock, or waits to be told at once:
+# that costs less, and the other meets more of what a pump leaves unfinished
+LATE_SECONDS: Final = 0.0005
+SHARE_LATE: Final = 1 / 3
 NAMES_AFTER_SECONDS: Final = 5.0  # so long may a new name not be on the disk
 _FILES_LEFT: Final = 0.2  # of the files, each time that the system writes back
 _PAGES_LEFT: Final = 0.1  # of the pages of the others
@@ -49,6 +53,7 @@ class Machine:
         self._folder = folder
         self._rng = rng
         self._story = story
+        self.rests_late = _first_of(rng) < SHARE_LATE
         self._boots = 1
         self._processes = 0
         self._generation = 0
@@ -176,7 +181,6 @@ class Process(Surroundings):
     """A process of a machine, and what it has around it."""
 
     has_threads = False
-    rest_after_seconds = 0.0
     idle_polls = 0
 
     def __init__(self, machine: Machine, pid: int, what: str) -> None:
@@ -184,6 +188,7 @@ class Process(Surroundings):
         self.pid = pid
         self.what = what
         self._rng = random.Random(pid)
+        self.rest_after_seconds = LATE_SECONDS if machine.rests_late else 0.0
         self._slept_s = 0.0
         self._calls_left = 0  # 0 for no end
         self._die: Callable[[], None]
@@ -263,6 +268,13 @@ class Process(Surroundings):
     def sync_names(self, descriptor: int) -> None:
         self._asked()
         self.machine.names_synced()
+
+
+def _first_of(rng: random.Random) -> float:
+    """What it would draw next, and still will."""
+    same = random.Random()
+    same.setstate(rng.getstate())
+    return same.random()
 
 
 def _changed(content: bytes, durable: bytes) -> list[int]:
