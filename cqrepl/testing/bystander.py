@@ -42,12 +42,13 @@ class Bystander:
                     self._leave()
 
     def _read(self) -> None:
-        if self._generation is not self._host.machine.path:
+        generation = (self._host.machine.path, self._written.queues)
+        if self._generation != generation:
             self._leave()
         if self._tailer is None:
             if not any(self._host.path.glob("*.cq4")):
                 return
-            self._generation = self._host.machine.path
+            self._generation = generation
             self._queue = Queue.open(self._host.path)
             self._tailer = self._queue.tailer()
             self._last = -1

@@ -38,6 +38,7 @@ class Written:
     digests: dict[int, set[bytes]] = field(default_factory=dict)
     newest: dict[int, bytes] = field(default_factory=dict)
     unproved: list[range] = field(default_factory=list)  # a power cut may have torn these
+    queues: int = 1  # that were begun, one after the other
 
     def may_be_torn(self, first: int, last: int) -> None:
         """The power of the source's host is cut, and no other host has acknowledged these: what is
@@ -48,6 +49,7 @@ class Written:
         """The queue is another one from now on: what was in the last one belongs nowhere."""
         self.digests.clear()
         self.newest.clear()
+        self.queues += 1
 
     def note(self, index: int, payload: bytes) -> None:
         digest = digest_of(payload)

@@ -133,10 +133,16 @@ class Injector:
             case Kind.ANEW:
                 _remove(host.path)
                 application.restart()
-                application.written.begin_anew()
+                written = application.written
+                before = written.digests.copy(), written.newest.copy()
+                written.begin_anew()
                 application.append()
-                for sink in self._cluster.sinks:
-                    sink.holds_others = True
+                if written.newest:
+                    for sink in self._cluster.sinks:
+                        sink.holds_others = True
+                else:  # its disk was in trouble: an empty queue takes back what its sinks have
+                    written.digests, written.newest = before
+                    host.was_cut = True
             case Kind.FOREIGN:
                 _remove(host.path)
                 fill_with_others(host.machine, self._plan.roll_cycle)
