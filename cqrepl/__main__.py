@@ -1,13 +1,13 @@
 """Entry points of the commands `cqrepl`, which is `python -m cqrepl`, and `wire-dump`.
 
-What they need is imported inside, so that Ctrl-C ends them in order from the first moment on.
+What takes time to load is imported inside, so that Ctrl-C ends them in order from the first moment
+on.
 """
 
 import sys
 from collections.abc import Callable
-from typing import Final
 
-INTERRUPTED: Final = 130
+from cqrepl.console.exitcodes import INTERRUPTED, USAGE
 
 
 def main() -> None:
@@ -40,7 +40,6 @@ def _guarded(name: str, run: Callable[[], None]) -> None:
 
 
 def _with_kernel(name: str, run: Callable[[], None]) -> None:
-    from cqrepl.console.exitcodes import USAGE
     from cqrepl.kernel.errors import KernelUnavailable
 
     try:

@@ -16,17 +16,20 @@ def ending_signals() -> list[signal.Signals]:
 @contextmanager
 def held_back() -> Iterator[None]:
     """For the length of a block these signals wait: what begins or ends there is not torn."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending_signals())
-    try:
+    with _masked(signal.SIG_BLOCK):
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
 def let_in() -> Iterator[None]:
     """For the length of a block in `held_back` they come all the same."""
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, ending_signals())
+    with _masked(signal.SIG_UNBLOCK):
+        yield
+
+
+@contextmanager
+def _masked(how: int) -> Iterator[None]:
+    before = signal.pthread_sigmask(how, ending_signals())
     try:
         yield
     finally:

@@ -13,8 +13,8 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout, QueueLocked
-from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, is_alive
+from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.read.chains import Chains
@@ -155,12 +155,8 @@ class SinkQueue:
         try:
             if create is not None or queue.is_follower or not queue.users():
                 self.lock()
-            elif (holder := queue.append_lock.holder()) is not None and is_alive(holder):
-                raise QueueLocked(
-                    f"expected {APPEND_LOCK_KEY} to be free, process {holder} holds it",
-                    holder=holder,
-                    path=self.path,
-                )
+            else:
+                queue.append_lock.check_free()
         except BaseException:
             self.close()
             raise

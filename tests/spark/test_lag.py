@@ -114,7 +114,7 @@ async def replicate(folder: Path) -> int:
 
 
 def test_no_line_is_drawn_where_nothing_was_acknowledged() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
     from cqrepl.spark.jobs.lagplot import points
 
     trips = dict.fromkeys(("p50_ns", "p90_ns", "p99_ns", "p999_ns", "longest_ns"), 2_000_000)

@@ -16,9 +16,9 @@ from wire.codes import Code
 
 EXTENSION_VERSION: Final = 1
 _FIRST_CYCLE: Final = "firstCycle"
-CHAIN_NAME: Final = "chain"
+_CHAIN: Final = "chain"
 _PLACE: Final = "place"
-CYCLES_NAME: Final = "cycles"
+_CYCLES: Final = "cycles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +116,20 @@ def _write_lineage(writer: Writer, lineage: Lineage) -> None:
     if lineage.place:
         writer.name(_PLACE)
         writer.integer(lineage.place)
-    for name, chain in ((CHAIN_NAME, lineage.chain), (CYCLES_NAME, lineage.cycles)):
+    write_chains(writer, lineage)
+
+
+def write_chains(writer: Writer, lineage: Lineage) -> None:
+    """The chains of what a side holds, in a block; nothing for one that is not said."""
+    for name, chain in ((_CHAIN, lineage.chain), (_CYCLES, lineage.cycles)):
         if chain:
             writer.name(name)
             writer.text(chain.hex())
+
+
+def read_chains(fields: dict[str, Reader]) -> tuple[bytes, bytes]:
+    """Both of them: `chain` and `cycles`; none for one that is not said, or no such text."""
+    return _read_chain(fields, _CHAIN), _read_chain(fields, _CYCLES)
 
 
 def read_replication_body(
@@ -153,15 +163,16 @@ def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
     first = known_int(fields, _FIRST_CYCLE)
     if first is None:
         return None
+    chain, cycles = read_chains(fields)
     return Lineage(
         first_cycle=first,
-        chain=read_lineage_chain(fields, CHAIN_NAME),
-        cycles=read_lineage_chain(fields, CYCLES_NAME),
+        chain=chain,
+        cycles=cycles,
         place=known_int(fields, _PLACE) or 0,
     )
 
 
-def read_lineage_chain(fields: dict[str, Reader], name: str) -> bytes:
+def _read_chain(fields: dict[str, Reader], name: str) -> bytes:
     """A chain; none for what is no such text."""
     try:
         return bytes.fromhex(known_text(fields, name) or "")

@@ -1,7 +1,7 @@
 """What a source asks of what its sink holds, to find where two copies begin to differ."""
 
 from cqrepl.protocol.messages.names import PROOF, PROVE
-from cqrepl.protocol.messages.offer import CHAIN_NAME, CYCLES_NAME, Lineage, read_lineage_chain
+from cqrepl.protocol.messages.offer import Lineage, read_chains, write_chains
 from wire import Reader, Writer
 
 _INDEX = "index"
@@ -25,9 +25,7 @@ def write_proof(index: int, held: Lineage) -> bytes:
         with writer.block():
             writer.name(_INDEX)
             writer.hex_int(index)
-            for name, chain in ((CHAIN_NAME, held.chain), (CYCLES_NAME, held.cycles)):
-                writer.name(name)
-                writer.text(chain.hex())
+            write_chains(writer, held)
     return bytes(writer.data)
 
 
@@ -38,6 +36,6 @@ def read_proof(reader: Reader) -> tuple[int, Lineage]:
         WireError: it is no block, or its index is no number.
     """
     fields = reader.read_block().read_fields()
-    chain, cycles = (read_lineage_chain(fields, name) for name in (CHAIN_NAME, CYCLES_NAME))
+    chain, cycles = read_chains(fields)
     index = fields[_INDEX].read_int() if _INDEX in fields else -1
     return index, Lineage(first_cycle=-1, chain=chain, cycles=cycles)

@@ -165,6 +165,16 @@ class WordLock:
         self._start.put(self._packed)
         self._held_by = self._mine
 
+    def check_free(self) -> None:
+        """Changes nothing.
+
+        Raises:
+            QueueLocked: a process that may be alive holds it.
+        """
+        holder = self.holder()
+        if holder is not None and is_alive(holder):
+            raise self._locked(holder)
+
     def try_acquire(self) -> bool:
         """Takes the lock if that is possible now; true if it is."""
         try:
