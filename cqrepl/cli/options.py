@@ -37,9 +37,19 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ValueError(f"a regular expression expected: {error}") from error
 
 
+def _returns(text: str) -> frozenset[int] | None:
+    if text in ("known", "none"):
+        return frozenset() if text == "known" else None
+    try:
+        return frozenset(int(each) for each in text.split(","))
+    except ValueError:
+        raise ValueError(f"known, none or host ids such as 2,3 expected, {text!r} came") from None
+
+
 TIME: Final = Converted("time", parse_time_ms)
 SIZE: Final = Converted("size", parse_size)
 SPOT: Final = Converted("index", parse_spot)
+RETURNS: Final = Converted("returns", _returns)
 PATTERN: Final = Converted("re", _pattern)
 QUEUE_DIR: Final = click.Path(path_type=Path)
 

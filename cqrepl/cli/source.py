@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from cqrepl.cli.options import RETURNS
 from cqrepl.cli.replication import named_queues, replication_options
 
 if TYPE_CHECKING:
@@ -33,6 +34,29 @@ if TYPE_CHECKING:
     show_default=True,
     help="How to wait for the next excerpt: busy never sleeps and keeps a core for each sink, "
     "sleepy sleeps milliseconds.",
+)
+@click.option(
+    "--accept-returns",
+    type=RETURNS,
+    default="known",
+    show_default=True,
+    metavar="known|none|HOST,...",
+    help="Whose back copy is taken. known: of hosts that the queue was streamed to before and that "
+    "prove that they hold what it holds. HOST,...: of hosts with these ids, too.",
+)
+@click.option(
+    "--return-excerpts",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Most excerpts of one back copy.",
+)
+@click.option(
+    "--return-seconds",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="Longest back copy; it keeps writers out.",
 )
 def source(queues: tuple[str, ...], **options: "Unpack[SourceOptions]") -> None:
     """Stream queues to sinks.

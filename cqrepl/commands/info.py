@@ -96,7 +96,7 @@ def info_json(info: QueueInfo) -> str:
         "hosts": [
             {
                 "host": host.host_id,
-                "sent": _mark(host.sent),
+                "sent": _mark(host.sent or -1),
                 "acknowledged": _mark(host.acknowledged),
             }
             for host in info.hosts
@@ -156,7 +156,7 @@ def _tailer_cells(tailer: TailerState) -> tuple[str, ...]:
 
 
 def _host_cells(host: HostState) -> tuple[str, ...]:
-    sent, acknowledged = _mark(host.sent), _mark(host.acknowledged)
+    sent, acknowledged = _mark(host.sent or -1), _mark(host.acknowledged)
     return (
         "host",
         f"{host.host_id}",

@@ -14,6 +14,9 @@ class SourceOptions(replication.ReplicationOptions):
     until_caught_up: bool
     ack_log: Path | None
     pauser: str
+    accept_returns: frozenset[int] | None
+    return_excerpts: int
+    return_seconds: int
 
 
 def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
@@ -26,6 +29,9 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             **replication.host_options(options, gives_up=until_caught_up, pauser=options["pauser"]),
             acknowledge=not options["no_ack"],
             ack_log=options["ack_log"],
+            accept_returns=options["accept_returns"],
+            return_excerpts_max=options["return_excerpts"],
+            return_seconds_max=options["return_seconds"],
         ),
         Source.wait_caught_up if until_caught_up else None,
         options["listen"],

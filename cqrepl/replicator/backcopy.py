@@ -24,6 +24,8 @@ from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read.comparer import check_equal
+from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
+from cqrepl.replicator.firstindex import check_not_ahead
 from cqrepl.surroundings import surroundings
 
 LOCK_SECONDS: Final = 5.0
@@ -35,12 +37,17 @@ class BackCopyTarget:
 
     Args:
         offered: the first index that the queue lacked when it was offered to the sink.
+        limits: how much comes back at most.
+        host_id: of the sink.
 
     Raises:
         QueueError, OSError: the queue cannot be written or locked.
     """
 
-    def __init__(self, path: Path, offered: int) -> None:
+    def __init__(self, path: Path, offered: int, limits: ReturnSettings, host_id: int) -> None:
+        self._limits = limits
+        self._host_id = host_id
+        self._returned = 0  # excerpts
         with ExitStack() as stack:
             queue = stack.enter_context(Queue.open_for_append(path))
             self._appender = queue.appender(payload_max=NO_LIMIT)  # the connection has a limit
@@ -48,6 +55,7 @@ class BackCopyTarget:
             stack.enter_context(self._appender.exclusive(LOCK_SECONDS))
             self._written = queue.tailer(offered)
             self._path = path
+            self._layout = queue.layout
             self._open = stack.pop_all()
 
     @property
@@ -73,10 +81,33 @@ class BackCopyTarget:
             start += len(mine)
 
     async def append(self, batch: ExcerptBatch) -> None:
-        """Appends what came back, at exactly its indexes."""
+        """Appends what came back, at exactly its indexes.
+
+        Raises:
+            ReturnRefused: it is more than may come back.
+            LayoutMismatch: it is of a cycle that this host's clock has not come to.
+        """
+        count_max = self._limits.excerpts_max
+        if self._returned + len(batch) > count_max:
+            raise ReturnRefused(
+                f"host {self._host_id} has more than this queue by over {count_max:,} excerpts;"
+                f" {self._returned:,} were taken (--return-excerpts)",
+                path=self._path,
+            )
+        check_not_ahead(batch.index_last, self._layout, surroundings().wall_ms(), self._path)
+        self._returned += len(batch)
         if self._appender.space_needed(batch):
             await in_thread(partial(self._appender.reserve, batch))
         self._appender.append_at(batch)
+
+    def overdue(self) -> ReturnRefused:
+        """Why it goes no further, when its time is over."""
+        return ReturnRefused(
+            f"host {self._host_id} has more than this queue, and takes longer than"
+            f" {self._limits.seconds_max:g} s to give it back, which keep writers out;"
+            f" {self._returned:,} excerpts were taken (--return-seconds)",
+            path=self._path,
+        )
 
     def close(self) -> None:
         """Gives the locks back."""

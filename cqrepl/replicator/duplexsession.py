@@ -6,6 +6,8 @@ Such a connection runs without native pumps: each of them serves one direction o
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+import trio
+
 from cqrepl.net.link import Session
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.queuenames import QueueNames
@@ -50,7 +52,9 @@ class DuplexSession:
         return self.source.queue_names | self.sink.queue_names
 
     async def work(self) -> None:
-        await self.sink.work()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.source.work)
+            nursery.start_soon(self.sink.work)
 
     async def act(self, event: ev.Event) -> None:
         cid = getattr(event, "cid", None)

@@ -1,8 +1,9 @@
-"""Whether the first index that comes for a queue can be one of its roll cycle.
+"""Whether an index that comes for a queue can be one of its roll cycle, by the clock.
 
 A Java source does not say how its queue rolls. Read under another roll cycle, its indexes are of
 days far from today, and would be stored in files of those days: so the first one is held against
-this host's clock, before a file is made for it.
+this host's clock, before a file is made for it. Nor may a sink give back what is of the
+future.
 """
 
 from collections.abc import Iterator
@@ -53,6 +54,24 @@ def check_first_index(index: Index, layout: QueueLayout, now_ms: int, path: Path
     )
 
 
+def check_not_ahead(index: Index, layout: QueueLayout, now_ms: int, path: Path) -> None:
+    """Compares the day of an index with the clock, if it is later.
+
+    Args: as of `check_first_index`; `index` may be any.
+
+    Raises:
+        LayoutMismatch: its cycle begins more than one cycle, and more than an hour, ahead.
+    """
+    if _is_ahead(index, layout.roll_cycle, layout.epoch, now_ms):
+        now = _EPOCH + timedelta(milliseconds=now_ms)
+        raise LayoutMismatch(
+            f"an index of at most one cycle after now ({_told(now)}) expected,"
+            f" {format_index(index)} is of {_told(_day_of(index, layout.roll_cycle, layout.epoch))}"
+            f" under {layout.roll_cycle.name}",
+            path=path,
+        )
+
+
 def _readings(index: Index, now_ms: int) -> Iterator[RollCycle]:
     """The roll cycles by which an index is not far from the clock."""
     for roll_cycle in ROLL_CYCLES:
@@ -65,8 +84,14 @@ def _is_near(index: Index, roll_cycle: RollCycle, epoch: int, now_ms: int) -> bo
     start_ms = cycle * roll_cycle.length_ms + epoch
     if start_ms + roll_cycle.length_ms < now_ms - _BEHIND // timedelta(milliseconds=1):
         return False
+    return not _is_ahead(index, roll_cycle, epoch, now_ms)
+
+
+def _is_ahead(index: Index, roll_cycle: RollCycle, epoch: int, now_ms: int) -> bool:
+    cycle = cycle_of(index, roll_cycle.shift)
+    start_ms = cycle * roll_cycle.length_ms + epoch
     is_later = cycle > roll_cycle.cycle_at(now_ms, epoch) + 1
-    return not is_later or start_ms <= now_ms + _AHEAD // timedelta(milliseconds=1)
+    return is_later and start_ms > now_ms + _AHEAD // timedelta(milliseconds=1)
 
 
 def _day_of(index: Index, roll_cycle: RollCycle, epoch: int) -> datetime | None:

@@ -84,7 +84,7 @@ async def serve_host(
     with ExitStack() as stack:
         out = open_sources(from_here, settings.source, stack)
         into = open_sinks(to_here, settings.sink, stack)
-        source = Source(out, asks_ack=settings.source.acknowledge)
+        source = Source(out, settings.source)
         host = Host(source, Sink(into), settings, program)
         async with host.endpoint.running():
             yield host

@@ -7,7 +7,8 @@ is drained. Where nothing can be stored they are right as long as the source liv
 
 They rise, but for two cases. A queue that has lost its end, in a power cut or as it came from a
 backup, holds no more what the marks tell of: they are lowered to its end when the source opens it.
-And of a host whose copy differs nothing is known any more.
+And of a host whose copy differs nothing is known any more. The host itself stays known, by a mark
+of what was sent that is zero at least: it may give back what the queue has lost (`consent`).
 
 A peer whose id is no host's, from 1 to 127, is a guest: its marks live as long as its connection,
 and no other process sees them.
@@ -22,6 +23,7 @@ from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED, KeptMar
 from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
 from cqrepl.queue.format.index import format_index
 
+NOTHING_SENT: Final = 0  # to a host that is known; no excerpt has this index
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -33,6 +35,11 @@ class HostMarks:
         self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
         self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
         self._kept = kept
+
+    @property
+    def is_known(self) -> bool:
+        """True for a host that something was sent to once."""
+        return max(self.sent, self.acknowledged) > FORGOTTEN
 
     def raise_sent(self, index: int) -> None:
         """Everything up to this index was sent to the host."""
@@ -48,9 +55,9 @@ class HostMarks:
 
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index."""
-        if index < self.sent:
-            self.sent = index
-            self._kept.lower_to(self.host_id, MarkLevel.SENT, index)
+        if max(index, NOTHING_SENT) < self.sent:
+            self.sent = max(index, NOTHING_SENT)
+            self._kept.lower_to(self.host_id, MarkLevel.SENT, self.sent)
         self.lower_acknowledged(index)
 
     def lower_acknowledged(self, index: int) -> None:
@@ -92,11 +99,7 @@ class QueueMarks:
 
     def known(self) -> dict[int, HostMarks]:
         """The marks of the hosts that have any, by host id."""
-        return {
-            host_id: marks
-            for host_id, marks in sorted(self._hosts.items())
-            if max(marks.sent, marks.acknowledged) > FORGOTTEN
-        }
+        return {host_id: marks for host_id, marks in sorted(self._hosts.items()) if marks.is_known}
 
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index: no mark of a host claims more."""
@@ -123,4 +126,4 @@ class QueueMarks:
 
 
 def _shown(index: int) -> str:
-    return format_index(index) if index > FORGOTTEN else str(index)
+    return format_index(index) if index > NOTHING_SENT else str(index)

@@ -13,6 +13,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
+from cqrepl.replicator.consent import ReturnSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +23,12 @@ class SourceSettings:
     Args:
         acknowledge: ask for acknowledgements.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
+        returns: whose back copy is taken.
     """
 
     acknowledge: bool = True
     ack_log: Path | None = None
+    returns: ReturnSettings = field(default_factory=ReturnSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ class SinkQueue:
         layout, next_index = self.queue.layout, self.next_index
         shift = layout.roll_cycle.shift
         if not self._any_cycle and cycle_of(index, shift) != cycle_of(next_index, shift):
-            now_ms = surroundings().wall_ns() // 1_000_000
+            now_ms = surroundings().wall_ms()
             check_first_index(index, layout, now_ms, self.path)
 
     def close(self) -> None:

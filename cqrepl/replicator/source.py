@@ -14,6 +14,11 @@ from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
+from cqrepl.replicator.consent import (
+    RETURN_EXCERPTS_MAX,
+    RETURN_SECONDS_MAX,
+    ReturnSettings,
+)
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
@@ -29,9 +34,9 @@ class Source:
 
     endpoint: Endpoint  # of the host that runs it
 
-    def __init__(self, queues: list[SourceQueue], *, asks_ack: bool) -> None:
+    def __init__(self, queues: list[SourceQueue], settings: SourceSettings) -> None:
         self.queues = {queue.name: queue for queue in queues}
-        self._shared = SourceShared(asks_ack=asks_ack)
+        self._shared = SourceShared(settings)
 
     @property
     def port(self) -> int | None:
@@ -105,6 +110,9 @@ async def serve_source(
     *,
     acknowledge: bool = True,
     ack_log: Path | str | None = None,
+    accept_returns: Iterable[int] | None = (),
+    return_excerpts_max: int = RETURN_EXCERPTS_MAX,
+    return_seconds_max: float = RETURN_SECONDS_MAX,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
@@ -114,6 +122,10 @@ async def serve_source(
         queues: directories, or a mapping from the name on the wire to the directory.
         acknowledge: ask for acknowledgements.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
+        accept_returns: ids of hosts whose back copy is taken though a queue was never streamed to
+            them, or though they cannot prove what they hold, as Java's; None: no host's is taken.
+        return_excerpts_max: most excerpts of one back copy.
+        return_seconds_max: longest back copy in seconds; it keeps writers out.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -124,13 +136,19 @@ async def serve_source(
         ValueError: arguments that do not fit together.
     """
     own = SourceSettings(
-        acknowledge=acknowledge, ack_log=None if ack_log is None else Path(ack_log)
+        acknowledge=acknowledge,
+        ack_log=None if ack_log is None else Path(ack_log),
+        returns=ReturnSettings(
+            hosts=None if accept_returns is None else frozenset(accept_returns),
+            excerpts_max=return_excerpts_max,
+            seconds_max=return_seconds_max,
+        ),
     )
     settings = host_settings(1, 2, source=own, **options)
     paths = named(queues)
     check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
-        source = Source(open_sources(paths, own, stack), asks_ack=acknowledge)
+        source = Source(open_sources(paths, own, stack), own)
         endpoint = Endpoint(
             settings.net, settings.protocol, frozenset(), source.make_session, program
         )

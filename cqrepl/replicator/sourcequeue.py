@@ -16,6 +16,7 @@ from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import Signal, shape_of
+from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.stops import Stop
 
 _logger = logging.getLogger(__name__)
@@ -132,8 +133,9 @@ class SourceQueue:
 class SourceShared:
     """What the connections of one source have in common, apart from the queues."""
 
-    def __init__(self, *, asks_ack: bool) -> None:
-        self.asks_ack = asks_ack
+    def __init__(self, settings: SourceSettings) -> None:
+        self.asks_ack = settings.acknowledge
+        self.returns = settings.returns
         self.changed = Signal()
         self.stops: list[Stop] = []
 

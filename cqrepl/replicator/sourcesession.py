@@ -5,7 +5,7 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,13 +24,13 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import Diverged, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
-from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
-from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.lineage import check_lineage, first_held
 from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.returndesk import ReturnDesk
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
@@ -42,39 +42,6 @@ MANY: Final = 16  # queues of one connection
 ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more often
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
-
-
-class Outgoing:
-    """One queue on one connection."""
-
-    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: Cid) -> None:
-        self.queue = source_queue
-        self.marks = marks
-        self.cid = cid
-        self.tailer: Tailer | None = None
-        self.batch: ExcerptBatch | None = None
-        self.start = 0
-        self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
-        self.lane_count = 0  # excerpts that it is known to have sent
-        self.stream_from: int | None = None
-        self.back_copy: BackCopyTarget | None = None
-        self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
-        self.has_stopped = False
-        self.is_final = True  # a stop, if there is one: the peer's own are not
-
-    @property
-    def is_going_on(self) -> bool:
-        """False once the sink is known to hold something else, or not to go on otherwise."""
-        return not self.has_stopped and self.search is None
-
-    def close(self) -> None:
-        self.batch = self.lane = None
-        if self.tailer is not None:
-            self.tailer.close()
-            self.tailer = None
-        if self.back_copy is not None:
-            self.back_copy.close()
-            self.back_copy = None
 
 
 class SourceSession:
@@ -98,6 +65,7 @@ class SourceSession:
         self._started: list[Outgoing] = []  # and not looked at to the end of what they have
         self._started_at = self._looked_at = -math.inf
         self._turn = 0
+        self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump)
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
 
     @property
@@ -140,7 +108,10 @@ class SourceSession:
         return QueueNames(sources=frozenset(self._queues))
 
     async def work(self) -> None:
-        """Nothing runs beside: the pump asks for frames."""
+        """Ends each back copy that takes too long: its sink may say nothing more."""
+        while True:
+            self._stop(*await self._returns.late())
+            self._pump.wake()
 
     def drain(self) -> None:
         self._is_draining = True
@@ -158,9 +129,11 @@ class SourceSession:
             case ev.ProofGiven():
                 await self._search_on(self.outgoing[event.cid], event)
             case ev.SinkAhead() if self.outgoing[event.cid].is_going_on:
-                await self._lock(self.outgoing[event.cid], event.next_index)
+                await self._return(
+                    event.cid, partial(self._returns.begin, next_index=event.next_index)
+                )
             case ev.AppendExcerpts() | ev.CompareExcerpts():
-                await self._take_back(self.outgoing[event.cid], event)
+                await self._return(event.cid, partial(self._returns.take, event=event))
             case ev.StreamingStarted():
                 self._start(self.outgoing[event.cid], event.next_index)
             case ev.Acknowledged():
@@ -384,22 +357,34 @@ class SourceSession:
         """Goes on only with a sink that holds what this queue does, up to the shorter end."""
         shift = each.queue.queue.layout.roll_cycle.shift
         chains, index, lineage = each.queue.chains, claimed.index, claimed.lineage
+        source = self._connection.source(each.cid)
+        assert source.answer is not None
+        next_index = source.answer.next_index
         try:
             who = f"host {each.marks.host_id}"
             await in_thread(partial(check_lineage, chains, index, lineage, shift, who))
+            # a sink that hears that it is proved locks its queue: not where that ends here
+            if next_index > source.offer.next_index:
+                self._returns.check(each, next_index)
             self._connection.lineage_compared(each.cid)
         except Diverged:
-            source = self._connection.source(each.cid)
-            assert source.answer is not None
             compared = Compared(
                 end=Index(index),
                 theirs=lineage,
                 own_next=Index(source.offer.next_index),
-                their_next=Index(source.answer.next_index),
+                their_next=Index(next_index),
                 who=who,
             )
             each.search = DivergenceSearch(chains, compared, shift)
             await self._ask_on(each, each.search.begin)
+        except (QueueError, OSError) as error:
+            self._stop(each, error)
+
+    async def _return(self, cid: Cid, step: Callable[[Outgoing], Awaitable[None]]) -> None:
+        """One step of a back copy."""
+        each = self.outgoing[cid]
+        try:
+            await step(each)
         except (QueueError, OSError) as error:
             self._stop(each, error)
 
@@ -418,38 +403,6 @@ class SourceSession:
             self._stop(each, place)
         elif not self._connection.has_stopped(each.cid):
             self._connection.ask_proof(each.cid, place)
-
-    async def _lock(self, each: Outgoing, next_index: int) -> None:
-        """The sink has more than this queue: keeps every other writer out while it copies back."""
-        offered = self._connection.source(each.cid).offer.next_index
-        _logger.info(
-            "%s: queue %r: the sink is ahead (%s, here %s): back copy",
-            self._pump.label,
-            each.queue.name,
-            format_index(next_index),
-            format_index(offered),
-        )
-        try:
-            each.back_copy = await in_thread(partial(BackCopyTarget, each.queue.path, offered))
-        except (QueueError, OSError) as error:
-            self._stop(each, error)
-            return
-        self._connection.begin_back_copy(
-            each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
-        )
-
-    async def _take_back(
-        self, each: Outgoing, event: ev.AppendExcerpts | ev.CompareExcerpts
-    ) -> None:
-        if each.back_copy is None:  # stopped a moment ago
-            return
-        try:
-            if isinstance(event, ev.CompareExcerpts):
-                each.back_copy.compare(event.batch)
-            else:
-                await each.back_copy.append(event.batch)
-        except (QueueError, OSError) as error:
-            self._stop(each, error)
 
     def _start(self, each: Outgoing, next_index: int) -> None:
         each.close()

@@ -13,6 +13,7 @@ from cqrepl.queue import (
     QueueError,
     QueueLocked,
 )
+from cqrepl.replicator.consent import ReturnRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def reason_of(error: QueueError) -> StopReason:
             return StopReason.GAP
         case Diverged():
             return StopReason.DIVERGED
-        case LayoutMismatch() | QueueLocked() | NotAQueue():
+        case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused():
             return StopReason.REFUSED
         case QueueDamaged():
             return StopReason.DAMAGED

@@ -44,14 +44,6 @@ def _plan(
 
 KNOWN: Final[tuple[Known, ...]] = (
     Known(
-        name="any-peer-writes-into-the-source",
-        kind=Kind.INTRUDER,
-        check="altered",
-        plan=_plan(Fault(12.0, Kind.INTRUDER, SOURCE, 0, 0.3)),
-        story="A peer that was never a sink of this queue says that it has more, and what it "
-        "gives is appended to the source.",
-    ),
-    Known(
         name="a-missing-file-is-passed-over",
         kind=Kind.FILE_GONE,
         check="lost",

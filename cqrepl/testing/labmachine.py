@@ -8,7 +8,7 @@ the old one, which no other process sees again.
 After a power cut each page is what was there, or what was there when it last reached the disk: when
 its file was synced, or when the system wrote it back, which it does in any order and at any time.
 The names in a directory are there, or, as long as they are younger than the last time at which
-names reached the disk, may be gone.
+names reached the disk, may be gone, the youngest first.
 """
 
 import errno
@@ -90,11 +90,15 @@ class Machine:
         torn = gone = 0
         self._go_on()
         now = trio.current_time()
-        for relative in before:
-            copy = self.path / relative
-            is_new = now - self._names_at.get(str(relative), now) < NAMES_AFTER_SECONDS
-            durable = self._durable.get(os.stat(copy).st_ino, b"")
-            if is_new and not durable and self._rng.random() > kept:
+        contents = {each: self._durable.get(self._inode(each), b"") for each in before}
+        seen = {each: self._names_at.get(str(each), now) for each in before}
+        before.sort(key=lambda each: (seen[each], each.suffix == ".cq4", each))
+        # a journal keeps the order of names: what reached the disk has brought all before it
+        safe = max((nth for nth, each in enumerate(before) if contents[each]), default=-1)
+        for nth, relative in enumerate(before):
+            copy, durable = self.path / relative, contents[relative]
+            is_new = now - seen[relative] < NAMES_AFTER_SECONDS
+            if is_new and nth > safe and (gone or self._rng.random() > kept):
                 copy.unlink()
                 gone += 1
                 continue
@@ -102,6 +106,9 @@ class Machine:
         self._boots += 1
         self._durable = {os.stat(path).st_ino: path.read_bytes() for path in self._files()}
         self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
+
+    def _inode(self, relative: Path) -> int:
+        return os.stat(self.path / relative).st_ino
 
     def write_back(self) -> None:
         """The system writes some pages of some files to the disk, as it does at any time."""

@@ -277,7 +277,7 @@ async def test_stopped_queues_end_the_command(tmp_path: Path, source_stops: bool
     fill(tmp_path / "q", "FAST_DAILY", {0: 5})
     async with commands(120) as start:
         if source_stops:
-            command = await start("source", tmp_path / "q", *LISTEN)
+            command = await start("source", tmp_path / "q", *LISTEN, "--accept-returns", "2")
             async with scripted(await command.port(), 2, 1) as sink:
                 _, cid = await sink.answer(noon_index(sequence=7))
                 await sink.send(peer.excerpts(noon_index(sequence=6), b"x", cid=cid))

@@ -20,7 +20,10 @@ from cqrepl.queue import NotAQueue, Queue
 from tests.support.commands import Command, Start, commands, until
 from tests.support.relay import NOBODY, Action, Relay, drop_entry
 
-UNTIL_DONE: Final = {"source": "--until-caught-up", "sink": "--once"}
+UNTIL_DONE: Final = {
+    "source": ("--until-caught-up", "--accept-returns", "2"),
+    "sink": ("--once",),
+}
 _NO_INDEX: Final = 1 << 63
 _EXCERPT: Final = b"\xc2re\x82"
 _INDEX: Final = slice(13, 21)
@@ -124,7 +127,7 @@ class Pair:
             address = ("--listen", "127.0.0.1:0")
             if role == self.case.dialler:
                 address = ("--connect", f"127.0.0.1:{self.relay.port}")
-            command = await self._start(role, f"q={queues[role]}", *address, UNTIL_DONE[role])
+            command = await self._start(role, f"q={queues[role]}", *address, *UNTIL_DONE[role])
             self._running[role] = command
             if role != self.case.dialler:
                 self.relay.target = ("127.0.0.1", await command.port())

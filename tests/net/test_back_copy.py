@@ -22,6 +22,7 @@ from tests.support.relay import Relay
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
+    TAKEN,
     acked,
     at,
     copied,
@@ -125,7 +126,7 @@ async def test_other_queues_stream_meanwhile(tmp_path: Path) -> None:
     written = fill(tmp_path / "r", "FAST_DAILY", {0: 40})
     queues = {"q": original, "r": tmp_path / "r"}
     copies = {"q": copy, "r": tmp_path / "copy-r"}
-    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+    async with serve_source(queues, listen=LOOPBACK, **(BEATS | TAKEN)) as source:
         async with serve_sink(copies, connect=at(source.port), **BEATS):
             await acked(source, written[-1][0], "r")
             await copied(copy, original)
@@ -143,7 +144,7 @@ async def test_cut_in_the_middle_of_a_back_copy(tmp_path: Path) -> None:
     cut_after = 2_000_000  # towards the dialler, which is the source here
     async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
         async with Relay(sink.port, cut_after=cut_after).running() as relay:
-            async with serve_source({"q": original}, connect=at(relay.port), **BEATS):
+            async with serve_source({"q": original}, connect=at(relay.port), **(BEATS | TAKEN)):
                 await eventually(lambda: relay.connections == 2)
                 assert len(read(original)) > before
                 await copied(copy, original)
@@ -290,7 +291,7 @@ async def test_an_excerpt_in_the_copy_that_is_too_long(
     written = fill(tmp_path / "r", "FAST_DAILY", {0: 40})
     queues = {"q": original, "r": tmp_path / "r"}
     copies = {"q": copy, "r": tmp_path / "copy-r"}
-    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+    async with serve_source(queues, listen=LOOPBACK, **(BEATS | TAKEN)) as source:
         async with serve_sink(copies, connect=at(source.port), payload_max=4096, **BEATS) as sink:
             await sink_stopped(sink, "q")
             await acked(source, written[-1][0], "r")
@@ -312,7 +313,7 @@ async def test_a_damaged_copy(tmp_path: Path) -> None:
         with file.open("r+b") as store:
             store.seek(data.index(b"d" * 100, 450_000) + 100)
             store.write(b"\xff\xff\xff\x3f")  # a document that ends behind the file
-        async with serve_source({"q": original}, connect=at(sink.port), **BEATS):
+        async with serve_source({"q": original}, connect=at(sink.port), **(BEATS | TAKEN)):
             await stopped(sink)
         (stop,) = sink.stops
     assert stop.reason is StopReason.DAMAGED

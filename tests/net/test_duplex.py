@@ -21,6 +21,8 @@ from cqrepl import (
 )
 from cqrepl.net.address import Address
 from cqrepl.protocol import HeartbeatSettings, LinkView
+from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.settings import SourceSettings
 from tests.support import program
 from tests.support.program import Echo, EchoKind
 from tests.support.replicas import (
@@ -53,6 +55,7 @@ def settings(
             remote_ids=frozenset({1} if connect is not None else ()),
             heartbeat=BEATS,
         ),
+        source=SourceSettings(returns=ReturnSettings(hosts=frozenset({1, 2}))),
     )
 
 

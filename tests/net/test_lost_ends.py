@@ -33,12 +33,16 @@ async def test_marks_are_lowered_and_rise_with_what_comes_back(
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
-async def test_a_new_queue_has_no_marks_of_an_old_one(tmp_path: Path) -> None:
+async def test_a_queue_that_lost_all_knows_its_hosts(
+    tmp_path: Path,
+) -> None:
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await acked(source, written[-1][0])
     for file in (tmp_path / "q").glob("*.cq4"):
         file.unlink()
     async with live_source(tmp_path / "q") as source:
-        assert not source.queues["q"].marks
+        (marks,) = source.queues["q"].marks.values()  # that there is such a host stays known
+        assert marks.acknowledged == -1
+        assert marks.sent == 0
         assert source.queues["q"].acknowledged == -1

@@ -57,18 +57,22 @@ def test_a_stream_restarted_at_random_points_has_no_gap_and_no_double(
     """Stopped a random time after a random number of batches: in the midst of anything."""
     path, numbers = tmp_path / "q", random.Random(20)
     assert java.call("append", path, ROLL_CYCLE, 0, 0, 0).exit == 0  # makes an empty queue
+    committed_least = 0
     for nth in range(stops):
         appending = java.start("append", path, ROLL_CYCLE, count // stops, "0-300", nth, RATE)
-        wanted = batches_in(tmp_path) + numbers.randrange(3)
+        before, more = batches_in(tmp_path), numbers.randrange(3)
+        committed_least += min(more, 1)
         query = start(spark, path, tmp_path, numbers.randrange(500, 5000))
-        while batches_in(tmp_path) < wanted and not appending.done():
+        while (batches := batches_in(tmp_path)) < before + more:
             assert query.isActive, query.exception()
+            if batches > before and appending.done():
+                break  # there may be no more than that
             time.sleep(0.02)
         time.sleep(numbers.uniform(0.0, 1.5))
         query.stop()
         assert query.exception() is None
         assert appending.result(QUERY_S).exit == 0
-    assert batches_in(tmp_path) > 2
+    assert batches_in(tmp_path) >= committed_least > 2
     last = start(spark, path, tmp_path, count, to_end=True)
     assert last.awaitTermination(QUERY_S)
     frame = spark.read.parquet(str(tmp_path / "out")).orderBy("index")

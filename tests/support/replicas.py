@@ -24,6 +24,8 @@ from tests.support.samples import Excerpts, noon_index, payloads, stored
 LOOPBACK: Final = "127.0.0.1:0"
 # quick enough for tests, and far from what a busy machine makes of them
 BEATS: Final[dict[str, Any]] = {"heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5000}
+# whose return a source takes is the matter of one test file; in others it takes each sink's
+TAKEN: Final[dict[str, Any]] = {"accept_returns": (2, 3)}
 SECONDS: Final = 60.0  # a wait that takes longer has failed
 
 
@@ -35,7 +37,7 @@ def at(port: int | None) -> str:
 
 def live_source(path: Path, **more: Any) -> AbstractAsyncContextManager[Source]:
     """A listening source of the queue "q"."""
-    return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | more))
+    return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | TAKEN | more))
 
 
 def live_sink(path: Path, port: int | None, **more: Any) -> AbstractAsyncContextManager[Sink]:
@@ -50,7 +52,8 @@ async def joined(
     """A source and a sink of one queue "q", connected in either direction."""
     if source_dials:
         async with serve_sink({"q": copy}, listen=LOOPBACK, **(BEATS | more)) as sink:
-            async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as source:
+            dialled: dict[str, Any] = {"connect": at(sink.port)} | BEATS | TAKEN
+            async with serve_source({"q": original}, **dialled) as source:
                 yield source, sink
     else:
         async with live_source(original) as source:

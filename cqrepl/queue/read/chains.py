@@ -70,13 +70,16 @@ class Chains:
         self._turn = Lock()
 
     def first_cycle(self) -> Cycle | None:
-        """The first cycle with excerpts; None when there are none.
+        """The first cycle with a store file; None when there are no excerpts.
+
+        One that has lost its excerpts, in a power cut, was not removed by retention: it counts.
 
         Raises:
             QueueError: a store file cannot be read.
         """
-        first = first_index(self._cycles)
-        return None if first is None else cycle_of(first, self._cycles.shift)
+        if first_index(self._cycles) is None:
+            return None
+        return min(self._cycles.listing())
 
     def at(self, index: Index) -> bytes:
         """The chain over all excerpts before `index` in its cycle, 16 bytes.

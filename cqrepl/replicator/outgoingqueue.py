@@ -1,0 +1,49 @@
+"""One queue of a source on one connection: where its stream stands, or its back copy."""
+
+import math
+from typing import TYPE_CHECKING
+
+from cqrepl.protocol.cid import Cid
+from cqrepl.queue import Tailer
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.divergence import DivergenceSearch
+from cqrepl.replicator.hostmarks import HostMarks
+from cqrepl.replicator.sourcequeue import SourceQueue
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SourceLane
+
+
+class Outgoing:
+    """One queue on one connection."""
+
+    def __init__(self, source_queue: SourceQueue, marks: HostMarks, cid: Cid) -> None:
+        self.queue = source_queue
+        self.marks = marks
+        self.cid = cid
+        self.tailer: Tailer | None = None
+        self.batch: ExcerptBatch | None = None
+        self.start = 0
+        self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
+        self.lane_count = 0  # excerpts that it is known to have sent
+        self.stream_from: int | None = None
+        self.back_copy: BackCopyTarget | None = None
+        self.back_copy_until = math.inf  # by trio's clock
+        self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
+        self.has_stopped = False
+        self.is_final = True  # a stop, if there is one: the peer's own are not
+
+    @property
+    def is_going_on(self) -> bool:
+        """False once the sink is known to hold something else, or not to go on otherwise."""
+        return not self.has_stopped and self.search is None
+
+    def close(self) -> None:
+        self.batch = self.lane = None
+        if self.tailer is not None:
+            self.tailer.close()
+            self.tailer = None
+        if self.back_copy is not None:
+            self.back_copy.close()
+            self.back_copy = None

@@ -1,0 +1,122 @@
+"""What sinks give back to a source over one connection: whether they may, how much, how long."""
+
+import logging
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import Connection
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
+from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.consent import ReturnRefused, ReturnSettings, check_return
+from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.queues import Signal
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class ReturnDesk:
+    """The back copies of one connection.
+
+    Args:
+        outgoing: the queues that are on it, as they come and go.
+        settings: whose back copies are taken.
+        pump: knows how log lines name the peer.
+    """
+
+    def __init__(
+        self,
+        outgoing: Mapping[Cid, Outgoing],
+        settings: ReturnSettings,
+        connection: Connection,
+        pump: Pump,
+    ) -> None:
+        self._outgoing = outgoing
+        self._settings = settings
+        self._connection = connection
+        self._pump = pump
+        self._begun = Signal()
+        self._taking = trio.Lock()  # what came back; no back copy is ended meanwhile
+
+    async def late(self) -> tuple[Outgoing, ReturnRefused]:
+        """Waits for a back copy that takes too long, as its sink may say nothing more; the error
+        that is to end it, before anything else comes."""
+        while True:
+            copying = [each for each in self._outgoing.values() if each.back_copy is not None]
+            with trio.move_on_at(min((each.back_copy_until for each in copying), default=math.inf)):
+                await self._begun.wait()
+                continue
+            async with self._taking:
+                for each in copying:
+                    is_late = each.back_copy_until <= trio.current_time()
+                    if is_late and each.back_copy is not None:
+                        return each, each.back_copy.overdue()
+
+    def check(self, each: Outgoing, next_index: int) -> None:
+        """Whether a sink that is ahead may give back what it has.
+
+        Raises:
+            ReturnRefused: it may not.
+        """
+        check_return(
+            self._settings,
+            each.marks.host_id,
+            (self._connection.source(each.cid).offer.next_index, next_index),
+            each.queue.path,
+            is_known=each.marks.is_known,
+            is_proved=self._connection.compares_lineage,
+        )
+
+    async def begin(self, each: Outgoing, next_index: int) -> None:
+        """The sink has more than this queue: keeps every other writer out while it copies back.
+
+        Raises:
+            QueueError, OSError: it may not, or the queue cannot be written or locked.
+        """
+        offered = self._connection.source(each.cid).offer.next_index
+        self.check(each, next_index)
+        _logger.info(
+            "%s: queue %r: the sink is ahead (%s, here %s): back copy",
+            self._pump.label,
+            each.queue.name,
+            format_index(next_index),
+            format_index(offered),
+        )
+        if not self._connection.compares_lineage:
+            _logger.warning(
+                "%s: queue %r: host %d cannot compare what both hold: that it comes back behind the"
+                " same excerpts is taken on trust",
+                self._pump.label,
+                each.queue.name,
+                each.marks.host_id,
+            )
+        limits, host_id = self._settings, each.marks.host_id
+        each.back_copy = await in_thread(
+            partial(BackCopyTarget, each.queue.path, offered, limits, host_id)
+        )
+        each.back_copy_until = trio.current_time() + limits.seconds_max
+        self._begun.set()
+        self._connection.begin_back_copy(
+            each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
+        )
+
+    async def take(self, each: Outgoing, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
+        """Stores what came back, or compares it with what a local writer put in its way.
+
+        Raises:
+            QueueError, OSError: it differs, is too much, or cannot be stored.
+        """
+        async with self._taking:
+            if each.back_copy is None:  # stopped a moment ago
+                return
+            if isinstance(event, ev.CompareExcerpts):
+                each.back_copy.compare(event.batch)
+            else:
+                await each.back_copy.append(event.batch)

@@ -1,0 +1,237 @@
+"""Whose back copy a source takes, and how much of it."""
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqrepl.protocol import StopReason
+from cqrepl.queue import Queue
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from tests.support import peer
+from tests.support.copies import assert_same
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    acked,
+    at,
+    copied,
+    eventually,
+    live_sink,
+    more_excerpts,
+    stopped,
+)
+from tests.support.samples import fill, layout, noon_index, noon_path, read
+from tests.support.scripted import scripted
+
+
+def source_of(path: Path, **more: Any) -> Any:
+    """As a user starts one, with no word about what is given back."""
+    return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | more))
+
+
+def is_free(path: Path) -> bool:
+    """No lock keeps writers of the queue out."""
+    table = TableStore(path / FILE_NAME, writable=False)
+    try:
+        word = table.find(APPEND_LOCK_KEY)
+        return word is None or word.load() == UNLOCKED
+    finally:
+        table.close()
+
+
+async def followed(original: Path, copy: Path) -> None:
+    """The copy's host follows for as long as it takes to have everything."""
+    async with source_of(original) as source, live_sink(copy, source.port):
+        with Queue.open(original) as queue:
+            last = queue.last_index()
+        assert last is not None
+        await acked(source, last)
+
+
+def lose(original: Path, copy: Path, *, file_only: bool) -> None:
+    """The original loses its store file, or all; then it is there again, and empty."""
+    if file_only:
+        noon_path(original).unlink()
+    else:
+        shutil.rmtree(original)
+    with Queue.open_for_append(original, create=layout()):
+        pass
+    assert read(original) == []
+    assert len(read(copy)) == 7
+
+
+async def test_a_host_that_the_queue_was_streamed_to(tmp_path: Path) -> None:
+    """The source comes back as a backup has it, a little older: its sink gives back the rest."""
+    original, copy, backup = tmp_path / "q", tmp_path / "copy", tmp_path / "backup"
+    fill(original, "FAST_DAILY", {0: 5})
+    await followed(original, copy)
+    shutil.copytree(original, backup)
+    more_excerpts(original, 5, 2)
+    await followed(original, copy)
+    shutil.rmtree(original)
+    backup.rename(original)
+    async with source_of(original) as source, live_sink(copy, source.port):
+        await copied(copy, original)
+        assert source.stops == []
+    assert_same(original, copy)
+
+
+async def test_a_queue_that_lost_all_its_files_knows_its_hosts(tmp_path: Path) -> None:
+    """Its table store is there: whose marks it holds may give back, after a restart too."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 7})
+    await followed(original, copy)
+    lose(original, copy, file_only=True)
+    async with source_of(original):
+        pass  # it has lowered its marks
+    async with source_of(original) as source, live_sink(copy, source.port):
+        await copied(copy, original)
+        assert source.stops == []
+
+
+async def test_a_host_that_nobody_knows_is_refused_and_both_are_told(tmp_path: Path) -> None:
+    """A queue made anew, or a wrong directory: nothing is written to it, or to the copy."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 7})
+    await followed(original, copy)
+    lose(original, copy, file_only=False)
+    async with source_of(original) as source, live_sink(copy, source.port) as sink:
+        await eventually(lambda: bool(sink.stops))
+        (here,), (there,) = source.stops, sink.stops
+    assert here.reason is there.reason is StopReason.REFUSED
+    for text in ("host 2", hex(noon_index(sequence=7)), "never streamed", "--accept-returns 2"):
+        assert text in here.message
+        assert text in there.message
+    assert read(original) == []
+    assert is_free(original)
+    async with source_of(original, accept_returns=[2]) as source, live_sink(copy, source.port):
+        await copied(copy, original)
+
+
+async def test_nobody(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 7})
+    await followed(original, copy)
+    lose(original, copy, file_only=True)
+    async with source_of(original, accept_returns=None) as source:
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: bool(sink.stops))
+            (stop,) = source.stops
+    assert stop.reason is StopReason.REFUSED
+    assert "--accept-returns none" in stop.message
+    assert read(original) == []
+
+
+async def test_a_peer_that_cannot_compare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As Java's: known or not, it is taken only where it is named, and that is warned of."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    async with source_of(path) as source:
+        async with scripted(source.port, 2, 1) as sink:
+            _, cid = await sink.answer(noon_index(sequence=0))
+            await sink.send(peer.end_of_stream(cid))
+            await sink.hear("re", 5)
+        async with scripted(source.port, 2, 1) as sink:
+            await sink.answer(noon_index(sequence=6))
+            await eventually(lambda: bool(source.stops))
+        (stop,) = source.stops
+    assert "cannot compare" in stop.message
+    assert "--accept-returns 2" in stop.message
+    with caplog.at_level(logging.WARNING):
+        async with source_of(path, accept_returns=[3, 2]) as source:
+            async with scripted(source.port, 2, 1) as sink:
+                _, cid = await sink.answer(noon_index(sequence=6))
+                await sink.send(
+                    peer.excerpts(noon_index(sequence=5), b"5", cid=cid), peer.end_of_stream(cid)
+                )
+                await eventually(lambda: len(read(path)) == 6)
+    assert "on trust" in caplog.text
+
+
+async def test_no_more_than_the_limit(tmp_path: Path) -> None:
+    """What was taken stays, and both are told where it ended."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 2})
+    await followed(original, copy)
+    more_excerpts(copy, 2, 9)
+    async with source_of(original, return_excerpts_max=8) as source:
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: bool(sink.stops))
+            (stop,) = source.stops
+    assert stop.reason is StopReason.REFUSED
+    assert "over 8 excerpts" in stop.message
+    assert "--return-excerpts" in stop.message
+    assert is_free(original)
+    assert read(original) == read(copy)[: len(read(original))]
+    async with source_of(original, return_excerpts_max=9) as source, live_sink(copy, source.port):
+        await copied(copy, original)
+
+
+async def test_no_longer_than_the_limit(tmp_path: Path) -> None:
+    """The sink says nothing more: writers get in again, long before it would count as gone."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    limits: dict[str, Any] = {"accept_returns": [2], "return_seconds_max": 0.3}
+    async with source_of(path, heartbeat_timeout_ms=60_000, **limits) as source:
+        async with scripted(source.port, 2, 1) as sink:
+            await sink.answer(noon_index(sequence=7))
+            await eventually(lambda: not is_free(path))
+            await eventually(lambda: is_free(path))
+            (stop,) = source.stops
+            more_excerpts(path, 5, 1)
+    assert stop.reason is StopReason.REFUSED
+    assert "0.3 s" in stop.message
+    assert "--return-seconds" in stop.message
+
+
+async def test_nothing_of_the_future(tmp_path: Path) -> None:
+    """The clock of this host has not come to that cycle: no file is made for it."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    files = sorted(path.iterdir())
+    with Queue.open(path) as queue:
+        shift = queue.layout.roll_cycle.shift
+        far = queue.layout.roll_cycle.cycle_at(4_900_000_000_000, queue.layout.epoch) << shift
+    async with source_of(path, accept_returns=[2]) as source:
+        async with scripted(source.port, 2, 1) as sink:
+            _, cid = await sink.answer(far + 1)
+            await sink.send(peer.excerpts(far, b"of 2125", cid=cid), peer.end_of_stream(cid))
+            await eventually(lambda: bool(source.stops))
+            (stop,) = source.stops
+    assert stop.reason is StopReason.REFUSED
+    assert "2125-" in stop.message
+    assert sorted(path.iterdir()) == files
+
+
+async def test_a_source_that_dials_asks_the_same(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 7})
+    await followed(original, copy)
+    lose(original, copy, file_only=False)
+    async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:
+        async with serve_source({"q": original}, connect=at(sink.port), **BEATS) as source:
+            await stopped(source)
+            assert source.stops
+            await eventually(lambda: bool(sink.stops))
+    assert read(original) == []
+
+
+@pytest.mark.parametrize("limits", [{"return_excerpts_max": 0}, {"return_seconds_max": 0.0}])
+async def test_limits_of_nothing(tmp_path: Path, limits: dict[str, Any]) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    with pytest.raises(ValueError, match="limits of at least one excerpt"):
+        async with source_of(tmp_path / "q", **limits):
+            pass
+
+
+async def test_an_id_that_is_no_hosts(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 1})
+    with pytest.raises(ValueError, match="a host id from 1 to 127 expected, 128 came"):
+        async with source_of(tmp_path / "q", accept_returns=[128]):
+            pass
