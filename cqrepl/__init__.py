@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         sequence_of,
     )
     from cqrepl.queue.read.stall import Stall
+    from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostmarks import HostMarks
@@ -110,6 +111,8 @@ __all__ = [
     "QueueLayout",
     "QueueLocked",
     "Refused",
+    "ReturnRefused",
+    "ReturnSettings",
     "RollCycle",
     "Sequence",
     "Sink",
@@ -177,6 +180,8 @@ _HOMES: Final = {
     "QueueLayout": "cqrepl.queue",
     "QueueLocked": "cqrepl.queue",
     "Refused": "cqrepl.net.errors",
+    "ReturnRefused": "cqrepl.replicator.consent",
+    "ReturnSettings": "cqrepl.replicator.consent",
     "RollCycle": "cqrepl.queue",
     "Sequence": "cqrepl.queue",
     "Sink": "cqrepl.replicator.sink",

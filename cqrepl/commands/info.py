@@ -52,6 +52,8 @@ def _lines(info: QueueInfo) -> Iterator[str]:
         if index >= 0:
             yield f"mark  {name}  {format_index(index)}"
     yield from _table([_host_cells(host) for host in info.hosts])
+    if info.unproved_from is not None:
+        yield f"unproved from {format_index(info.unproved_from)}: the machine was started again"
     if info.keys_end > KEYS_END_WARNED:
         yield f"keys  end at {info.keys_end:,} bytes; behind {KEYS_END_JAVA:,} Java adds none"
     for finding in info.findings:
@@ -92,6 +94,7 @@ def info_json(info: QueueInfo) -> str:
             }
             for tailer in info.tailers
         ],
+        "unproved_from": _index(info.unproved_from),
         "marks": {name: _mark(index) for name, index in info.marks.items()},
         "hosts": [
             {

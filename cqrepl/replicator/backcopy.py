@@ -17,13 +17,12 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.threads import in_thread
-from cqrepl.queue import Diverged, Queue
+from cqrepl.queue import Queue
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.locks import UNLOCKED, WordLock, is_alive
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import format_index
-from cqrepl.queue.read.comparer import check_equal
+from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
 from cqrepl.replicator.firstindex import check_not_ahead
 from cqrepl.surroundings import surroundings
@@ -38,13 +37,21 @@ class BackCopyTarget:
     Args:
         offered: the first index that the queue lacked when it was offered to the sink.
         limits: how much comes back at most.
+        proved_end: the next index behind what no power cut has torn here; None: nothing is torn.
         host_id: of the sink.
 
     Raises:
         QueueError, OSError: the queue cannot be written or locked.
     """
 
-    def __init__(self, path: Path, offered: int, limits: ReturnSettings, host_id: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        offered: int,
+        limits: ReturnSettings,
+        host_id: int,
+        proved_end: int | None,
+    ) -> None:
         self._limits = limits
         self._host_id = host_id
         self._returned = 0  # excerpts
@@ -53,10 +60,16 @@ class BackCopyTarget:
             self._appender = queue.appender(payload_max=NO_LIMIT)  # the connection has a limit
             stack.enter_context(back_copy_lock(queue).held(LOCK_SECONDS))
             stack.enter_context(self._appender.exclusive(LOCK_SECONDS))
-            self._written = queue.tailer(offered)
+            self._held = HeldExcerpts(queue.cycles, offered, proved_end)
+            stack.callback(self._held.close)
             self._path = path
             self._layout = queue.layout
             self._open = stack.pop_all()
+
+    @property
+    def mended(self) -> int:
+        """Number of excerpts that a power cut had torn, and that the sink's bytes have mended."""
+        return self._held.mended
 
     @property
     def next_index(self) -> int:
@@ -64,21 +77,13 @@ class BackCopyTarget:
         return self._appender.next_index
 
     def compare(self, batch: ExcerptBatch) -> None:
-        """Checks that what a local writer put in the way is just what comes back.
+        """Checks that what a local writer put in the way, or a power cut left, is what comes back.
 
         Raises:
             Diverged: other bytes, or ours has an excerpt where the sink has none.
+            QueueError, OSError: it cannot be read, or mended.
         """
-        start = 0
-        while start < len(batch):
-            mine = self._written.next_batch(count_max=len(batch) - start)
-            wanted = batch.index_first + start
-            if mine is None or mine.index_first != wanted:
-                found = "nothing" if mine is None else format_index(mine.index_first)
-                raise Diverged(wanted, f"at {found}", "at this index", path=self._path)
-            theirs = batch.part(start, start + len(mine))
-            check_equal(mine, theirs, self._path)
-            start += len(mine)
+        self._held.compare(batch)
 
     async def append(self, batch: ExcerptBatch) -> None:
         """Appends what came back, at exactly its indexes.

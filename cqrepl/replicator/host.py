@@ -14,6 +14,7 @@ from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_sources
+from cqrepl.replicator.syncer import Syncer
 
 
 class Host:
@@ -82,9 +83,10 @@ async def serve_host(
     logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
     check_apart(from_here, to_here, logs)
     with ExitStack() as stack:
-        out = open_sources(from_here, settings.source, stack)
-        into = open_sinks(to_here, settings.sink, stack)
+        syncer = Syncer()
+        out = open_sources(from_here, settings.source, syncer, stack)
+        into = open_sinks(to_here, settings.sink, syncer, stack)
         source = Source(out, settings.source)
         host = Host(source, Sink(into), settings, program)
-        async with host.endpoint.running():
+        async with syncer.running(), host.endpoint.running():
             yield host

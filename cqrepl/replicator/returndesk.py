@@ -16,6 +16,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.consent import ReturnRefused, ReturnSettings, check_return
+from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.queues import Signal
 
@@ -59,6 +60,11 @@ class ReturnDesk:
                     if is_late and each.back_copy is not None:
                         return each, each.back_copy.overdue()
 
+    def takes_from(self, marks: HostMarks) -> bool:
+        """Whether a host that proves what it holds may give back."""
+        hosts = self._settings.hosts
+        return hosts is not None and (marks.is_known or marks.host_id in hosts)
+
     def check(self, each: Outgoing, next_index: int) -> None:
         """Whether a sink that is ahead may give back what it has.
 
@@ -99,7 +105,14 @@ class ReturnDesk:
             )
         limits, host_id = self._settings, each.marks.host_id
         each.back_copy = await in_thread(
-            partial(BackCopyTarget, each.queue.path, offered, limits, host_id)
+            partial(
+                BackCopyTarget,
+                each.queue.path,
+                offered,
+                limits,
+                host_id,
+                each.queue.disk.unproved_from,
+            )
         )
         each.back_copy_until = trio.current_time() + limits.seconds_max
         self._begun.set()

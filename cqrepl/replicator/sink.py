@@ -28,6 +28,7 @@ from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.syncer import Syncer
 
 _logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Sink:
 
 
 def open_sinks(
-    queues: Mapping[str, Path], settings: SinkSettings, stack: ExitStack
+    queues: Mapping[str, Path], settings: SinkSettings, syncer: Syncer, stack: ExitStack
 ) -> list[SinkQueue]:
     """Opens or prepares queues to be taken in; `stack` closes them.
 
@@ -89,7 +90,13 @@ def open_sinks(
     opened = []
     for name, log in log_paths(settings.append_log, queues).items():
         queue = SinkQueue(
-            name, queues[name], cycle, touch_ahead_bytes, log, any_cycle=settings.any_cycle
+            name,
+            queues[name],
+            cycle,
+            touch_ahead_bytes,
+            log,
+            syncer,
+            any_cycle=settings.any_cycle,
         )
         opened.append(queue)
         stack.callback(queue.close)
@@ -140,10 +147,11 @@ async def serve_sink(
     paths = named(queues)
     check_apart({}, paths, named_logs(None, (), own.append_log, paths))
     with ExitStack() as stack:
-        sink = Sink(open_sinks(paths, own, stack))
+        syncer = Syncer()
+        sink = Sink(open_sinks(paths, own, syncer, stack))
         endpoint = Endpoint(
             settings.net, settings.protocol, frozenset(sink.queues), sink.make_session, program
         )
         sink.endpoint = endpoint
-        async with endpoint.running():
+        async with syncer.running(), endpoint.running():
             yield sink

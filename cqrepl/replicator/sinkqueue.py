@@ -6,6 +6,7 @@ start where the queue is known as a copy or no other process has it open, and ot
 source has compared what both hold. A source that cannot compare is believed.
 """
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,21 +16,25 @@ from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import check_first_index
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import shape_of
 from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
 
 # a peer may ask for any index layout within these; beyond, one store file would fill a disk
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
+_logger: Final = logging.getLogger(__name__)
 
 
 class SinkQueue:
@@ -42,6 +47,7 @@ class SinkQueue:
         roll_cycle: RollCycle,
         touch_ahead_bytes: int,
         append_log: Path | None,
+        syncer: Syncer,
         *,
         any_cycle: bool = False,
     ) -> None:
@@ -52,11 +58,14 @@ class SinkQueue:
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
+        self.disk: DiskEnd  # while it is open
         self.append_log = EntryLog(append_log, name, LogKind.APPENDED)
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._any_cycle = any_cycle
         self._touch_ahead_bytes = touch_ahead_bytes
+        self._syncer = syncer
+        self._held: HeldExcerpts | None = None  # while what a power cut may have torn comes again
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -99,6 +108,9 @@ class SinkQueue:
     @property
     def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""
+        return self._next_index()
+
+    def _next_index(self) -> Index:
         appender = self._appender
         return self.queue.next_index() if appender is None else Index(appender.next_index)
 
@@ -122,6 +134,65 @@ class SinkQueue:
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
 
+    @property
+    def is_comparing(self) -> bool:
+        """True while what comes is held against what a power cut may have torn here."""
+        return self._held is not None
+
+    def answer_from(self, offered: int) -> Index:
+        """From which index on the source is to send.
+
+        That is the end; but what a power cut may have torn is asked for once more, of a source that
+        offers all of it.
+
+        Args:
+            offered: the source's next index.
+
+        Raises:
+            QueueError: the queue cannot be read.
+        """
+        self.end_comparing()
+        end, start = self.next_index, self.disk.unproved_from
+        if start is None or offered < end:
+            return end
+        self._held = HeldExcerpts(self.queue.cycles, start, start)
+        return start
+
+    def new_of(self, batch: ExcerptBatch) -> ExcerptBatch | None:
+        """What of a batch is new here; what is not is compared, and mended where it was torn.
+
+        Raises:
+            Diverged: this queue holds something else, and no power cut explains it.
+            QueueError, OSError: it cannot be read, or mended.
+        """
+        held, end = self._held, self.next_index
+        if held is None:
+            return batch
+        if batch.index_first >= end:
+            held.check_passed()
+            self.disk.prove(end)
+            self.end_comparing()
+            return batch
+        count = min(len(batch), end - batch.index_first)
+        known = batch.part(0, count)
+        held.compare(known)
+        self.disk.prove(known.index_last + 1)
+        if self.disk.unproved_from is None:
+            if held.mended:
+                _logger.warning(
+                    "queue %r: a power cut had torn %d excerpts: they were mended",
+                    self.name,
+                    held.mended,
+                )
+            self.end_comparing()
+        return None if count == len(batch) else batch.part(count, len(batch))
+
+    def end_comparing(self) -> None:
+        """Nothing more comes again; on the next connection it goes on from there."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
     def check_first(self, index: Index) -> None:
         """Looks at the first index that comes on a connection, where it begins a cycle here.
 
@@ -138,7 +209,10 @@ class SinkQueue:
         if self.toucher is not None:
             self.toucher.close()
             self.toucher = None
+        self.end_comparing()
         if self._queue is not None:
+            if hasattr(self, "disk"):
+                self._syncer.forget(self.disk)
             self._queue.close()
             self._queue = self._appender = None
         self.append_log.close()
@@ -152,11 +226,14 @@ class SinkQueue:
             raise NotAQueue("a queue or an empty directory expected", path=self.path)
         self._queue = queue = Queue.open_for_append(self.path, create=create)
         self.chains = Chains(queue.cycles)
+        is_proved = queue.is_of_this_boot or not queue.is_follower
         try:
             if create is not None or queue.is_follower or not queue.users():
                 self.lock()
             else:
                 queue.append_lock.check_free()
+            end = self._next_index
+            self.disk = self._syncer.watch(self.name, queue, end, is_proved=is_proved)
         except BaseException:
             self.close()
             raise

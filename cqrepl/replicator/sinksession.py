@@ -24,7 +24,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Diverged, IndexGap, LayoutMismatch, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.queues import Signal
@@ -79,7 +79,7 @@ class SinkSession:
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
         self._has_stored = False
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
-        self._answered: dict[Cid, Index] = {}  # the next index that was said
+        self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
 
     @property
     def queue_names(self) -> QueueNames:
@@ -140,7 +140,8 @@ class SinkSession:
         payload_max = self._connection.config.settings.payload_max
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
-            is_held = queue.stop is not None or handler.cid not in self._begun
+            is_new = handler.cid not in self._begun
+            is_held = is_new or queue.is_comparing or queue.stop is not None
             pen = None if is_held else queue.appender.pen
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
@@ -196,14 +197,15 @@ class SinkSession:
             why = "another directory than the source's expected, it is the same"
             self._stop(event.cid, event.name, LayoutMismatch(why, path=queue.path))
             return
-        lineage = None
+        lineage, next_index = None, NEXT_OF_EMPTY
         self._preparing.add(event.name)
         try:
             is_compared = self._connection.has_lineage(event.cid)
             prepare = partial(queue.prepare, is_compared=is_compared)
             await in_thread(partial(prepare, offer.shape, offer.source_id))
+            next_index = queue.answer_from(offer.next_index)
             if is_compared and self._connection.awaits_answer(event):
-                lineage = await self._held(event, queue)
+                lineage = await self._held(event, queue, next_index)
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -214,15 +216,15 @@ class SinkSession:
             self._give_back(queue)
             return
         shift = queue.queue.layout.roll_cycle.shift
-        next_index = self._answered[event.cid] = queue.next_index
+        self._ends[event.cid] = queue.next_index
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
 
-    async def _held(self, event: ev.QueueOffered, queue: SinkQueue) -> Lineage:
+    async def _held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
         """What this queue holds, up to the shorter of the two ends; the source hears meanwhile that
         it takes its time."""
         offer = event.offer
         assert offer.lineage is not None
-        index = min(queue.next_index, offer.next_index)
+        index = min(next_index, offer.next_index)
         shift = queue.queue.layout.roll_cycle.shift
         failed: QueueError | OSError | None = None
         async with trio.open_nursery() as nursery:
@@ -253,7 +255,7 @@ class SinkSession:
             return
         if self._connection.has_stopped(event.cid):
             return
-        if queue.next_index == self._answered[event.cid]:
+        if queue.next_index == self._ends[event.cid]:
             self._connection.go_on(event.cid)
         else:
             self._let_go(event.cid, "another process has written to it")
@@ -289,7 +291,7 @@ class SinkSession:
         """The source, or our side, has let go of a queue on this connection."""
         self._drop_back_copy(event.cid)
         self._begun.discard(event.cid)
-        self._answered.pop(event.cid, None)
+        self._ends.pop(event.cid, None)
         queue = self._queues[event.name]
         if queue.owner is self and event.name not in self._preparing:
             self._give_back(queue)
@@ -304,6 +306,7 @@ class SinkSession:
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
+        queue.end_comparing()
         self._note_free(queue)
         self.tell_free(queue)
 
@@ -370,15 +373,8 @@ class SinkSession:
         try:
             if isinstance(event, ev.CompareExcerpts):
                 queue.appender.compare(batch)
-            else:
-                if event.cid not in self._begun:
-                    queue.check_first(batch.index_first)
-                    self._begun.add(event.cid)
-                if not queue.appender.append_now(batch):
-                    if queue.appender.space_needed(batch):
-                        others = [self._queues[each.name] for each in self._connection.receiving()]
-                        await in_thread(partial(_reserve, queue, batch, others))
-                    queue.appender.append_refused(batch)
+            elif (new := queue.new_of(batch)) is not None:
+                await self._append(event.cid, queue, new)
         except QueueError as error:
             self._stop(event.cid, event.name, error)
             return
@@ -395,11 +391,22 @@ class SinkSession:
         if not self._connection.has_stopped(event.cid):  # by the source, meanwhile
             self._connection.stored(event.cid, batch.index_last, event.ns)
 
+    async def _append(self, cid: Cid, queue: SinkQueue, batch: ExcerptBatch) -> None:
+        if cid not in self._begun:
+            queue.check_first(batch.index_first)
+            self._begun.add(cid)
+        if not queue.appender.append_now(batch):
+            if queue.appender.space_needed(batch):
+                others = [self._queues[each.name] for each in self._connection.receiving()]
+                await in_thread(partial(_reserve, queue, batch, others))
+            queue.appender.append_refused(batch)
+
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
+        queue.disk.note()
 
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)

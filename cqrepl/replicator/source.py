@@ -27,6 +27,7 @@ from cqrepl.replicator.settings import HostOptions, SourceSettings, host_setting
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.syncer import Syncer
 
 
 class Source:
@@ -88,7 +89,7 @@ class Source:
 
 
 def open_sources(
-    queues: Mapping[str, Path], settings: SourceSettings, stack: ExitStack
+    queues: Mapping[str, Path], settings: SourceSettings, syncer: Syncer, stack: ExitStack
 ) -> list[SourceQueue]:
     """Opens queues to be streamed; `stack` closes them.
 
@@ -99,7 +100,7 @@ def open_sources(
         warn_without_proof()
     opened = []
     for name, log in log_paths(settings.ack_log, queues).items():
-        opened.append(SourceQueue(name, queues[name], log))
+        opened.append(SourceQueue(name, queues[name], log, syncer))
         stack.callback(opened[-1].close)
     return opened
 
@@ -148,10 +149,11 @@ async def serve_source(
     paths = named(queues)
     check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
-        source = Source(open_sources(paths, own, stack), own)
+        syncer = Syncer()
+        source = Source(open_sources(paths, own, syncer, stack), own)
         endpoint = Endpoint(
             settings.net, settings.protocol, frozenset(), source.make_session, program
         )
         source.endpoint = endpoint
-        async with endpoint.running():
+        async with syncer.running(), endpoint.running():
             yield source

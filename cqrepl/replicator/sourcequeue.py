@@ -18,6 +18,7 @@ from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import Signal, shape_of
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.syncer import Syncer
 
 _logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _logger = logging.getLogger(__name__)
 class SourceQueue:
     """One queue of a source, over all connections."""
 
-    def __init__(self, name: str, path: Path, ack_log: Path | None) -> None:
+    def __init__(self, name: str, path: Path, ack_log: Path | None, syncer: Syncer) -> None:
         self.name = name
         self.path = path
         self.queue = Queue.open(path)
@@ -40,6 +41,8 @@ class SourceQueue:
             self._lower_marks()
         except (QueueError, OSError) as error:  # reading tells, on each connection
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
+        self._syncer = syncer
+        self.disk = syncer.watch(name, self.queue, self.queue.next_index, is_proved=True)
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
         self._awaited: list[int] = []
 
@@ -122,6 +125,7 @@ class SourceQueue:
             self._awaited.remove(index)
 
     def close(self) -> None:
+        self._syncer.forget(self.disk)
         self.queue.close()
         self.ack_log.close()
 

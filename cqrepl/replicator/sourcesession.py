@@ -27,6 +27,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
+from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.lineage import check_lineage, first_held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.outgoingqueue import Outgoing
@@ -286,7 +287,9 @@ class SourceSession:
             return  # the end was announced while this peer was being let in; or it is no sink
         for each in [self._queues[name] for name in names]:
             try:
-                next_index = each.queue.next_index()
+                assert self._connection.remote_id is not None
+                marks = each.marks_of(self._connection.remote_id)
+                next_index = self._offered_end(each, marks)
                 source_id = each.queue.layout.source_id
                 lineage = self._held(each)
             except (QueueError, OSError) as error:
@@ -301,12 +304,18 @@ class SourceSession:
                 shape=each.shape,
                 lineage=lineage,
             )
-            assert self._connection.remote_id is not None
             self._offered.add(each.name)
-            self.outgoing[cid] = Outgoing(each, each.marks_of(self._connection.remote_id), cid)
+            self.outgoing[cid] = Outgoing(each, marks, cid)
             each.sessions.append(self)
         self.has_offered = True
         self._shared.changed.set()
+
+    def _offered_end(self, queue: SourceQueue, marks: HostMarks) -> Index:
+        """The end; or how far it is proved to be as it was appended, for a host that can give the
+        rest back: it is compared then, and mended."""
+        end, start = queue.queue.next_index(), queue.disk.unproved_from
+        can_prove = self._connection.compares_lineage and self._returns.takes_from(marks)
+        return end if start is None or not can_prove else min(start, end)
 
     def _held(self, queue: SourceQueue) -> Lineage | None:
         """What an offer says of what it holds; nothing to a peer that does not compare."""
@@ -351,6 +360,7 @@ class SourceSession:
         """These have been framed here, or sent by the native lane."""
         counters = each.queue.counters
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
+        each.queue.disk.note()
         self.has_progressed = self.has_progressed or not self._shared.asks_ack
 
     async def _compare_lineage(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
@@ -405,6 +415,15 @@ class SourceSession:
             self._connection.ask_proof(each.cid, place)
 
     def _start(self, each: Outgoing, next_index: int) -> None:
+        if each.back_copy is not None:
+            if each.back_copy.mended:
+                _logger.warning(
+                    "%s: queue %r: a power cut had torn %d excerpts: they were mended",
+                    self._pump.label,
+                    each.queue.name,
+                    each.back_copy.mended,
+                )
+            each.queue.disk.prove(next_index)
         each.close()
         each.stream_from = next_index
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
@@ -426,6 +445,7 @@ class SourceSession:
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index
         each.queue.counters.count_acknowledged(each.marks, index, excerpts, payload_bytes)
+        each.queue.disk.prove(index + 1)
         if each.queue.ack_log.is_wanted:
             each.queue.ack_log.note(b"".join(_entry(*one) for one in noted))
         if each.lane is not None:

@@ -129,26 +129,28 @@ async def running_cluster(
 
     The sockets of this trio run are the laboratory's from now on.
     """
-    async with trio.open_nursery() as nursery, looking(LOOK_SECONDS):
-        cluster = Cluster(
-            folder,
-            hosts,
-            nursery,
-            seed=seed,
-            roll_cycle=roll_cycle,
-            rate=rate,
-            story=story,
-            programs=programs,
-        )
-        trio.socket.set_custom_socket_factory(cluster.network)
-        try:
-            cluster.start()
-            yield cluster
-            await cluster.stop()
-        finally:
-            cluster.network.close()
-            give_back_time()
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery, looking(LOOK_SECONDS):
+            cluster = Cluster(
+                folder,
+                hosts,
+                nursery,
+                seed=seed,
+                roll_cycle=roll_cycle,
+                rate=rate,
+                story=story,
+                programs=programs,
+            )
+            trio.socket.set_custom_socket_factory(cluster.network)
+            try:
+                cluster.start()
+                yield cluster
+                await cluster.stop()
+            finally:
+                cluster.network.close()
+            nursery.cancel_scope.cancel()
+    finally:
+        give_back_time()  # behind the last task: each may have set it
 
 
 def _rng(what: str, seed: int) -> random.Random:

@@ -1,7 +1,12 @@
 """Schedules that once broke a promise, and do so no more."""
 
+import time
+from pathlib import Path
+
 import pytest
 
+from cqrepl.queue import Queue, cycle_of
+from cqrepl.queue.format.index import Index
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
@@ -54,3 +59,22 @@ def test_it_stays_mended(plan: RunPlan) -> None:
     outcome = run(plan)
     assert outcome.broken is None
     assert sum(outcome.injected.values()) == len(plan.faults)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_whose_power_was_cut_comes_back_by_itself(seed: int) -> None:
+    """It is not only told that it differs: what was torn or lost comes again."""
+    cut = Fault(5.0 + seed / 3, Kind.POWER_CUT, 2, 0, 0.3)
+    outcome = run(plan(cut, seed=seed, hosts=2 + seed % 2, rate=(20.0, 60.0)[seed % 2]))
+    assert outcome.broken is None
+    assert not [entry for entry in outcome.story if " stopped (" in str(entry)]
+
+
+def test_the_time_is_the_machines_again(tmp_path: Path) -> None:
+    run(plan(seconds=2.0))
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        index = queue.append(b"x")
+        now_ms = time.time_ns() // 1_000_000
+        roll_cycle = queue.layout.roll_cycle
+        cycles = {roll_cycle.cycle_at(at, 0) for at in (now_ms - 60_000, now_ms)}
+        assert cycle_of(Index(index), roll_cycle.shift) in cycles

@@ -29,6 +29,7 @@ from cqrepl.queue.files.locks import (
 from cqrepl.queue.files.markslots import FORGOTTEN, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
+from cqrepl.queue.files.syncedmark import SyncedMark, load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
@@ -106,6 +107,7 @@ class QueueInfo:
     `layout` has the indexing numbers of the newest store file. `marks` are the greatest indexes
     sent, acknowledged and synced, -1 for none, `hosts` those of each sink host that has any;
     `other_keys` all else that the table store holds, and `keys_end` where its keys end, in bytes.
+    `synced` is up to where replication has brought the queue to the disk; None where it has not.
     """
 
     path: Path
@@ -122,7 +124,17 @@ class QueueInfo:
     other_keys: dict[str, int]
     keys_end: int
     free_bytes: int
+    synced: SyncedMark | None
     findings: tuple[Finding, ...]
+
+    @property
+    def unproved_from(self) -> Index | None:
+        """Behind this a power cut may have torn excerpts, and no copy was compared yet; None where
+        nothing is known of one."""
+        mark, last = self.synced, self.last_index
+        if mark is None or mark.is_of_this_boot or last is None or last < mark.end:
+            return None
+        return mark.end
 
     @property
     def count(self) -> int:
@@ -197,8 +209,16 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         other_keys=_other_keys(table),
         keys_end=0 if table is None else table.keys_end,
         free_bytes=shutil.disk_usage(path).free,
+        synced=_synced(path),
         findings=tuple(findings),
     )
+
+
+def _synced(path: Path) -> SyncedMark | None:
+    try:
+        return load_synced(path)
+    except OSError:
+        return None  # it says nothing, as if there were none
 
 
 def _table(path: Path) -> TableReport | None:

@@ -1,0 +1,101 @@
+"""The side file `synced.cqmark`: up to where a queue is on the disk, whatever the power does.
+
+Theory of operation. The system writes pages back in any order. So after a power cut a published
+header may stand before a payload that reads as zeros, in whole or in part. Somebody who has synced
+the files notes here what came before: an excerpt before the mark is as it was appended. One behind
+it, after a start of the machine that is not the one in the mark, is not proved.
+
+The file has two slots of 64 bytes. All numbers are little-endian.
+
+    position  bytes
+           0      8   "cqsynced"
+           8      8   the next index: everything before it is on the disk
+          16     16   digest of the machine's start in which that was so
+          32      8   counter: of two slots that are whole, the one with the greater counts
+          40     16   zeros
+          56      8   CRC-32 of the 56 bytes before
+
+They are written in turn, each after the files were synced, and then synced itself. So a power cut
+takes at most the slot that is being written, and the other one says less, but nothing wrong.
+
+The name is none that Java takes for a store file.
+"""
+
+import hashlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cqrepl.queue.format.index import Index
+from cqrepl.surroundings import surroundings
+
+SYNCED_FILE_NAME: Final = "synced.cqmark"
+_SLOT: Final = struct.Struct("<8sq16sq16x")
+_SUM: Final = struct.Struct("<Q")
+_SLOT_BYTES: Final = _SLOT.size + _SUM.size
+_SLOTS: Final = 2
+_MAGIC: Final = b"cqsynced"
+
+
+class SyncedMark(NamedTuple):
+    """Everything before `end`, a next index, was on the disk in the start `boot` of a machine."""
+
+    end: Index
+    boot: bytes
+    counter: int
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        return self.boot == this_boot()
+
+
+def this_boot() -> bytes:
+    """A digest of the machine's present start, 16 bytes."""
+    return hashlib.sha256(surroundings().boot_id()).digest()[:16]
+
+
+def load_synced(path: Path) -> SyncedMark | None:
+    """The mark of the queue in a directory; None where there is none that is whole.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        data = (path / SYNCED_FILE_NAME).read_bytes()
+    except FileNotFoundError:
+        return None
+    slots = (data[nth * _SLOT_BYTES :][:_SLOT_BYTES] for nth in range(_SLOTS))
+    found = [mark for mark in map(_read, slots) if mark is not None]
+    return max(found, key=lambda mark: mark.counter, default=None)
+
+
+def store_synced(path: Path, end: int) -> None:
+    """Notes that everything before `end` is on the disk, and returns when that is, too.
+
+    One process at a time may do so, for one queue.
+
+    Raises:
+        OSError: it may not be written, or never get to the disk.
+    """
+    last = load_synced(path)
+    counter = 0 if last is None else last.counter + 1
+    slot = _SLOT.pack(_MAGIC, end, this_boot(), counter)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path / SYNCED_FILE_NAME, flags, 0o644)
+    try:
+        data = slot + _SUM.pack(zlib.crc32(slot))
+        surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)
+        surroundings().sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(slot: bytes) -> SyncedMark | None:
+    if len(slot) < _SLOT_BYTES or _SUM.unpack_from(slot, _SLOT.size)[0] != zlib.crc32(
+        slot[: _SLOT.size]
+    ):
+        return None
+    magic, end, boot, counter = _SLOT.unpack_from(slot)
+    return SyncedMark(Index(end), boot, counter) if magic == _MAGIC else None

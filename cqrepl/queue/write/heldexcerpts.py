@@ -1,0 +1,109 @@
+"""What a queue holds from an index on, held against what comes for it from another copy.
+
+In order, and leaving nothing out: where one side has an excerpt and the other has none, they
+differ. Behind the index up to which the queue is proved to be on the disk, an excerpt may have been
+torn by a power cut: as long as the other copy's, and with zeros in place of some of its bytes. Then
+the bytes are written in, at their place; no reader can have taken the zeros for more than they are.
+"""
+
+import os
+from typing import Final
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.errors import Diverged
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import cycle_of, format_index
+from cqrepl.queue.read.comparer import check_equal
+from cqrepl.queue.read.tailer import Tailer
+from cqrepl.surroundings import surroundings
+from wire.header import EMPTY_STORED
+
+_NOTHING: Final = "nothing"
+
+
+class HeldExcerpts:
+    """Compares batch after batch with what a queue holds.
+
+    Args:
+        start: the first index that is compared.
+        proved_end: the next index behind what is known to be on the disk; None: all of it is.
+
+    Raises:
+        IndexGap, QueueError: the queue does not reach to `start`.
+    """
+
+    def __init__(self, cycles: Cycles, start: int, proved_end: int | None) -> None:
+        self.mended = 0  # excerpts
+        self._cycles = cycles
+        self._proved_end = proved_end
+        self._tailer = Tailer(cycles, start)
+
+    def compare(self, batch: ExcerptBatch) -> None:
+        """Checks that the queue holds these next, and nothing between.
+
+        Raises:
+            Diverged: it holds other bytes, or one of the two has an excerpt where the other has
+                none.
+            QueueError, OSError: it cannot be read, or mended.
+        """
+        start = 0
+        while start < len(batch):
+            mine = self._tailer.next_batch(count_max=len(batch) - start, payload_max=NO_LIMIT)
+            wanted = batch.index_first + start
+            if mine is None or mine.index_first != wanted:
+                found = _NOTHING if mine is None else format_index(mine.index_first)
+                raise Diverged(wanted, f"at {found}", "at this index", path=self._cycles.path)
+            self._settle(mine, batch.part(start, start + len(mine)))
+            start += len(mine)
+
+    def check_passed(self) -> None:
+        """Checks that the queue holds nothing more: the other copy goes on behind its end.
+
+        Raises:
+            Diverged: it does.
+            QueueError: it cannot be read.
+        """
+        mine = self._tailer.next_batch(count_max=1, payload_max=NO_LIMIT)
+        if mine is not None:
+            raise Diverged(mine.index_first, "an excerpt", _NOTHING, path=self._cycles.path)
+
+    def close(self) -> None:
+        self._tailer.close()
+
+    def _settle(self, mine: ExcerptBatch, theirs: ExcerptBatch) -> None:
+        try:
+            check_equal(mine, theirs, self._cycles.path)
+        except Diverged:
+            if self._proved_end is None or mine.index_last < self._proved_end:
+                raise
+            self._mend(mine, theirs)
+
+    def _mend(self, mine: ExcerptBatch, theirs: ExcerptBatch) -> None:
+        assert self._proved_end is not None
+        torn = []
+        pairs = zip(mine, theirs, mine.offsets, strict=True)
+        for (index, stored), (_, sent), position in pairs:
+            received = bytes(sent) or EMPTY_STORED
+            if stored != received:
+                nth = index - mine.index_first
+                if index < self._proved_end or not is_torn(stored, received):
+                    one = mine.part(nth, nth + 1), theirs.part(nth, nth + 1)
+                    check_equal(*one, self._cycles.path)
+                torn.append((position, received))
+        path = self._cycles.path_of(cycle_of(mine.index_first, self._cycles.shift))
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for position, received_bytes in torn:
+                surroundings().write(descriptor, received_bytes, position)
+            surroundings().sync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.mended += len(torn)
+
+
+def is_torn(stored: memoryview, received: bytes) -> bool:
+    """True when one is the other but for zeros where that has bytes."""
+    return len(stored) == len(received) and all(
+        mine in (0, theirs) for mine, theirs in zip(stored, received, strict=True)
+    )

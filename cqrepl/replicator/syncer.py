@@ -1,0 +1,179 @@
+"""Brings what was replicated to the disk, behind the stream, and knows what a power cut may have
+taken.
+
+Theory of operation. Nothing on the data path waits for the disk. A second after something was taken
+in or sent, the store files are synced, and then the queue's mark says so (`files.syncedmark`).
+After another start of the machine what lies behind the mark is *unproved*: it may read as zeros in
+places. So a sink says that it ends at the mark, and gets that part once more; a source offers up to
+its mark only, and a sink that it knows gives back that part. Both times it is compared with what is
+there, and what was torn is mended (`queue.write.heldexcerpts`). What the other side has taken from
+here is as proved as that: the copies are equal.
+
+The mark does not rise while something before it is unproved. Where a sync fails it never does in
+this process: the system may have dropped the pages.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.net.threads import in_thread
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
+from cqrepl.replicator.queues import Signal
+from cqrepl.surroundings import surroundings
+
+SYNC_SECONDS: Final = 1.0  # from the first change to the sync
+_logger: Final = logging.getLogger(__name__)
+
+
+class DiskEnd:
+    """Up to where one queue is on the disk, and proved.
+
+    Args:
+        name: of the queue, for what is logged.
+        end: gives the queue's next index.
+        changed: is set when there is something to sync.
+        is_proved: whether all is proved where there is no mark.
+
+    Raises:
+        QueueError: the queue cannot be read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: Queue,
+        end: Callable[[], Index],
+        changed: Signal,
+        *,
+        is_proved: bool,
+    ) -> None:
+        self.is_dirty = False
+        self.unproved_from: Index | None = None  # None: all of it is as it was appended
+        self._name = name
+        self._queue = queue
+        self._end = end
+        self._unproved_to = NEXT_OF_EMPTY
+        self._has_failed = False
+        self._changed = changed
+        mark = load_synced(queue.path)
+        self._synced = NEXT_OF_EMPTY if mark is None else mark.end
+        if is_proved if mark is None else mark.is_of_this_boot:
+            return
+        self._unproved_to = end()
+        start = max(self._synced, queue.first_index() or NEXT_OF_EMPTY)
+        if start < self._unproved_to:
+            self.unproved_from = Index(start)
+            _logger.info(
+                "queue %r: the machine was started again: from %s on it is compared with a copy",
+                name,
+                format_index(start),
+            )
+
+    def note(self) -> None:
+        """There is something that may not be on the disk."""
+        if not self.is_dirty and self.unproved_from is None and not self._has_failed:
+            self.is_dirty = True
+            self._changed.set()
+
+    def prove(self, end: int) -> None:
+        """Another copy holds the same before `end`."""
+        if self.unproved_from is not None and end > self.unproved_from:
+            self.unproved_from = Index(end) if end < self._unproved_to else None
+            if self.unproved_from is None:
+                _logger.info("queue %r: all of it is proved", self._name)
+                self.note()
+
+    async def sync(self) -> None:
+        """Brings the queue to the disk as it is now, and marks that."""
+        self.is_dirty = False
+        try:
+            end = self._end()
+            if end > self._synced:
+                await in_thread(lambda: self._sync(end))
+                self._synced = end
+        except (QueueError, OSError) as error:
+            self._has_failed = True
+            _logger.warning(
+                "queue %r: it is not known to be on the disk: %s; after a power cut it is compared"
+                " from %s on",
+                self._name,
+                error,
+                format_index(self._synced),
+            )
+
+    def _sync(self, end: Index) -> None:
+        cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
+        first, last = cycle_of(self._synced, shift), cycle_of(end, shift)
+        for cycle in cycles.listing():
+            if first <= cycle <= last:
+                _sync_file(cycles.path_of(cycle))
+        _sync_file(cycles.table_path)  # with the marks of its hosts
+        _sync_file(self._queue.path / SLOTS_FILE_NAME)
+        if first < last:
+            descriptor = os.open(self._queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                surroundings().sync_names(descriptor)
+            finally:
+                os.close(descriptor)
+        store_synced(self._queue.path, end)
+
+
+class Syncer:
+    """Syncs the queues of one host, one after the other."""
+
+    def __init__(self) -> None:
+        self._ends: list[DiskEnd] = []
+        self._changed = Signal()
+
+    def watch(
+        self, name: str, queue: Queue, end: Callable[[], Index], *, is_proved: bool
+    ) -> DiskEnd:
+        """A queue that was opened; arguments and errors are those of `DiskEnd`."""
+        watched = DiskEnd(name, queue, end, self._changed, is_proved=is_proved)
+        self._ends.append(watched)
+        return watched
+
+    def forget(self, watched: DiskEnd) -> None:
+        """The queue is about to be closed."""
+        self._ends.remove(watched)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Syncs for the length of a block, and once more when that ends in order."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            yield
+            nursery.cancel_scope.cancel()
+        await self._sync_all()
+
+    async def _work(self) -> None:
+        while True:
+            while not any(end.is_dirty for end in self._ends):
+                await self._changed.wait()
+            await trio.sleep(SYNC_SECONDS)
+            await self._sync_all()
+
+    async def _sync_all(self) -> None:
+        for end in list(self._ends):
+            if end.is_dirty:
+                await end.sync()
+
+
+def _sync_file(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # there was none, or retention has taken it
+    try:
+        surroundings().sync(descriptor)
+    finally:
+        os.close(descriptor)

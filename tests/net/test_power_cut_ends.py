@@ -1,0 +1,235 @@
+"""What a power cut has torn behind the mark of what is on the disk comes back by itself.
+
+The power is not cut here: a queue's bytes are changed as a power cut changes them, and its mark is
+one of another start of the machine. The laboratory, and tests/faults, do the cutting.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from cqrepl.protocol import StopReason
+from cqrepl.queue import Queue
+from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.listing import BOOT_KEY
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.replicator import syncer
+from cqrepl.replicator.source import serve_source
+from tests.support.copies import assert_same
+from tests.support.relay import Relay
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    acked,
+    at,
+    copied,
+    eventually,
+    live_sink,
+    more_excerpts,
+)
+from tests.support.samples import Excerpts, fill, noon_index, noon_path, read
+
+COUNT = 300
+
+
+async def pair(tmp_path: Path) -> Excerpts:
+    """A queue and its copy, as both hosts end in order."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: COUNT})
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await acked(source, written[-1][0])
+    return written
+
+
+def cut_power(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, proved: int | None, torn: dict[int, int]
+) -> None:
+    """The machine was started again: of some excerpts only so many bytes are there.
+
+    Args:
+        proved: so many excerpts were on the disk; None: there is no mark.
+        torn: bytes that are left, by the place of an excerpt.
+    """
+    with monkeypatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        if proved is None:
+            (path / SYNCED_FILE_NAME).unlink()
+        else:
+            store_synced(path, noon_index(sequence=proved))
+    table = TableStore(path / FILE_NAME, writable=True)
+    table.value(BOOT_KEY, -1).store(1)
+    table.close()
+    for sequence, left in torn.items():
+        with Queue.open(path) as queue:
+            batch = queue.tailer(noon_index(sequence=sequence)).next_batch(count_max=1)
+            assert batch is not None
+            offset, length = batch.offsets[0], batch.lengths[0]
+        assert left < length
+        with noon_path(path).open("r+b") as file:
+            file.seek(offset + left)
+            file.write(bytes(length - left))
+
+
+def is_marked(path: Path) -> bool:
+    """All of a queue is known to be on the disk, in this start of the machine."""
+    mark = load_synced(path)
+    with Queue.open(path) as queue:
+        return mark is not None and mark.is_of_this_boot and mark.end == queue.next_index()
+
+
+async def test_an_orderly_end_marks_all(tmp_path: Path) -> None:
+    await pair(tmp_path)
+    assert is_marked(tmp_path / "q")
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_the_mark_follows_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            for _ in range(3):
+                await acked(source, written[-1][0])
+                await eventually(lambda: is_marked(tmp_path / "q"))
+                await eventually(lambda: is_marked(tmp_path / "copy"))
+                written += more_excerpts(tmp_path / "q", len(written), 4)
+            await acked(source, written[-1][0])
+
+
+@pytest.mark.parametrize("proved", [200, 0, None])
+async def test_a_torn_copy_comes_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    proved: int | None,
+) -> None:
+    """From the mark on it gets all once more, and nothing before; then it goes on."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "copy", monkeypatch, proved=proved, torn={250: 3, 298: 0})
+    with caplog.at_level(logging.INFO):
+        async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+            async with live_sink(tmp_path / "copy", source.port) as sink:
+                await eventually(lambda: read(tmp_path / "copy") == written)
+                more = more_excerpts(tmp_path / "q", COUNT, 20)
+                await acked(source, more[-1][0])
+                assert not source.stops + sink.stops
+                assert sink.queues["q"].received_excerpts == COUNT - (proved or 0) + 20
+    assert "a power cut had torn 2 excerpts: they were mended" in caplog.text
+    assert read(tmp_path / "copy") == written + more
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_a_cut_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next connection goes on from there."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "copy", monkeypatch, proved=10, torn={250: 3, 290: 1})
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with Relay(source.port, cut_after=4000).running() as relay:
+            async with live_sink(tmp_path / "copy", relay.port):
+                await eventually(lambda: read(tmp_path / "copy") == written)
+                assert relay.connections > 1
+    assert is_marked(tmp_path / "copy")
+
+
+async def test_bytes_that_are_no_tear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another byte, behind the mark: both sides stop, and nothing is overwritten."""
+    await pair(tmp_path)
+    copy = tmp_path / "copy"
+    cut_power(copy, monkeypatch, proved=10, torn={})
+    with Queue.open(copy) as queue:
+        batch = queue.tailer(noon_index(sequence=77)).next_batch(count_max=1)
+        assert batch is not None
+        offset = batch.offsets[0]
+    with noon_path(copy).open("r+b") as file:
+        file.seek(offset)
+        (byte,) = os.pread(file.fileno(), 1, offset)
+        file.write(bytes([byte ^ 0x41 or 1]))
+    changed = read(copy)
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: bool(sink.stops and source.stops))
+            (stop,) = sink.stops
+    assert stop.reason is StopReason.DIVERGED
+    assert hex(noon_index(sequence=77)) in stop.message
+    assert read(copy) == changed
+
+
+async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That was on the disk: it is no power cut, and nothing mends it in silence."""
+    await pair(tmp_path)
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn={100: 1})
+    torn = read(tmp_path / "copy")
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await eventually(lambda: bool(sink.stops and source.stops))
+            assert hex(noon_index(sequence=100)) in source.stops[0].message
+    assert read(tmp_path / "copy") == torn
+
+
+async def test_a_torn_source_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sink that it knows gives back what lies behind the mark; it is locked meanwhile."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn={250: 3, 298: 0})
+    with caplog.at_level(logging.INFO):
+        async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+            async with live_sink(tmp_path / "copy", source.port) as sink:
+                await eventually(lambda: "all of it is proved" in caplog.text)
+                more = more_excerpts(tmp_path / "q", COUNT, 20)
+                await acked(source, more[-1][0])
+                assert not source.stops + sink.stops
+    assert "a power cut had torn 2 excerpts: they were mended" in caplog.text
+    assert read(tmp_path / "q") == written + more
+    assert_same(tmp_path / "q", tmp_path / "copy")
+    assert is_marked(tmp_path / "q")
+
+
+async def test_a_source_that_was_written_to_before_its_sink_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has lost its end, and its application went on under the same indexes: both are told."""
+    await pair(tmp_path)
+    fill(tmp_path / "less", "FAST_DAILY", {0: 280})
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn={})
+    more_excerpts(tmp_path / "q", 280, 5)
+    before, copy = read(tmp_path / "q"), read(tmp_path / "copy")
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await eventually(lambda: bool(sink.stops and source.stops))
+            assert source.stops[0].reason is StopReason.DIVERGED
+            assert hex(noon_index(sequence=280)) in source.stops[0].message
+    assert (read(tmp_path / "q"), read(tmp_path / "copy")) == (before, copy)
+
+
+async def test_a_source_whose_sinks_are_not_known_streams_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no other copy: what it has is the only one, and a new sink gets that."""
+    await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn={298: 0})
+    assert inspect_queue(tmp_path / "q").unproved_from == noon_index(sequence=200)
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "new", source.port, host_id=3):
+            await acked(source, noon_index(sequence=COUNT - 1))
+    assert_same(tmp_path / "q", tmp_path / "new")
+    assert inspect_queue(tmp_path / "q").unproved_from is None
+
+
+async def test_a_copy_whose_source_has_less_returns_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only it has cannot be compared: it goes back as before."""
+    written = await pair(tmp_path)
+    fill(tmp_path / "less", "FAST_DAILY", {0: 280})
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn={})
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port, connect=at(source.port)):
+            await copied(tmp_path / "copy", tmp_path / "q")
+    assert read(tmp_path / "q") == written
