@@ -180,7 +180,7 @@ class SinkQueue:
         if self.disk.unproved_from is None:
             if held.mended:
                 _logger.warning(
-                    "queue %r: a power cut had torn %d excerpts: they were mended",
+                    "queue %r: excerpts that a power cut had torn, mended: %d",
                     self.name,
                     held.mended,
                 )

@@ -9,6 +9,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.backcopy import release_dead_back_copy
@@ -32,6 +33,7 @@ class SourceQueue:
         self.queue = Queue.open(path)
         self.chains = Chains(self.queue.cycles)
         self._release_dead_back_copy()
+        self._put_in_order()
         self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
@@ -45,6 +47,18 @@ class SourceQueue:
         self.disk = syncer.watch(name, self.queue, self.queue.next_index, is_proved=True)
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
         self._awaited: list[int] = []
+
+    def _put_in_order(self) -> None:
+        """After another start of the machine an end may be recorded that a power cut has taken, and
+        nothing up to there can be read. Its next writer mends that; a sink may come before."""
+        mark = load_synced(self.path)
+        if mark is None or mark.is_of_this_boot or self.queue.is_of_this_boot:
+            return
+        try:
+            with Queue.open_for_append(self.path) as queue:
+                queue.appender(payload_max=NO_LIMIT).close()
+        except (QueueError, OSError) as error:
+            _logger.warning("queue %r: it is read as the power cut left it: %s", self.name, error)
 
     def _lower_marks(self) -> None:
         """What the queue has lost counts as sent and acknowledged no more: other excerpts may get

@@ -418,7 +418,7 @@ class SourceSession:
         if each.back_copy is not None:
             if each.back_copy.mended:
                 _logger.warning(
-                    "%s: queue %r: a power cut had torn %d excerpts: they were mended",
+                    "%s: queue %r: excerpts that a power cut had torn, mended: %d",
                     self._pump.label,
                     each.queue.name,
                     each.back_copy.mended,

@@ -2,7 +2,8 @@
 taken.
 
 Theory of operation. Nothing on the data path waits for the disk. A second after something was taken
-in or sent, the store files are synced, and then the queue's mark says so (`files.syncedmark`).
+in or sent, or at once for the first time, the store files are synced, and then the queue's mark
+says so (`files.syncedmark`).
 After another start of the machine what lies behind the mark is *unproved*: it may read as zeros in
 places. So a sink says that it ends at the mark, and gets that part once more; a source offers up to
 its mark only, and a sink that it knows gives back that part. Both times it is compared with what is
@@ -77,6 +78,11 @@ class DiskEnd:
                 name,
                 format_index(start),
             )
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing of it was ever synced: not even that its hosts are known is certain."""
+        return self._synced == NEXT_OF_EMPTY
 
     def note(self) -> None:
         """There is something that may not be on the disk."""
@@ -159,7 +165,8 @@ class Syncer:
         while True:
             while not any(end.is_dirty for end in self._ends):
                 await self._changed.wait()
-            await trio.sleep(SYNC_SECONDS)
+            if not any(end.is_new for end in self._ends if end.is_dirty):
+                await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 
     async def _sync_all(self) -> None:

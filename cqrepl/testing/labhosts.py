@@ -238,7 +238,8 @@ class Application:
     def _some(self) -> Iterator[bytes]:
         for _ in range(self._rng.choice(BATCHES)):
             size = self._rng.choice(PAYLOAD_BYTES)
-            yield b"%d of host %d " % (self.count, self.machine.host) + bytes(size)
+            filling = bytes([65 + self.count % 26]) * size  # a tear reads as zeros
+            yield b"%d of host %d " % (self.count, self.machine.host) + filling
 
     def _opened(self) -> Queue:
         if self._queue is None or self._disk != self.machine.path:

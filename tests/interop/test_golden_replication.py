@@ -14,6 +14,7 @@ import trio
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
@@ -50,7 +51,8 @@ HOST_MARKS = {"cqrepl.2.snt", "cqrepl.2.idx"}
 class Untouched:
     """A source's directory as it was, to be compared later: only marks may change.
 
-    Java's two are there in every golden queue; those of the sink's host are added behind all keys.
+    That of what is on the disk is a file of its own. Java's two are there in every golden queue;
+    those of the sink's host are added behind all keys.
     """
 
     def __init__(self, path: Path, saved: Path) -> None:
@@ -60,7 +62,8 @@ class Untouched:
 
     def check(self, last_index: int | None) -> None:
         """Nothing has changed but the marks, which are at `last_index` where there can be any."""
-        names = sorted(file.name for file in self._path.iterdir())
+        found = (file.name for file in self._path.iterdir())
+        names = sorted(name for name in found if name != SYNCED_FILE_NAME)
         assert names == sorted(file.name for file in self._saved.iterdir())
         for name in names:
             if name != FILE_NAME:

@@ -2,8 +2,13 @@
 
 In order, and leaving nothing out: where one side has an excerpt and the other has none, they
 differ. Behind the index up to which the queue is proved to be on the disk, an excerpt may have been
-torn by a power cut: as long as the other copy's, and with zeros in place of some of its bytes. Then
-the bytes are written in, at their place; no reader can have taken the zeros for more than they are.
+torn by a power cut. Then its missing bytes are written in, at their place.
+
+What a tear is has to be narrow: another excerpt under the same index must not pass for one, and
+many messages hold zeros. A disk writes whole sectors, and a header is stored behind its payload. So
+the header's own sector holds what was appended, and of another sector either all or nothing: a torn
+excerpt is as long as the other copy's, and where they differ, nothing but zeros is there from one
+end of the sector to the other.
 """
 
 import os
@@ -19,6 +24,7 @@ from cqrepl.queue.read.tailer import Tailer
 from cqrepl.surroundings import surroundings
 from wire.header import EMPTY_STORED
 
+SECTOR_BYTES: Final = 512
 _NOTHING: Final = "nothing"
 
 
@@ -87,7 +93,7 @@ class HeldExcerpts:
             received = bytes(sent) or EMPTY_STORED
             if stored != received:
                 nth = index - mine.index_first
-                if index < self._proved_end or not is_torn(stored, received):
+                if index < self._proved_end or not is_torn(stored, received, position):
                     one = mine.part(nth, nth + 1), theirs.part(nth, nth + 1)
                     check_equal(*one, self._cycles.path)
                 torn.append((position, received))
@@ -102,8 +108,23 @@ class HeldExcerpts:
         self.mended += len(torn)
 
 
-def is_torn(stored: memoryview, received: bytes) -> bool:
-    """True when one is the other but for zeros where that has bytes."""
-    return len(stored) == len(received) and all(
-        mine in (0, theirs) for mine, theirs in zip(stored, received, strict=True)
-    )
+def is_torn(stored: memoryview, received: bytes, position: int) -> bool:
+    """True when a power cut can have made the one of the other.
+
+    Args:
+        stored: the payload in the store file.
+        received: the other copy's.
+        position: of the payload in the store file.
+    """
+    if len(stored) != len(received):
+        return False
+    start = SECTOR_BYTES - position % SECTOR_BYTES  # of the first sector that begins in the payload
+    if position % SECTOR_BYTES == 0:  # the header ends the sector before
+        start = 0
+    if stored[:start] != received[:start]:
+        return False
+    for at in range(start, len(stored), SECTOR_BYTES):
+        mine = stored[at : at + SECTOR_BYTES]
+        if mine != received[at : at + SECTOR_BYTES] and any(mine):
+            return False
+    return True

@@ -8,8 +8,17 @@ import pytest
 from cqrepl.queue import Diverged, ExcerptBatch, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced, this_boot
-from cqrepl.queue.write.heldexcerpts import HeldExcerpts, is_torn
-from tests.support.samples import fill, noon_index, noon_path, payloads, read
+from cqrepl.queue.write.heldexcerpts import SECTOR_BYTES, HeldExcerpts, is_torn
+from tests.support.samples import (
+    NOON_MS,
+    Excerpts,
+    fill,
+    layout,
+    noon_index,
+    noon_path,
+    read,
+)
+from tests.support.tears import tear
 
 SLOT_BYTES = 64
 
@@ -64,16 +73,19 @@ def test_a_slot_that_is_not_whole_counts_no_more(tmp_path: Path, nth: int) -> No
     assert mark.end == 11
 
 
-def zero(path: Path, index: int, start: int, stop: int) -> None:
-    """A power cut takes some bytes of an excerpt's payload."""
-    with Queue.open(path) as queue:
-        batch = queue.tailer(index).next_batch(count_max=1)
-        assert batch is not None
-        offset, length = batch.offsets[0], batch.lengths[0]
-    assert stop <= length
-    with noon_path(path).open("r+b") as file:
-        file.seek(offset + start)
-        file.write(bytes(stop - start))
+COUNT = 40
+LONG = 3000  # bytes: no excerpt lies in one sector
+
+
+def long_payloads() -> list[bytes]:
+    return [bytes([1 + n]) * (LONG + n) for n in range(COUNT)]
+
+
+def fill_long(path: Path) -> Excerpts:
+    """A queue of excerpts that a power cut can tear; what is in it."""
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.appender().append(long_payloads(), NOON_MS)
+    return read(path)
 
 
 def held(path: Path, proved: int | None) -> HeldExcerpts:
@@ -82,20 +94,19 @@ def held(path: Path, proved: int | None) -> HeldExcerpts:
         return HeldExcerpts(queue.cycles, noon_index(sequence=4), proved_end)
 
 
-def sent(count: int, first: int = 4) -> ExcerptBatch:
-    """As it comes for the queues that `fill` makes."""
-    return ExcerptBatch.of(noon_index(sequence=first), payloads(first + count)[first:])
+def sent(stop: int, first: int = 4) -> ExcerptBatch:
+    """As it comes for the queue that `fill_long` makes."""
+    return ExcerptBatch.of(noon_index(sequence=first), long_payloads()[first:stop])
 
 
 def test_what_was_torn_is_mended(tmp_path: Path) -> None:
-    written = fill(tmp_path, "FAST_DAILY", {0: 40})
-    lengths = [len(data) for _, data in written]
-    for sequence in (9, 23):
-        zero(tmp_path, written[sequence][0], lengths[sequence] // 3, lengths[sequence])
+    written = fill_long(tmp_path)
+    assert tear(tmp_path, written[9][0], 1, 4) == 3 * SECTOR_BYTES
+    assert tear(tmp_path, written[23][0], 3, None) > 2 * SECTOR_BYTES
     assert read(tmp_path) != written
     comparing = held(tmp_path, 5)
-    comparing.compare(sent(16))
-    comparing.compare(sent(20, first=20))
+    comparing.compare(sent(20))
+    comparing.compare(sent(COUNT, first=20))
     comparing.check_passed()
     comparing.close()
     assert comparing.mended == 2
@@ -104,22 +115,22 @@ def test_what_was_torn_is_mended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("proved", [None, 10, 40])
 def test_what_was_on_the_disk_is_not(tmp_path: Path, proved: int | None) -> None:
-    written = fill(tmp_path, "FAST_DAILY", {0: 40})
-    zero(tmp_path, written[9][0], 0, 3)
+    written = fill_long(tmp_path)
+    tear(tmp_path, written[9][0], 1, 2)
     torn = noon_path(tmp_path).read_bytes()
     comparing = held(tmp_path, proved)
     with pytest.raises(Diverged, match=f"{written[9][0]:#x}"):
-        comparing.compare(sent(36))
+        comparing.compare(sent(COUNT))
     comparing.close()
     assert noon_path(tmp_path).read_bytes() == torn
 
 
 def test_nothing_is_mended_where_another_excerpt_is_no_tear(tmp_path: Path) -> None:
     """Neither what differs otherwise, nor what came before it in the same batch."""
-    written = fill(tmp_path, "FAST_DAILY", {0: 40})
-    zero(tmp_path, written[9][0], 0, 3)
+    written = fill_long(tmp_path)
+    tear(tmp_path, written[9][0], 1, 2)
     torn = noon_path(tmp_path).read_bytes()
-    others = payloads(40)
+    others = long_payloads()
     others[17] = b"x" * len(others[17])
     comparing = held(tmp_path, 4)
     with pytest.raises(Diverged, match=f"{written[17][0]:#x}"):
@@ -130,21 +141,41 @@ def test_nothing_is_mended_where_another_excerpt_is_no_tear(tmp_path: Path) -> N
 
 def test_excerpts_that_only_one_has(tmp_path: Path) -> None:
     written = fill(tmp_path, "FAST_DAILY", {0: 6, 1: 3})
-    beyond = held(tmp_path, 4)
+    payload = [data for _, data in written]
+    beyond, passed = held(tmp_path, 4), held(tmp_path, 4)
     with pytest.raises(Diverged, match=f"{written[5][0] + 1:#x}: stored at {written[6][0]:#x}"):
-        beyond.compare(sent(3))
+        beyond.compare(ExcerptBatch.of(written[4][0], [*payload[4:6], b"more"]))
     beyond.close()
-    passed = held(tmp_path, 4)
-    passed.compare(sent(2))
+    passed.compare(ExcerptBatch.of(written[4][0], payload[4:6]))
     with pytest.raises(Diverged, match=f"{written[6][0]:#x}: stored an excerpt, received nothing"):
         passed.check_passed()
     passed.close()
 
 
-def test_what_a_tear_is() -> None:
-    assert is_torn(memoryview(b"ab\0\0"), b"abcd")
-    assert is_torn(memoryview(bytes(4)), b"abcd")
-    assert is_torn(memoryview(b"\0bc\0"), b"abcd")
-    assert not is_torn(memoryview(b"abc\0"), b"abxd")
-    assert not is_torn(memoryview(b"abc"), b"abcd")
-    assert not is_torn(memoryview(b"abcd"), b"ab\0\0")
+PAYLOAD = bytes(range(1, 251)) * 8  # 2,000 bytes without a zero
+
+
+@pytest.mark.parametrize("position", [4, 100, 508, 512, 516, 1024])
+def test_what_a_tear_is(position: int) -> None:
+    """Whole sectors of zeros, but for the one that holds the header."""
+
+    def torn(*zeroed: tuple[int, int]) -> bool:
+        data = bytearray(PAYLOAD)
+        for start, stop in zeroed:
+            data[start:stop] = bytes(stop - start)
+        return is_torn(memoryview(data), PAYLOAD, position)
+
+    first = -position % SECTOR_BYTES  # where the first sector begins that has no header
+    second, third = first + SECTOR_BYTES, first + 2 * SECTOR_BYTES
+    assert torn((first, second))
+    assert torn((second, third))
+    assert torn((third, len(PAYLOAD)))
+    assert torn((first, len(PAYLOAD)))
+    assert not torn((first, second - 1))
+    assert not torn((first + 1, second))
+    assert not torn((second, third), (third, third + 7))
+    if first:
+        assert not torn((0, first))
+        assert not torn((first - 1, second))
+    assert not is_torn(memoryview(PAYLOAD), PAYLOAD + b"x", position)
+    assert not is_torn(memoryview(bytes(40)), b"x" * 40, 8)  # a small one is never torn
