@@ -30,6 +30,7 @@ class Outgoing:
         self.stream_from: int | None = None
         self.back_copy: BackCopyTarget | None = None
         self.back_copy_until = math.inf  # by trio's clock
+        self.awaits_turn = False  # another sink gives back to the same queue
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: the peer's own are not
@@ -39,6 +40,18 @@ class Outgoing:
         """False once the sink is known to hold something else, or not to go on otherwise."""
         return not self.has_stopped and self.search is None
 
+    @property
+    def is_ready_to_return(self) -> bool:
+        """True for a sink that is ahead, and that neither differs nor waits for another one."""
+        return self.is_going_on and not self.awaits_turn
+
+    def take_turn(self) -> bool:
+        """One sink at a time gives back to a queue; false while that is another one."""
+        if self.queue.returning is None:
+            self.queue.returning = self
+        self.awaits_turn = self.queue.returning is not self
+        return not self.awaits_turn
+
     def close(self) -> None:
         self.batch = self.lane = None
         if self.tailer is not None:
@@ -47,3 +60,6 @@ class Outgoing:
         if self.back_copy is not None:
             self.back_copy.close()
             self.back_copy = None
+        if self.queue.returning is self:
+            self.queue.returning = None
+        self.awaits_turn = False

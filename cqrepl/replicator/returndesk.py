@@ -30,6 +30,7 @@ class ReturnDesk:
         outgoing: the queues that are on it, as they come and go.
         settings: whose back copies are taken.
         pump: knows how log lines name the peer.
+        changed: is set, among others, whenever a back copy of the host has ended.
     """
 
     def __init__(
@@ -38,27 +39,46 @@ class ReturnDesk:
         settings: ReturnSettings,
         connection: Connection,
         pump: Pump,
+        changed: Signal,
     ) -> None:
         self._outgoing = outgoing
         self._settings = settings
         self._connection = connection
         self._pump = pump
+        self._changed = changed
         self._begun = Signal()
         self._taking = trio.Lock()  # what came back; no back copy is ended meanwhile
 
-    async def late(self) -> tuple[Outgoing, ReturnRefused]:
-        """Waits for a back copy that takes too long, as its sink may say nothing more; the error
-        that is to end it, before anything else comes."""
+    async def due(self) -> tuple[Outgoing, ReturnRefused | None]:
+        """Waits for a queue whose turn has come; or for a back copy that takes too long, as its
+        sink may say nothing more, with the error that is to end it before anything else comes."""
         while True:
-            copying = [each for each in self._outgoing.values() if each.back_copy is not None]
+            live = list(self._outgoing.values())
+            waiting = [each for each in live if each.awaits_turn and not each.has_stopped]
+            for each in waiting:
+                if each.take_turn():
+                    return each, None
+            copying = [each for each in live if each.back_copy is not None]
             with trio.move_on_at(min((each.back_copy_until for each in copying), default=math.inf)):
-                await self._begun.wait()
+                await (self._changed if waiting else self._begun).wait()
                 continue
             async with self._taking:
                 for each in copying:
                     is_late = each.back_copy_until <= trio.current_time()
                     if is_late and each.back_copy is not None:
                         return each, each.back_copy.overdue()
+
+    def gets_turn(self, each: Outgoing) -> bool:
+        """False where another sink gives back to the same queue: this one comes later."""
+        if each.take_turn():
+            return True
+        _logger.info(
+            "%s: queue %r: the sink is ahead, and waits until another one has given back",
+            self._pump.label,
+            each.queue.name,
+        )
+        self._begun.set()
+        return False
 
     def takes_from(self, marks: HostMarks) -> bool:
         """Whether a host that proves what it holds may give back."""
@@ -88,6 +108,7 @@ class ReturnDesk:
         """
         offered = self._connection.source(each.cid).offer.next_index
         self.check(each, next_index)
+        each.take_turn()  # one that cannot prove, as Java's, is not made to wait: the lock tells it
         _logger.info(
             "%s: queue %r: the sink is ahead (%s, here %s): back copy",
             self._pump.label,
@@ -116,6 +137,7 @@ class ReturnDesk:
         )
         each.back_copy_until = trio.current_time() + limits.seconds_max
         self._begun.set()
+        self._changed.set()
         self._connection.begin_back_copy(
             each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
         )

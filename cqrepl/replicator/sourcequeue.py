@@ -37,6 +37,7 @@ class SourceQueue:
         self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[Session] = []  # of the connections that it goes out on
+        self.returning: object | None = None  # its stream to the sink that gives back now
         self.counters = SourceCounters(self.queue, self._drain)
         self._marks = QueueMarks(name, self.queue.host_marks)
         try:

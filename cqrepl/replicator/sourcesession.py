@@ -66,7 +66,7 @@ class SourceSession:
         self._started: list[Outgoing] = []  # and not looked at to the end of what they have
         self._started_at = self._looked_at = -math.inf
         self._turn = 0
-        self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump)
+        self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump, shared.changed)
         self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
 
     @property
@@ -109,10 +109,14 @@ class SourceSession:
         return QueueNames(sources=frozenset(self._queues))
 
     async def work(self) -> None:
-        """Ends each back copy that takes too long: its sink may say nothing more."""
+        """Begins back copies whose turn has come, and ends those that take too long."""
         while True:
-            self._stop(*await self._returns.late())
-            self._pump.wake()
+            each, late = await self._returns.due()
+            if late is not None:
+                self._stop(each, late)
+            else:
+                await self._begin_later(each)
+            self._pump.look()
 
     def drain(self) -> None:
         self._is_draining = True
@@ -129,7 +133,7 @@ class SourceSession:
                 await self._compare_lineage(self.outgoing[event.cid], event)
             case ev.ProofGiven():
                 await self._search_on(self.outgoing[event.cid], event)
-            case ev.SinkAhead() if self.outgoing[event.cid].is_going_on:
+            case ev.SinkAhead() if self.outgoing[event.cid].is_ready_to_return:
                 await self._return(
                     event.cid, partial(self._returns.begin, next_index=event.next_index)
                 )
@@ -376,6 +380,8 @@ class SourceSession:
             # a sink that hears that it is proved locks its queue: not where that ends here
             if next_index > source.offer.next_index:
                 self._returns.check(each, next_index)
+                if not self._returns.gets_turn(each):
+                    return
             self._connection.lineage_compared(each.cid)
         except Diverged:
             compared = Compared(
@@ -389,6 +395,15 @@ class SourceSession:
             await self._ask_on(each, each.search.begin)
         except (QueueError, OSError) as error:
             self._stop(each, error)
+
+    async def _begin_later(self, each: Outgoing) -> None:
+        """Another sink has given back: now this one may. It hears so when the queue is locked."""
+        answer = self._connection.source(each.cid).answer
+        assert answer is not None
+        begin = partial(self._returns.begin, next_index=answer.next_index)
+        await self._return(each.cid, begin)
+        if not each.has_stopped and not self._connection.has_stopped(each.cid):
+            self._connection.lineage_compared(each.cid)
 
     async def _return(self, cid: Cid, step: Callable[[Outgoing], Awaitable[None]]) -> None:
         """One step of a back copy."""

@@ -150,6 +150,12 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def stops_in(said: Path) -> list[str]:
+    """What was said of queues that stopped, but for the last words of a dying machine."""
+    lines = said.read_text().splitlines()
+    return [line for line in lines if " stopped (" in line and "Input/output error" not in line]
+
+
 def is_proved(said: Path) -> bool:
     """Each time that something was to be compared with a copy, all of it was."""
     text = said.read_text()
@@ -183,7 +189,7 @@ def test_a_sink_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int
         sink.terminate()
         assert sink.wait() == 0
     assert_same(original, copy)
-    assert " stopped (" not in said.read_text()
+    assert stops_in(said) == []
 
 
 @pytest.mark.parametrize("cuts", CUTS)
@@ -214,7 +220,7 @@ def test_a_source_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: i
         source.terminate()
         assert source.wait() == 0
     assert_same(original, copy)
-    assert " stopped (" not in said.read_text()
+    assert stops_in(said) == []
 
 
 def last_of_copy(path: Path) -> int | None:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.replicator import backcopy
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support import peer
@@ -235,3 +237,54 @@ async def test_an_id_that_is_no_hosts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a host id from 1 to 127 expected, 128 came"):
         async with source_of(tmp_path / "q", accept_returns=[128]):
             pass
+
+
+async def test_sinks_that_are_ahead_give_back_one_after_the_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the first one takes; the other one has more, and adds that."""
+    monkeypatch.setattr(backcopy, "LOCK_SECONDS", 0.05)
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    shutil.copytree(path, tmp_path / "more")
+    more_excerpts(tmp_path / "more", 5, 9)
+    data = [bytes(each) for _, each in read(tmp_path / "more")]
+    with caplog.at_level(logging.INFO):
+        async with source_of(path, accept_returns=[2, 3]) as source:
+            async with scripted(source.port, 2, 1) as first:
+                _, cid = await first.answer(noon_index(sequence=7))
+                await eventually(lambda: not is_free(path))
+                async with live_sink(tmp_path / "more", source.port, host_id=3) as second:
+                    await eventually(lambda: "waits until another one" in caplog.text)
+                    await trio.sleep(0.3)
+                    assert not source.stops + second.stops
+                    await first.send(
+                        peer.excerpts(noon_index(sequence=5), *data[5:7], cid=cid),
+                        peer.end_of_stream(cid),
+                    )
+                    await copied(tmp_path / "more", path)
+                    await eventually(lambda: is_free(path))
+                    more = more_excerpts(path, 14, 3)
+                    await acked(source, more[-1][0])
+                    await eventually(lambda: len(read(tmp_path / "more")) == 17)
+                    assert not source.stops + second.stops
+    assert_same(path, tmp_path / "more")
+
+
+async def test_a_sink_that_waits_goes_when_the_first_one_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    shutil.copytree(path, tmp_path / "more")
+    more_excerpts(tmp_path / "more", 5, 9)
+    with caplog.at_level(logging.INFO):
+        async with source_of(path, accept_returns=[2, 3]) as source:
+            async with scripted(source.port, 2, 1) as first:
+                await first.answer(noon_index(sequence=7))
+                await eventually(lambda: not is_free(path))
+                async with live_sink(tmp_path / "more", source.port, host_id=3) as second:
+                    await eventually(lambda: "waits until another one" in caplog.text)
+                    await trio.aclose_forcefully(first.stream)
+                    await copied(tmp_path / "more", path)
+                    assert not source.stops + second.stops

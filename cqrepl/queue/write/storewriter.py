@@ -26,8 +26,8 @@ With a group commit, what 1 stores is synced before 2, and what 2 stores before 
 Without one, a power cut may leave marks on the disk that name excerpts which are not there. That
 looks like a damaged file, and is taken for one unless the machine was started since our last writer
 was here. If it was, the file is walked from what was recorded as synced on, or whole. If documents
-are missing, a copy of the file is put aside and the marks are set back to what can be walked to;
-but what was synced must be there.
+are missing, what is left behind the first of them is put aside, in a file of its own with holes for
+all else, and the marks are set back to what can be walked to; but what was synced must be there.
 
 Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
 64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
@@ -37,7 +37,6 @@ Where pages are touched ahead (`touching`), that helper decides the steps and al
 """
 
 import os
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -58,6 +57,7 @@ from wire.header import HEADER_BYTES
 
 _STEP_MIN: Final = 1 << 20
 _STEP_MAX: Final = 64 << 20
+_BLOCK_BYTES: Final = 4096  # that a copy of what is lost is in
 _LENGTH_MIN: Final = 8 << 20
 _LENGTH_STEP: Final = 64 << 20
 _END_MARK_BYTES: Final = 8
@@ -285,7 +285,7 @@ class StoreWriter:
             raise self._damaged(walked.place)
         is_torn = walked.stop is FindStop.PAST_END
         if is_torn or self.store.write_position() > walked.position_last:
-            shutil.copyfile(self.path, _discarded(self.path))
+            _put_aside(self.path, walked.place.position)
             last = Sequence(walked.place.sequence - 1)
             self.store.set_back_last(walked.position_last, last)
         if is_torn:
@@ -363,6 +363,20 @@ class StoreWriter:
 def _length_for(end: int) -> int:
     """How long a file is made that is written up to `end`."""
     return _LENGTH_MIN if end <= _LENGTH_MIN else -(-end // _LENGTH_STEP) * _LENGTH_STEP
+
+
+def _put_aside(path: Path, start: int) -> None:
+    """Copies what a store file holds from about a position on, at its place, without zeros: that
+    takes no more space than was lost, however long the file is."""
+    with path.open("rb") as store, _discarded(path).open("xb") as aside:
+        at = start // _BLOCK_BYTES * _BLOCK_BYTES
+        store.seek(at)
+        while block := store.read(_BLOCK_BYTES):
+            if block.strip(b"\0"):
+                aside.seek(at)
+                aside.write(block)
+            at += len(block)
+        aside.truncate(at)
 
 
 def _discarded(path: Path) -> Path:
