@@ -58,6 +58,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Longest back copy; it keeps writers out.",
 )
+@click.option(
+    "--wait-for-seconds",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="After another start of the machine, so long nobody gets what a power cut may have torn "
+    "before a known sink's copy was compared.",
+)
 def source(queues: tuple[str, ...], **options: "Unpack[SourceOptions]") -> None:
     """Stream queues to sinks.
 

@@ -17,6 +17,7 @@ class SourceOptions(replication.ReplicationOptions):
     accept_returns: frozenset[int] | None
     return_excerpts: int
     return_seconds: int
+    wait_for_seconds: int
 
 
 def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
@@ -32,6 +33,7 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             accept_returns=options["accept_returns"],
             return_excerpts_max=options["return_excerpts"],
             return_seconds_max=options["return_seconds"],
+            wait_for_seconds=options["wait_for_seconds"],
         ),
         Source.wait_caught_up if until_caught_up else None,
         options["listen"],

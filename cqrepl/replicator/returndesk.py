@@ -59,14 +59,24 @@ class ReturnDesk:
                 if each.take_turn():
                     return each, None
             copying = [each for each in live if each.back_copy is not None]
-            with trio.move_on_at(min((each.back_copy_until for each in copying), default=math.inf)):
-                await (self._changed if waiting else self._begun).wait()
+            held = [each.queue for each in live if each.queue.held_from is not None]
+            ends = [each.back_copy_until for each in copying] + [each.held_until for each in held]
+            with trio.move_on_at(min(ends, default=math.inf)):
+                await (self._changed if waiting or held else self._begun).wait()
+                if held:
+                    self._pump.wake()  # it may go out now
                 continue
+            if held:
+                self._pump.wake()
             async with self._taking:
                 for each in copying:
                     is_late = each.back_copy_until <= trio.current_time()
                     if is_late and each.back_copy is not None:
                         return each, each.back_copy.overdue()
+
+    def look(self) -> None:
+        """A stream has begun, which may be held back for a while."""
+        self._begun.set()
 
     def gets_turn(self, each: Outgoing) -> bool:
         """False where another sink gives back to the same queue: this one comes later."""

@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
@@ -14,6 +14,8 @@ from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.replicator.consent import ReturnSettings
+
+WAIT_FOR_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +26,14 @@ class SourceSettings:
         acknowledge: ask for acknowledgements.
         ack_log: directory of the log of acknowledgements; one below it for each of several queues.
         returns: whose back copy is taken.
+        wait_for_seconds: after another start of the machine, what a power cut may have torn is
+            streamed to nobody before a copy was compared, for so long.
     """
 
     acknowledge: bool = True
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
+    wait_for_seconds: float = WAIT_FOR_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,20 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.queue import Appender, LayoutMismatch, NotAQueue, Queue, QueueLayout
+from cqrepl.queue import (
+    Appender,
+    LayoutMismatch,
+    NotAQueue,
+    Queue,
+    QueueDamaged,
+    QueueLayout,
+)
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import Index, cycle_of
+from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.read.chains import Chains
-from cqrepl.queue.write.heldexcerpts import HeldExcerpts
+from cqrepl.queue.write.heldexcerpts import HeldExcerpts, first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import check_first_index
@@ -186,6 +193,26 @@ class SinkQueue:
                 )
             self.end_comparing()
         return None if count == len(batch) else batch.part(count, len(batch))
+
+    def certain_count(self, batch: ExcerptBatch) -> int:
+        """How many excerpts of a batch can be given back: a source that lacks them cannot tell
+        whether a power cut has torn them here.
+
+        Raises:
+            QueueDamaged: not even the first one.
+        """
+        start = self.disk.unproved_from
+        if start is None or batch.index_last < start:
+            return len(batch)
+        count = first_doubtful(batch, max(0, start - batch.index_first))
+        if not count:
+            raise QueueDamaged(
+                f"expected the bytes of excerpt {format_index(batch.index_first)}, found zeros as a"
+                " power cut leaves them, and its source does not have it",
+                path=self.path,
+                position=batch.offsets[0],
+            )
+        return count
 
     def end_comparing(self) -> None:
         """Nothing more comes again; on the next connection it goes on from there."""

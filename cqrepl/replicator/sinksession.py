@@ -336,19 +336,24 @@ class SinkSession:
 
     def _frame_guarded(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
         try:
-            return self._frame_queue(cid, copy.tailer, out)
+            return self._frame_queue(cid, copy, out)
         except (QueueError, OSError) as error:
             del self._back_copies[cid]
             copy.tailer.close()
             self._stop(cid, copy.name, error)
             return 0
 
-    def _frame_queue(self, cid: Cid, tailer: Tailer, out: bytearray) -> int:
+    def _frame_queue(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
+        name, tailer = copy
         if self._batch is None:
             self._start = 0
-            self._batch = tailer.next_batch(
-                payload_max=self._connection.config.settings.payload_max
-            )
+            batch = tailer.next_batch(payload_max=self._connection.config.settings.payload_max)
+            if batch is not None:
+                count = self._queues[name].certain_count(batch)
+                if count < len(batch):
+                    tailer.give_back(batch, count)
+                    batch = batch.part(0, count)
+            self._batch = batch
         if self._batch is None:
             del self._back_copies[cid]
             tailer.close()

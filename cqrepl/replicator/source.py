@@ -23,7 +23,12 @@ from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.queues import check_apart, named, until
-from cqrepl.replicator.settings import HostOptions, SourceSettings, host_settings
+from cqrepl.replicator.settings import (
+    WAIT_FOR_SECONDS,
+    HostOptions,
+    SourceSettings,
+    host_settings,
+)
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
@@ -100,7 +105,7 @@ def open_sources(
         warn_without_proof()
     opened = []
     for name, log in log_paths(settings.ack_log, queues).items():
-        opened.append(SourceQueue(name, queues[name], log, syncer))
+        opened.append(SourceQueue(name, queues[name], log, syncer, settings.wait_for_seconds))
         stack.callback(opened[-1].close)
     return opened
 
@@ -114,6 +119,7 @@ async def serve_source(
     accept_returns: Iterable[int] | None = (),
     return_excerpts_max: int = RETURN_EXCERPTS_MAX,
     return_seconds_max: float = RETURN_SECONDS_MAX,
+    wait_for_seconds: float = WAIT_FOR_SECONDS,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
@@ -127,6 +133,8 @@ async def serve_source(
             them, or though they cannot prove what they hold, as Java's; None: no host's is taken.
         return_excerpts_max: most excerpts of one back copy.
         return_seconds_max: longest back copy in seconds; it keeps writers out.
+        wait_for_seconds: after another start of the machine, what a power cut may have torn is
+            streamed to nobody before a known sink's copy was compared, for so long.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -144,6 +152,7 @@ async def serve_source(
             excerpts_max=return_excerpts_max,
             seconds_max=return_seconds_max,
         ),
+        wait_for_seconds=wait_for_seconds,
     )
     settings = host_settings(1, 2, source=own, **options)
     paths = named(queues)

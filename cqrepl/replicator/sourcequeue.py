@@ -1,16 +1,19 @@
 """One queue of a source, and what the connections of a source have in common."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.syncedmark import load_synced
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import NOTHING, SourceCounters
@@ -27,7 +30,14 @@ _logger = logging.getLogger(__name__)
 class SourceQueue:
     """One queue of a source, over all connections."""
 
-    def __init__(self, name: str, path: Path, ack_log: Path | None, syncer: Syncer) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        ack_log: Path | None,
+        syncer: Syncer,
+        wait_for_seconds: float,
+    ) -> None:
         self.name = name
         self.path = path
         self.queue = Queue.open(path)
@@ -46,6 +56,9 @@ class SourceQueue:
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
         self.disk = syncer.watch(name, self.queue, self.queue.next_index, is_proved=True)
+        self.held_until = -math.inf  # by trio's clock
+        if self.disk.unproved_from is not None and self._marks.known():
+            self.held_until = trio.current_time() + wait_for_seconds
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
         self._awaited: list[int] = []
 
@@ -98,6 +111,23 @@ class SourceQueue:
                 )
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: locks of a dead source stay: %s", self.name, error)
+
+    @property
+    def held_from(self) -> Index | None:
+        """The first index that is not streamed yet, as a power cut may have torn what is there and
+        a sink that is known may have it whole; None: all goes out."""
+        start = self.disk.unproved_from
+        if start is None or self.held_until == -math.inf:
+            return None
+        if trio.current_time() >= self.held_until:
+            self.held_until = -math.inf
+            _logger.warning(
+                "queue %r: no sink has given back what is from %s on: it goes out as it stands",
+                self.name,
+                format_index(start),
+            )
+            return None
+        return start
 
     @property
     def acknowledged(self) -> int:

@@ -71,15 +71,18 @@ class SourceSession:
 
     @property
     def polls(self) -> bool:
-        return not self._is_draining and any(
-            each.tailer is not None and self._connection.source(each.cid).has_room
-            for each in self.outgoing.values()
-        )
+        return not self._is_draining and any(map(self._reads, self.outgoing.values()))
+
+    def _reads(self, each: Outgoing) -> bool:
+        """True while what comes next in a queue may be sent."""
+        held, tailer = each.queue.held_from, each.tailer
+        is_held = tailer is None or (held is not None and tailer.next_index >= held)
+        return not is_held and self._connection.source(each.cid).has_room
 
     def watched(self) -> list[WatchedWord] | None:
         words = []
         for each in self.outgoing.values():
-            if each.tailer is not None and self._connection.source(each.cid).has_room:
+            if self._reads(each) and each.tailer is not None:
                 word = None if each.batch is not None else self._guarded(each, each.tailer.watched)
                 if word is None:
                     return None
@@ -186,7 +189,8 @@ class SourceSession:
         return live[at:] + live[:at]
 
     def lanes_out(self) -> "list[SourceLane]":
-        if self._is_draining or self._is_filling:
+        is_held = any(each.queue.held_from is not None for each in self.outgoing.values())
+        if self._is_draining or self._is_filling or is_held:
             return []
         for each in self.outgoing.values():
             if each.tailer is not None:
@@ -334,7 +338,7 @@ class SourceSession:
             if each.batch is None:
                 if len(out) - filled < OUT_BYTES // 4 and filled:
                     break  # what is left is too little to be worth a look
-                each.batch = self._guarded(each, lambda: self._next_batch(tailer))
+                each.batch = self._guarded(each, lambda: self._next_batch(each, tailer))
                 each.start = 0
                 if each.batch is None:
                     break
@@ -356,9 +360,17 @@ class SourceSession:
             self._sent(each, framed)
         return filled
 
-    def _next_batch(self, tailer: Tailer) -> ExcerptBatch | None:
+    def _next_batch(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
         payload_max = self._connection.config.settings.payload_max
-        return tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
+        held = each.queue.held_from
+        if held is not None and tailer.next_index >= held:
+            return None
+        batch = tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
+        if batch is None or held is None or batch.index_last < held:
+            return batch
+        count = max(0, held - batch.index_first)
+        tailer.give_back(batch, count)
+        return batch.part(0, count) if count else None
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
@@ -442,6 +454,7 @@ class SourceSession:
         each.close()
         each.stream_from = next_index
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        self._returns.look()
         self._started.append(each)
         self._started_at = trio.current_time()
         if each.tailer is not None and next_index != NEXT_OF_EMPTY and self._shared.asks_ack:

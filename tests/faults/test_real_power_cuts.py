@@ -73,6 +73,9 @@ class PowerCuts:
 
     def unmount(self) -> None:
         subprocess.run(["umount", str(self.path)], check=True)
+        # the mounts of a killed process go later: a new one would be of the file system as it was
+        words = ["losetup", "--associated", str(self._image)]
+        until(lambda: not subprocess.run(words, capture_output=True, check=True).stdout)
 
     def start(self, said: Path, *words: str) -> "subprocess.Popen[bytes]":
         """One of our commands on this machine."""

@@ -8,8 +8,10 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
@@ -31,6 +33,7 @@ from tests.support.replicas import (
     eventually,
     live_sink,
     more_excerpts,
+    received,
 )
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
 from tests.support.tears import tear
@@ -210,16 +213,35 @@ async def test_a_source_that_was_written_to_before_its_sink_came(
     assert (read(tmp_path / "q"), read(tmp_path / "copy")) == (before, copy)
 
 
-async def test_a_source_whose_sinks_are_not_known_streams_what_it_has(
+async def test_a_source_waits_for_the_sink_that_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no other copy: what it has is the only one, and a new sink gets that."""
+    """A new sink gets nothing of what may be torn before that one has given back what it has."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[298])
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "new", source.port, host_id=3) as new:
+            await received(new, 200)
+            await trio.sleep(0.3)
+            assert new.queues["q"].received_excerpts == 200
+            async with live_sink(tmp_path / "copy", source.port):
+                await received(new, COUNT)
+                await acked(source, written[-1][0])
+    assert read(tmp_path / "new") == written
+
+
+async def test_a_source_waits_for_it_no_longer_than_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is no other copy then: what it has goes out as it stands, and that is said."""
     await pair(tmp_path)
     cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[298])
     assert inspect_queue(tmp_path / "q").unproved_from == noon_index(sequence=200)
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for_seconds": 0.5} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
         async with live_sink(tmp_path / "new", source.port, host_id=3):
             await acked(source, noon_index(sequence=COUNT - 1))
+    assert "goes out as it stands" in caplog.text
     assert_same(tmp_path / "q", tmp_path / "new")
     assert inspect_queue(tmp_path / "q").unproved_from is None
 
@@ -236,3 +258,21 @@ async def test_a_copy_whose_source_has_less_returns_it(
         async with live_sink(tmp_path / "copy", source.port, connect=at(source.port)):
             await copied(tmp_path / "copy", tmp_path / "q")
     assert read(tmp_path / "q") == written
+
+
+async def test_what_may_be_torn_is_not_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both machines lost their power: the source its end, the copy a part of an excerpt that no
+    other copy has. What comes before goes back, that one does not, and both are told."""
+    written = await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[290])
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await eventually(lambda: bool(sink.stops and source.stops))
+            (stop,) = sink.stops
+    assert stop.reason is StopReason.DAMAGED
+    assert hex(noon_index(sequence=290)) in stop.message
+    assert read(tmp_path / "q") == written[:290]

@@ -12,6 +12,7 @@ end of the sector to the other.
 """
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
@@ -108,6 +109,19 @@ class HeldExcerpts:
         self.mended += len(torn)
 
 
+def first_doubtful(batch: ExcerptBatch, start: int) -> int:
+    """The place of the first excerpt from place `start` on that a power cut may have torn, by its
+    own bytes; the number of excerpts where there is none.
+
+    A tear is a sector of zeros: where no sector but the header's is, there is none.
+    """
+    for place in range(start, len(batch)):
+        payload, position = batch.payload(place), batch.offsets[place]
+        if any(not any(part) for part in _sectors(payload, position)):
+            return place
+    return len(batch)
+
+
 def is_torn(stored: memoryview, received: bytes, position: int) -> bool:
     """True when a power cut can have made the one of the other.
 
@@ -118,13 +132,16 @@ def is_torn(stored: memoryview, received: bytes, position: int) -> bool:
     """
     if len(stored) != len(received):
         return False
-    start = SECTOR_BYTES - position % SECTOR_BYTES  # of the first sector that begins in the payload
-    if position % SECTOR_BYTES == 0:  # the header ends the sector before
-        start = 0
-    if stored[:start] != received[:start]:
-        return False
-    for at in range(start, len(stored), SECTOR_BYTES):
-        mine = stored[at : at + SECTOR_BYTES]
-        if mine != received[at : at + SECTOR_BYTES] and any(mine):
-            return False
-    return True
+    first = -position % SECTOR_BYTES
+    theirs = _sectors(memoryview(received), position)
+    return stored[:first] == received[:first] and all(
+        mine == other or not any(mine)
+        for mine, other in zip(_sectors(stored, position), theirs, strict=True)
+    )
+
+
+def _sectors(payload: memoryview, position: int) -> Iterator[memoryview]:
+    """What each sector has of a payload, but for the one that holds its header."""
+    # where the payload begins a sector, the header ends the one before
+    for at in range(-position % SECTOR_BYTES, len(payload), SECTOR_BYTES):
+        yield payload[at : at + SECTOR_BYTES]

@@ -1,6 +1,7 @@
 """What is on the disk for certain, and what a power cut has torn."""
 
 import zlib
+from array import array
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from cqrepl.queue import Diverged, ExcerptBatch, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced, this_boot
-from cqrepl.queue.write.heldexcerpts import SECTOR_BYTES, HeldExcerpts, is_torn
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.write.heldexcerpts import SECTOR_BYTES, HeldExcerpts, first_doubtful, is_torn
 from tests.support.samples import (
     NOON_MS,
     Excerpts,
@@ -179,3 +181,21 @@ def test_what_a_tear_is(position: int) -> None:
         assert not torn((first - 1, second))
     assert not is_torn(memoryview(PAYLOAD), PAYLOAD + b"x", position)
     assert not is_torn(memoryview(bytes(40)), b"x" * 40, 8)  # a small one is never torn
+
+
+@pytest.mark.parametrize("position", [4, 100, 508, 512, 516, 1024])
+def test_what_may_be_torn(position: int) -> None:
+    """By its own bytes alone: a sector of zeros behind the header's."""
+    first = -position % SECTOR_BYTES
+
+    def doubtful(*payloads: bytes) -> int:
+        batch = ExcerptBatch.of(0, payloads)
+        data = bytes(position) + bytes(batch.data)
+        offsets = array("q", [position + offset for offset in batch.offsets])
+        return first_doubtful(ExcerptBatch(Index(0), data, offsets, batch.lengths), 0)
+
+    assert doubtful(PAYLOAD) == 1
+    assert doubtful(PAYLOAD[: first + 1] + bytes(2 * SECTOR_BYTES)) == 0
+    assert doubtful(PAYLOAD[:first] + bytes(SECTOR_BYTES - 1) + b"x") == 1
+    assert doubtful(PAYLOAD[:first] + bytes(1)) == 0
+    assert doubtful(bytes(first)) == 1
