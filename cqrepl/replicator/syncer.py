@@ -149,8 +149,9 @@ class Syncer:
         return watched
 
     def forget(self, watched: DiskEnd) -> None:
-        """The queue is about to be closed."""
-        self._ends.remove(watched)
+        """The queue is about to be closed; or was before, where opening it again has failed."""
+        if watched in self._ends:
+            self._ends.remove(watched)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
