@@ -58,6 +58,7 @@ class Outgoing:
             self.tailer.close()
             self.tailer = None
         if self.back_copy is not None:
+            self.queue.disk.tell_mended(self.back_copy.mended)
             self.back_copy.close()
             self.back_copy = None
         if self.queue.returning is self:

@@ -135,7 +135,7 @@ class ReturnDesk:
                 each.marks.host_id,
             )
         limits, host_id = self._settings, each.marks.host_id
-        each.back_copy = await in_thread(
+        target = await in_thread(
             partial(
                 BackCopyTarget,
                 each.queue.path,
@@ -145,11 +145,15 @@ class ReturnDesk:
                 each.queue.disk.unproved_from,
             )
         )
+        if self._outgoing.get(each.cid) is not each or self._connection.has_stopped(each.cid):
+            target.close()  # the sink has let go meanwhile
+            return
+        each.back_copy = target
         each.back_copy_until = trio.current_time() + limits.seconds_max
         self._begun.set()
         self._changed.set()
         self._connection.begin_back_copy(
-            each.cid, each.back_copy.next_index, each.queue.queue.layout.roll_cycle.shift
+            each.cid, target.next_index, each.queue.queue.layout.roll_cycle.shift
         )
 
     async def take(self, each: Outgoing, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:

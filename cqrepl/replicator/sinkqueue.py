@@ -6,7 +6,6 @@ start where the queue is known as a copy or no other process has it open, and ot
 source has compared what both hold. A source that cannot compare is believed.
 """
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -41,7 +40,6 @@ from cqrepl.surroundings import surroundings
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
-_logger: Final = logging.getLogger(__name__)
 
 
 class SinkQueue:
@@ -185,12 +183,6 @@ class SinkQueue:
         held.compare(known)
         self.disk.prove(known.index_last + 1)
         if self.disk.unproved_from is None:
-            if held.mended:
-                _logger.warning(
-                    "queue %r: excerpts that a power cut had torn, mended: %d",
-                    self.name,
-                    held.mended,
-                )
             self.end_comparing()
         return None if count == len(batch) else batch.part(count, len(batch))
 
@@ -217,6 +209,7 @@ class SinkQueue:
     def end_comparing(self) -> None:
         """Nothing more comes again; on the next connection it goes on from there."""
         if self._held is not None:
+            self.disk.tell_mended(self._held.mended)
             self._held.close()
             self._held = None
 
@@ -238,8 +231,7 @@ class SinkQueue:
             self.toucher = None
         self.end_comparing()
         if self._queue is not None:
-            if hasattr(self, "disk"):
-                self._syncer.forget(self.disk)
+            self._syncer.forget(self._queue)
             self._queue.close()
             self._queue = self._appender = None
         self.append_log.close()

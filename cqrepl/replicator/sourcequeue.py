@@ -170,7 +170,7 @@ class SourceQueue:
             self._awaited.remove(index)
 
     def close(self) -> None:
-        self._syncer.forget(self.disk)
+        self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()
 

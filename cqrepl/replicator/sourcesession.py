@@ -414,7 +414,7 @@ class SourceSession:
         assert answer is not None
         begin = partial(self._returns.begin, next_index=answer.next_index)
         await self._return(each.cid, begin)
-        if not each.has_stopped and not self._connection.has_stopped(each.cid):
+        if each.back_copy is not None:
             self._connection.lineage_compared(each.cid)
 
     async def _return(self, cid: Cid, step: Callable[[Outgoing], Awaitable[None]]) -> None:
@@ -443,18 +443,12 @@ class SourceSession:
 
     def _start(self, each: Outgoing, next_index: int) -> None:
         if each.back_copy is not None:
-            if each.back_copy.mended:
-                _logger.warning(
-                    "%s: queue %r: excerpts that a power cut had torn, mended: %d",
-                    self._pump.label,
-                    each.queue.name,
-                    each.back_copy.mended,
-                )
             each.queue.disk.prove(next_index)
         each.close()
         each.stream_from = next_index
         each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
-        self._returns.look()
+        if each.queue.held_from is not None:
+            self._returns.look()
         self._started.append(each)
         self._started_at = trio.current_time()
         if each.tailer is not None and next_index != NEXT_OF_EMPTY and self._shared.asks_ack:

@@ -98,6 +98,13 @@ class DiskEnd:
                 _logger.info("queue %r: all of it is proved", self._name)
                 self.note()
 
+    def tell_mended(self, excerpts: int) -> None:
+        """So many were torn by a power cut, and have their bytes again."""
+        if excerpts:
+            _logger.warning(
+                "queue %r: excerpts that a power cut had torn, mended: %d", self._name, excerpts
+            )
+
     async def sync(self) -> None:
         """Brings the queue to the disk as it is now, and marks that."""
         self.is_dirty = False
@@ -137,7 +144,7 @@ class Syncer:
     """Syncs the queues of one host, one after the other."""
 
     def __init__(self) -> None:
-        self._ends: list[DiskEnd] = []
+        self._ends: dict[Queue, DiskEnd] = {}
         self._changed = Signal()
 
     def watch(
@@ -145,13 +152,14 @@ class Syncer:
     ) -> DiskEnd:
         """A queue that was opened; arguments and errors are those of `DiskEnd`."""
         watched = DiskEnd(name, queue, end, self._changed, is_proved=is_proved)
-        self._ends.append(watched)
+        self._ends[queue] = watched
         return watched
 
-    def forget(self, watched: DiskEnd) -> None:
-        """The queue is about to be closed; or was before, where opening it again has failed."""
-        if watched in self._ends:
-            self._ends.remove(watched)
+    def forget(self, queue: Queue) -> None:
+        """The queue is about to be closed, watched or not."""
+        watched = self._ends.pop(queue, None)
+        if watched is not None:
+            watched.is_dirty = False  # a round that is under way passes over it
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -164,14 +172,14 @@ class Syncer:
 
     async def _work(self) -> None:
         while True:
-            while not any(end.is_dirty for end in self._ends):
+            while not any(end.is_dirty for end in self._ends.values()):
                 await self._changed.wait()
-            if not any(end.is_new for end in self._ends if end.is_dirty):
+            if not any(end.is_new for end in self._ends.values() if end.is_dirty):
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 
     async def _sync_all(self) -> None:
-        for end in list(self._ends):
+        for end in list(self._ends.values()):
             if end.is_dirty:
                 await end.sync()
 
