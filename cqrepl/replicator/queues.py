@@ -7,13 +7,14 @@ its layout. And how a task waits for what other tasks bring about.
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from cqrepl.net.errors import Refused
+from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.queue import QueueLayout
+from cqrepl.queue import QueueError, QueueLayout
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -74,6 +75,13 @@ def shape_of(layout: QueueLayout) -> QueueShape:
         index_count=layout.index_count,
         index_spacing=layout.index_spacing,
     )
+
+
+class QueueSession(Session, Protocol):
+    """A connection's work, as one of its queues knows it."""
+
+    def stop(self, name: str, error: QueueError) -> None:
+        """This queue goes no further on the connection: its own storage has failed."""
 
 
 class Signal:

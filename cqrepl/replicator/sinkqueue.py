@@ -6,12 +6,12 @@ start where the queue is known as a copy or no other process has it open, and ot
 source has compared what both hold. A source that cannot compare is believed.
 """
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import (
     Appender,
@@ -31,7 +31,7 @@ from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import check_first_index
 from cqrepl.replicator.logs import EntryLog, LogKind
-from cqrepl.replicator.queues import shape_of
+from cqrepl.replicator.queues import QueueSession, shape_of
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
@@ -40,6 +40,7 @@ from cqrepl.surroundings import surroundings
 _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
+_logger: Final = logging.getLogger(__name__)
 
 
 class SinkQueue:
@@ -58,7 +59,7 @@ class SinkQueue:
     ) -> None:
         self.name = name
         self.path = path
-        self.owner: Session | None = None  # of the connection that it takes from
+        self.owner: QueueSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.counters = SinkCounters(self._drain)
@@ -236,6 +237,16 @@ class SinkQueue:
             self._queue = self._appender = None
         self.append_log.close()
 
+    def _lost(self, error: QueueDamaged) -> None:
+        """A closed store file has lost excerpts, which were acknowledged."""
+        if self.stop is not None:
+            return
+        if self.owner is not None:
+            self.owner.stop(self.name, error)
+        else:
+            self.stop = Stop.of(self.name, error)
+            _logger.error("%s", self.stop)
+
     def _drain(self) -> None:
         if self.owner is not None:
             self.owner.catch_up()
@@ -252,7 +263,9 @@ class SinkQueue:
             else:
                 queue.append_lock.check_free()
             end = self._next_index
-            self.disk = self._syncer.watch(self.name, queue, end, is_proved=is_proved)
+            self.disk = self._syncer.watch(
+                self.name, queue, end, self.chains, self._lost, is_proved=is_proved
+            )
         except BaseException:
             self.close()
             raise

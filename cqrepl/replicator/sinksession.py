@@ -158,7 +158,8 @@ class SinkSession:
             if excerpts:
                 self._has_stored = True
                 self._count(queue, excerpts, payload_bytes, entries)
-                handler.took(queue.appender.next_index)
+                if not self._connection.has_stopped(handler.cid):  # while the pump was at it
+                    handler.took(queue.appender.next_index)
 
     def leave_lanes(self) -> bool:
         self._has_stored = False
@@ -412,6 +413,14 @@ class SinkSession:
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
         queue.disk.note()
+
+    def stop(self, name: str, error: QueueError) -> None:
+        """A queue whose stream is on goes no further, whatever its source does."""
+        for handler in self._connection.receiving():
+            if handler.name == name:
+                self.catch_up()
+                self._stop(handler.cid, name, error)
+                self._pump.look()
 
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)

@@ -43,6 +43,8 @@ class Source:
     def __init__(self, queues: list[SourceQueue], settings: SourceSettings) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self._shared = SourceShared(settings)
+        for queue in queues:
+            queue.note_stop = self._shared.note_stop
 
     @property
     def port(self) -> int | None:

@@ -2,16 +2,15 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
-from cqrepl.queue import Queue, QueueError
+from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
@@ -19,7 +18,7 @@ from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog, LogKind
-from cqrepl.replicator.queues import Signal, shape_of
+from cqrepl.replicator.queues import QueueSession, Signal, shape_of
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
@@ -46,8 +45,9 @@ class SourceQueue:
         self._put_in_order()
         self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
-        self.sessions: list[Session] = []  # of the connections that it goes out on
+        self.sessions: list[QueueSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
+        self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.counters = SourceCounters(self.queue, self._drain)
         self._marks = QueueMarks(name, self.queue.host_marks)
         try:
@@ -55,7 +55,9 @@ class SourceQueue:
         except (QueueError, OSError) as error:  # reading tells, on each connection
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
-        self.disk = syncer.watch(name, self.queue, self.queue.next_index, is_proved=True)
+        self.disk = syncer.watch(
+            name, self.queue, self.queue.next_index, self.chains, self._lost, is_proved=True
+        )
         self.held_until = -math.inf  # by trio's clock
         if self.disk.unproved_from is not None and self._marks.known():
             self.held_until = trio.current_time() + wait_for_seconds
@@ -173,6 +175,12 @@ class SourceQueue:
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()
+
+    def _lost(self, error: QueueDamaged) -> None:
+        """A closed store file has lost excerpts: no sink may take the rest for all."""
+        self.note_stop(Stop.of(self.name, error))
+        for session in list(self.sessions):
+            session.stop(self.name, error)
 
     def _drain(self) -> None:
         for session in self.sessions:

@@ -482,15 +482,25 @@ class SourceSession:
         each.has_stopped = True
         self._shared.note_stop(Stop(name=each.queue.name, reason=reason, message=message))
 
+    def stop(self, name: str, error: QueueError) -> None:
+        """A queue goes no further, whatever its sink does."""
+        for each in self.outgoing.values():
+            if each.queue.name == name and each.is_going_on:
+                self._end(each, error)
+                self._pump.look()
+
     def _guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
         try:
             return work()
         except (QueueError, OSError) as error:
-            # reading ends here; what was sent before is still to be acknowledged
-            stop = Stop.of(each.queue.name, error)
-            self._connection.tell_stopped(each.cid, stop.reason, stop.message)
-            self._stopped(each, stop.reason, stop.message)
+            self._end(each, error)
             return None
+
+    def _end(self, each: Outgoing, error: QueueError | OSError) -> None:
+        """Reading ends here; what was sent before is still to be acknowledged."""
+        stop = Stop.of(each.queue.name, error)
+        self._connection.tell_stopped(each.cid, stop.reason, stop.message)
+        self._stopped(each, stop.reason, stop.message)
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
         stop = Stop.of(each.queue.name, error)

@@ -10,6 +10,9 @@ its mark only, and a sink that it knows gives back that part. Both times it is c
 there, and what was torn is mended (`queue.write.heldexcerpts`). What the other side has taken from
 here is as proved as that: the copies are equal.
 
+Closed store files, once they are on the disk, are noted and looked at every few seconds
+(`queue.inspection.closedfiles`): one that has gone, or holds less than before, stops its queue.
+
 The mark does not rise while something before it is unproved. Where a sync fails it never does in
 this process: the system may have dropped the pages.
 """
@@ -24,14 +27,17 @@ from typing import Final
 import trio
 
 from cqrepl.net.threads import in_thread
-from cqrepl.queue import Queue, QueueError
+from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
+from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.queues import Signal
 from cqrepl.surroundings import surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
+LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -42,6 +48,8 @@ class DiskEnd:
         name: of the queue, for what is logged.
         end: gives the queue's next index.
         changed: is set when there is something to sync.
+        chains: of the queue.
+        damaged: is told that a closed store file has lost excerpts, with every look.
         is_proved: whether all is proved where there is no mark.
 
     Raises:
@@ -54,6 +62,8 @@ class DiskEnd:
         queue: Queue,
         end: Callable[[], Index],
         changed: Signal,
+        chains: Chains,
+        damaged: Callable[[QueueDamaged], None],
         *,
         is_proved: bool,
     ) -> None:
@@ -62,6 +72,10 @@ class DiskEnd:
         self._name = name
         self._queue = queue
         self._end = end
+        self._closed = ClosedFiles(queue.cycles, chains)
+        self._damaged = damaged
+        self._is_looking = False
+        self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
         self._has_failed = False
         self._changed = changed
@@ -123,6 +137,29 @@ class DiskEnd:
                 format_index(self._synced),
             )
 
+    async def look(self) -> None:
+        """Looks at the closed store files."""
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            if await in_thread(self._look):
+                self.note()
+        except QueueDamaged as error:
+            self._damaged(error)
+        except (QueueError, OSError) as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                _logger.warning(
+                    "queue %r: its closed store files are not watched: %s", self._name, error
+                )
+        finally:
+            self._is_looking = False
+
+    def _look(self) -> bool:
+        """True when a sync would let more be noted."""
+        return self._closed.look(self._synced) and self._end() > self._synced
+
     def _sync(self, end: Index) -> None:
         cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
         first, last = cycle_of(self._synced, shift), cycle_of(end, shift)
@@ -148,10 +185,17 @@ class Syncer:
         self._changed = Signal()
 
     def watch(
-        self, name: str, queue: Queue, end: Callable[[], Index], *, is_proved: bool
+        self,
+        name: str,
+        queue: Queue,
+        end: Callable[[], Index],
+        chains: Chains,
+        damaged: Callable[[QueueDamaged], None],
+        *,
+        is_proved: bool,
     ) -> DiskEnd:
         """A queue that was opened; arguments and errors are those of `DiskEnd`."""
-        watched = DiskEnd(name, queue, end, self._changed, is_proved=is_proved)
+        watched = DiskEnd(name, queue, end, self._changed, chains, damaged, is_proved=is_proved)
         self._ends[queue] = watched
         return watched
 
@@ -166,6 +210,7 @@ class Syncer:
         """Syncs for the length of a block, and once more when that ends in order."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
+            nursery.start_soon(self._look_at_all)
             yield
             nursery.cancel_scope.cancel()
         await self._sync_all()
@@ -178,10 +223,18 @@ class Syncer:
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 
+    async def _look_at_all(self) -> None:
+        while True:
+            for queue, end in list(self._ends.items()):
+                if queue in self._ends:
+                    await end.look()
+            await trio.sleep(LOOK_SECONDS)
+
     async def _sync_all(self) -> None:
         for end in list(self._ends.values()):
             if end.is_dirty:
                 await end.sync()
+                await end.look()
 
 
 def _sync_file(path: Path) -> None:

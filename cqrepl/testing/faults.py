@@ -22,7 +22,8 @@ from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 _KEPT_CYCLES: Final = 2
-_CLOSED_AFTER_SECONDS: Final = 3.0  # of cycles that last a second
+_SEEN_CYCLES: Final = 7  # the newest ones, which may have been closed just now
+_CLOSED_AFTER_SECONDS: Final = 7.0  # of cycles that last a second
 
 
 class Injector:
@@ -57,6 +58,8 @@ class Injector:
                 self._collect(host)
             case Kind.ANEW | Kind.RESTORED | Kind.FOREIGN | Kind.SAME_DIRECTORY | Kind.ACK_LOG:
                 await self._operate(fault, host)
+            case Kind.FILE_GONE | Kind.FILE_OLD if host.path.is_symlink():
+                pass  # it would be a file of the source
             case Kind.FILE_GONE:
                 self._remove_one(host)
             case Kind.FILE_OLD:
@@ -186,8 +189,9 @@ class Injector:
         host.machine.alive.discard(process.pid)
 
     def _remove_one(self, host: LabHost) -> None:
-        files = sorted(host.path.glob("*.cq4"))
-        if len(files) > 2:
+        # nobody can tell of a file that went before anybody had looked at it
+        files = sorted(host.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
+        if files:
             files[len(files) // 2].unlink()
             host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "a store file in the middle is removed")
@@ -196,7 +200,10 @@ class Injector:
         """Of a roll cycle that is long nothing has been closed by then, and nothing is done."""
         name = max((file.name for file in host.path.glob("*.cq4")), default="")
         content = (host.path / name).read_bytes() if name else b""
+        process = host.process
         await trio.sleep(fault.lasting + _CLOSED_AFTER_SECONDS)
+        if host.process is not process:
+            return  # nobody may have looked at it since it was closed
         later = [file for file in host.path.glob("*.cq4") if file.name > name]
         if name and later and (host.path / name).exists():
             new = host.path / f"{name}.old"

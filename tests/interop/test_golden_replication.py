@@ -14,6 +14,7 @@ import trio
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.rollcycle import by_name
@@ -62,8 +63,9 @@ class Untouched:
 
     def check(self, last_index: int | None) -> None:
         """Nothing has changed but the marks, which are at `last_index` where there can be any."""
+        own = {SYNCED_FILE_NAME, CLOSED_FILE_NAME}
         found = (file.name for file in self._path.iterdir())
-        names = sorted(name for name in found if name != SYNCED_FILE_NAME)
+        names = sorted(name for name in found if name not in own)
         assert names == sorted(file.name for file in self._saved.iterdir())
         for name in names:
             if name != FILE_NAME:

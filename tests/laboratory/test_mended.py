@@ -51,6 +51,18 @@ MENDED = {
         Fault(12.0, Kind.SAME_DIRECTORY, 2, 0, 0.05), seconds=40.0
     ),
     "a sink at another queue": plan(Fault(12.0, Kind.FOREIGN, 2, 0, 0.05)),
+    "a store file in the middle of the source": plan(
+        Fault(12.0, Kind.FILE_GONE, SOURCE, 0, 0.05), roll_cycle="TEST_SECONDLY"
+    ),
+    "a store file in the middle of a copy": plan(
+        Fault(12.0, Kind.FILE_GONE, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"
+    ),
+    "an older store file of the source": plan(
+        Fault(12.3, Kind.FILE_OLD, SOURCE, 0, 0.05), roll_cycle="TEST_SECONDLY"
+    ),
+    "an older store file of a copy": plan(
+        Fault(12.3, Kind.FILE_OLD, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"
+    ),
 }
 
 

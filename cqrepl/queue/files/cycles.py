@@ -14,6 +14,7 @@ and then while it waits: it looks at the table store again when that is another 
 import os
 from pathlib import Path
 
+from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
@@ -27,6 +28,7 @@ class Cycles:
         self.path = path
         self.roll_cycle = roll_cycle
         self.shift = roll_cycle.shift
+        self.closed = ClosedCycles(path)
         self._epoch = epoch
         self._known: dict[str, Cycle] = {}
         self._table_seen = self._table_identity()
@@ -117,6 +119,49 @@ class Cycles:
             return None
         # the second listing: see the theory of operation
         return min((there for there in self.listing() if there > cycle), default=None)
+
+    def check_between(self, first: Cycle, last: Cycle) -> None:
+        """Does nothing when no store file is missing between those of two cycles.
+
+        Raises:
+            QueueDamaged: one is, of a cycle that is known to have had excerpts.
+            OSError: what is known cannot be read.
+        """
+        noted = [
+            record
+            for record in self.closed.load().values()
+            if first < record.cycle < last and record.excerpts and not self.has(record.cycle)
+        ]
+        # retention goes upwards: what it has taken meanwhile is below all that is listed now
+        lowest = min(self.listing(), default=last) if noted else last
+        for record in noted:
+            if record.cycle > lowest:
+                raise QueueDamaged(
+                    f"expected {record.excerpts} excerpts, the store file is not there;"
+                    " put it back, from a backup or from a copy of this queue",
+                    path=self.path_of(record.cycle),
+                )
+
+    def check_closed(self, cycle: Cycle, count: int, *, is_closed: bool) -> None:
+        """Does nothing when a store file holds as much as it is known to have held when it was
+        closed.
+
+        Args:
+            count: number of its excerpts now.
+            is_closed: whether it has its end-of-file mark.
+
+        Raises:
+            QueueDamaged: it has fewer excerpts, or is open again.
+            OSError: what is known cannot be read.
+        """
+        noted = self.closed.load().get(cycle)
+        if noted is not None and (count < noted.excerpts or not is_closed):
+            found = f", found {count}" if count < noted.excerpts else " and its end, found it open"
+            raise QueueDamaged(
+                f"expected {noted.excerpts} excerpts{found}, as in an older store file;"
+                " put the right one back, from a backup or from a copy of this queue",
+                path=self.path_of(cycle),
+            )
 
     def _table_identity(self) -> tuple[int, ...] | None:
         """What another table store differs in; a number of a removed file may be used again."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.files.cycles import store_names
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
+from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.keptmarks import mark_key, marks_of, read_slots
 from cqrepl.queue.files.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
@@ -32,7 +33,7 @@ from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.syncedmark import SyncedMark, load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
@@ -186,6 +187,7 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     for file in files:
         findings += file.findings
     findings += _missing_ends(files)
+    findings += _lost_files(path, layout, files)
     if table is not None and table.layout is not None:
         findings += listing_findings(table, sorted(cycles))
         findings += _lock_findings(table)
@@ -305,6 +307,35 @@ def _missing_ends(files: tuple[StoreReport, ...]) -> list[Finding]:
                 index=file.index_first + file.count, text=text, repair=repair,
             )
         )  # fmt: skip
+    return findings
+
+
+def _lost_files(path: Path, layout: QueueLayout, files: tuple[StoreReport, ...]) -> list[Finding]:
+    """Closed store files that are not what they were; below the first one is retention."""
+    try:
+        noted = ClosedCycles(path).load()
+    except OSError as error:
+        text = f"{CLOSED_FILE_NAME} cannot be read: {error.strerror}"
+        where = path / CLOSED_FILE_NAME
+        return [
+            Finding(kind=FindingKind.UNREADABLE, path=where, position=None, index=None, text=text)
+        ]
+    counts = {file.cycle: file.count for file in files}
+    cycles = Cycles(path, layout.roll_cycle, layout.epoch)
+    findings = []
+    for cycle, record in sorted(noted.items()):
+        if not files or not files[0].cycle <= cycle < files[-1].cycle or not record.excerpts:
+            continue
+        count = counts.get(cycle, 0)
+        if count is None or count >= record.excerpts:
+            continue  # damaged, and told of above; or as it was
+        index = index_of(cycle, Sequence(count), layout.roll_cycle.shift)
+        found = f"found {count}" if cycle in counts else "the store file is not there"
+        text = f"expected {record.excerpts} excerpts, {found}"
+        where = cycles.path_of(cycle)
+        findings.append(
+            Finding(kind=FindingKind.DAMAGE, path=where, position=None, index=index, text=text)
+        )
     return findings
 
 

@@ -22,7 +22,14 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY, is_held_elsewhere
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.errors import IndexGap, QueueDamaged
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, SEQUENCE_FIRST, Cycle, Index, index_of
+from cqrepl.queue.format.index import (
+    NEXT_OF_EMPTY,
+    SEQUENCE_FIRST,
+    Cycle,
+    Index,
+    index_of,
+    sequence_of,
+)
 
 _LOOK_PAUSE_S: Final = 0.25
 _LOOK_PAUSE_SUSPECTED_S: Final = 0.1
@@ -73,7 +80,7 @@ class StallWatch:
         Raises:
             LayoutMismatch: the queue was made anew with another roll cycle.
             IndexGap: the store file was removed before its end.
-            QueueDamaged: another store file has taken its name.
+            QueueDamaged: another store file has taken its name, or it ends too early.
         """
         now = self._clock()
         pause_s = _LOOK_PAUSE_S if self._suspected is None else _LOOK_PAUSE_SUSPECTED_S
@@ -87,6 +94,9 @@ class StallWatch:
         if later is None:
             self.goes_on()
             return False
+        if store is not None:  # it may be an older one, which says nothing of its end
+            sequence = sequence_of(index, self._cycles.shift)
+            self._cycles.check_closed(cycle, sequence, is_closed=False)
         if self._suspected is None or self._suspected[0] != cycle:
             self._suspected, self.stalled = (cycle, now), None
         since_s = self._suspected[1]

@@ -406,6 +406,8 @@ class Tailer:
             self._cycles.check_layout()
             if self._store is not None:
                 self._check_leaving(self._store, cycle)
+            if self._cycle != _BEFORE_ALL and cycle > self._cycle + 1:
+                self._cycles.check_between(self._cycle, cycle)
         except BaseException:
             store.close()
             raise
@@ -419,7 +421,9 @@ class Tailer:
         return True
 
     def _check_leaving(self, store: StoreFile, cycle: Cycle) -> None:
-        """Refuses to go on over cycles that may have been removed unread."""
+        """Refuses to go on over excerpts that were removed unread."""
+        sequence = sequence_of(self._index, self._cycles.shift)
+        self._cycles.check_closed(self._cycle, sequence, is_closed=True)
         if cycle > self._cycle + 1 and not store.mapping.is_current():
             found = index_of(cycle, SEQUENCE_FIRST, self._cycles.shift)
             raise IndexGap(

@@ -1,0 +1,148 @@
+"""The side file `closed.cqmanifest`: how many excerpts each closed cycle had, and its chain.
+
+Theory of operation. Cycles without a store file are normal, and so is a short one. So nothing in a
+directory tells that a file in the middle was removed, or replaced by an older one. Whoever
+replicates a queue notes here what a cycle held, once its store file is closed and on the disk; from
+then on neither changes any more. A file that is missing between others, or that has fewer excerpts
+than noted, is damage; files below the lowest one are retention.
+
+The file is a row of records of 48 bytes, in any order, the last one of a cycle counts. All numbers
+are little-endian.
+
+    position  bytes
+           0      8   "cqclosed"
+           8      8   the cycle
+          16      8   number of its excerpts
+          24     16   the chain behind the last one (see `kernel.chain`)
+          40      8   CRC-32 of the 40 bytes before
+
+Records are only ever appended, by one process at a time (a file lock), and a record that a kill or
+a power cut has left in part is written over by the next one. Removing the file declares that what
+is there is all that there was.
+
+The name is none that Java takes for a store file.
+"""
+
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cqrepl.queue.format.index import Cycle
+from cqrepl.surroundings import surroundings
+
+CLOSED_FILE_NAME: Final = "closed.cqmanifest"
+_MAGIC: Final = b"cqclosed"
+_RECORD: Final = struct.Struct("<8sqq16s")
+_SUM: Final = struct.Struct("<Q")
+RECORD_BYTES: Final = _RECORD.size + _SUM.size
+
+
+class ClosedCycle(NamedTuple):
+    """What a closed cycle held."""
+
+    cycle: Cycle
+    excerpts: int
+    chain: bytes
+
+
+class ClosedCycles:
+    """The records of one queue; read again when the file has changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / CLOSED_FILE_NAME
+        self._seen: tuple[int, ...] | None = None
+        self._found: dict[Cycle, ClosedCycle] = {}
+        self._remembered: dict[Cycle, ClosedCycle] = {}  # and not in the file
+
+    def load(self) -> Mapping[Cycle, ClosedCycle]:
+        """The records by cycle, those that are only remembered included.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            self._seen, self._found = None, {}
+            return self._remembered
+        seen = status.st_dev, status.st_ino, status.st_size
+        if seen != self._seen:  # of one file the size tells: it only grows
+            self._found = _records(self.path.read_bytes())
+            self._seen = seen
+        return {**self._found, **self._remembered} if self._remembered else self._found
+
+    def remember(self, record: ClosedCycle) -> None:
+        """Keeps a record for as long as this object is there: its store file is closed, but may not
+        be on the disk."""
+        self._remembered[record.cycle] = record
+
+    @property
+    def is_ahead(self) -> bool:
+        """True while something is remembered that is not in the file."""
+        return bool(self._remembered)
+
+    def note_below(self, cycle: Cycle) -> None:
+        """Appends what is remembered of lower cycles, and returns when it is on the disk.
+
+        Raises:
+            OSError: it may not be.
+        """
+        records = [each for each in self._remembered.values() if each.cycle < cycle]
+        if records:
+            self._append(b"".join(map(_packed, records)))
+            for record in records:
+                del self._remembered[record.cycle]
+
+    def forget_below(self, cycle: Cycle) -> None:
+        """Writes the file anew without the records of lower cycles: retention has taken their
+        files.
+
+        Raises:
+            OSError: it cannot be written. The old one stays.
+        """
+        kept = [each for each in self._found.values() if each.cycle >= cycle]
+        self._remembered |= {each.cycle: each for each in kept}
+        new = self.path.with_name(f"{CLOSED_FILE_NAME}.{os.getpid()}")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                surroundings().write(descriptor, b"".join(map(_packed, kept)), 0)
+                surroundings().sync(descriptor)
+            finally:
+                os.close(descriptor)
+            new.replace(self.path)
+        finally:
+            new.unlink(missing_ok=True)
+        for record in kept:
+            del self._remembered[record.cycle]
+
+    def _append(self, data: bytes) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            end = os.fstat(descriptor).st_size
+            surroundings().write(descriptor, data, end - end % RECORD_BYTES)
+            surroundings().sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _packed(closed: ClosedCycle) -> bytes:
+    record = _RECORD.pack(_MAGIC, closed.cycle, closed.excerpts, closed.chain)
+    return record + _SUM.pack(zlib.crc32(record))
+
+
+def _records(data: bytes) -> dict[Cycle, ClosedCycle]:
+    found = {}
+    for position in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
+        record = data[position : position + _RECORD.size]
+        magic, cycle, count, chain = _RECORD.unpack(record)
+        total = _SUM.unpack_from(data, position + _RECORD.size)[0]
+        if magic == _MAGIC and total == zlib.crc32(record):
+            found[Cycle(cycle)] = ClosedCycle(Cycle(cycle), count, chain)
+    return found

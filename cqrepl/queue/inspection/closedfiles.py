@@ -1,0 +1,79 @@
+"""Watches over the closed store files of a queue: what they held once, they hold now.
+
+Theory of operation. A closed cycle never changes, so it is remembered once, and noted beside the
+queue once its file is on the disk (`files.closedcycles`): what a power cut may still take is not
+noted. Each look then lists the directory, and opens only files that are new to this process, or
+other ones than the last time. The last file is none of them, whatever was noted: a queue that has
+lost its end, as one from a backup, gets it back from its copies. Excerpts are not read again: that
+a byte was changed in place is found where copies are compared.
+"""
+
+import os
+from typing import Final
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import count_in
+
+NEW_MAX: Final = 16  # cycles that are new in one look: each is read as a whole
+STALE_MAX: Final = 1024  # records of files that retention has taken
+
+
+class ClosedFiles:
+    """The closed store files of one queue. One thread at a time looks."""
+
+    def __init__(self, cycles: Cycles, chains: Chains) -> None:
+        self._cycles = cycles
+        self._chains = chains
+        self._sound: dict[Cycle, tuple[int, int]] = {}  # the file that was looked at
+
+    def look(self, synced: Index) -> bool:
+        """Checks that what was noted is there, and notes what has been closed since; true when that
+        waits for the disk.
+
+        Args:
+            synced: a next index: what comes before it is on the disk.
+
+        Raises:
+            QueueDamaged: a store file is missing between others, or holds less than it did.
+            QueueError: one cannot be read.
+            OSError: the record cannot be read, or written.
+        """
+        listed = self._cycles.listing()
+        if not listed:
+            return False
+        closed, there = self._cycles.closed, set(listed)
+        noted = closed.load()
+        if any(listed[0] < cycle < listed[-1] and cycle not in there for cycle in noted):
+            self._cycles.check_between(listed[0], listed[-1])
+        for record in noted.values():
+            if record.cycle in there and record.cycle < listed[-1]:
+                self._check(record)
+        new = [cycle for cycle in listed[:-1] if cycle not in noted]
+        for cycle in new[:NEW_MAX] if has_chains() else ():
+            self._remember(cycle)
+        closed.note_below(cycle_of(synced, self._cycles.shift))
+        if sum(cycle < listed[0] for cycle in noted) > max(STALE_MAX, len(listed)):
+            closed.forget_below(listed[0])
+        return closed.is_ahead
+
+    def _check(self, record: ClosedCycle) -> None:
+        try:
+            status = os.stat(self._cycles.path_of(record.cycle))
+        except FileNotFoundError:
+            return  # retention has just taken it, or the next look tells
+        file = status.st_dev, status.st_ino
+        if self._sound.get(record.cycle) != file:
+            is_closed = self._cycles.has_ended(record.cycle)
+            count = count_in(self._cycles, record.cycle)
+            self._cycles.check_closed(record.cycle, count, is_closed=is_closed)
+            self._sound[record.cycle] = file
+
+    def _remember(self, cycle: Cycle) -> None:
+        if self._cycles.has_ended(cycle):
+            count = count_in(self._cycles, cycle)
+            end = index_of(cycle, Sequence(count), self._cycles.shift)
+            self._cycles.closed.remember(ClosedCycle(cycle, count, self._chains.at(end)))

@@ -1,0 +1,238 @@
+"""Closed store files: what they held once, they hold now, or it is told."""
+
+import os
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.files.closedcycles import (
+    CLOSED_FILE_NAME,
+    RECORD_BYTES,
+    ClosedCycle,
+    ClosedCycles,
+)
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.queue.inspection import closedfiles
+from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.write.retention import Policy, remove
+from tests.support.samples import fill, layout, noon_index, noon_path, read
+
+ROLL = "FAST_HOURLY"
+COUNTS = {0: 5, 1: 300, 2: 7, 3: 2}
+ALL = Index(noon_index(ROLL, ahead=3))  # all before the last cycle is on the disk
+
+
+def look(path: Path, synced: Index = ALL) -> None:
+    """As a process that has just been started."""
+    with Queue.open(path) as queue:
+        ClosedFiles(queue.cycles, Chains(queue.cycles)).look(synced)
+
+
+def noted(path: Path) -> dict[int, int]:
+    """Numbers of excerpts, by how far ahead of noon a cycle is."""
+    first = layout(ROLL).roll_cycle.cycle_at(1_709_640_000_000, 0)
+    records = ClosedCycles(path).load()
+    return {cycle - first: record.excerpts for cycle, record in sorted(records.items())}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a queue whose closed cycles have been noted."""
+    fill(tmp_path / "q", ROLL, COUNTS)
+    look(tmp_path / "q")
+    return tmp_path / "q"
+
+
+def older(path: Path, tmp_path: Path, count: int) -> None:
+    """The second store file becomes one that was never closed, with fewer excerpts."""
+    fill(tmp_path / "older", ROLL, {1: count})
+    noon_path(tmp_path / "older", ROLL, ahead=1).rename(noon_path(path, ROLL, ahead=1))
+
+
+def test_what_is_noted(path: Path) -> None:
+    assert noted(path) == {0: 5, 1: 300, 2: 7}  # not the last one, which may grow
+    look(path)
+    assert (path / CLOSED_FILE_NAME).stat().st_size == 3 * RECORD_BYTES
+
+
+def test_the_layout_of_a_record(path: Path) -> None:
+    """As the head of the module gives it."""
+    record = (path / CLOSED_FILE_NAME).read_bytes()[:RECORD_BYTES]
+    with Queue.open(path) as queue:
+        (cycle, *_), chains = queue.cycles.listing(), Chains(queue.cycles)
+        assert record[24:40] == chains.at(noon_index(ROLL, sequence=5))
+    assert record[:8] == b"cqclosed"
+    assert int.from_bytes(record[8:16], "little") == cycle
+    assert int.from_bytes(record[16:24], "little") == 5
+    assert int.from_bytes(record[40:], "little") == zlib.crc32(record[:40])
+
+
+def test_what_is_not_on_the_disk_is_not_noted(tmp_path: Path) -> None:
+    """A power cut may take it, and mends itself otherwise; for this process it counts."""
+    path = tmp_path / "q"
+    fill(path, ROLL, COUNTS)
+    look(path, noon_index(ROLL, ahead=1, sequence=9))
+    assert noted(path) == {0: 5}
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(Index(0))
+        noon_path(path, ROLL, ahead=1).unlink()
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts, the store file is not"):
+            files.look(Index(0))
+    assert noted(path) == {0: 5}
+
+
+def test_a_file_that_is_missing_between_others(path: Path) -> None:
+    lost = noon_path(path, ROLL, ahead=1)
+    lost.unlink()
+    with pytest.raises(QueueDamaged, match="expected 300 excerpts") as told:
+        look(path)
+    assert told.value.path == lost
+    with pytest.raises(QueueDamaged, match="expected 300 excerpts, the store file is not there"):
+        read(path)
+    (finding,) = [one for one in inspect_queue(path).findings if one.path == lost]
+    assert finding.index == noon_index(ROLL, ahead=1)
+    assert "expected 300 excerpts, the store file is not there" in finding.text
+
+
+@pytest.mark.parametrize("count", [1, 299])
+def test_an_older_file(path: Path, tmp_path: Path, count: int) -> None:
+    older(path, tmp_path, count)
+    with pytest.raises(QueueDamaged, match=f"expected 300 excerpts, found {count}"):
+        look(path)
+    with pytest.raises(QueueDamaged, match=f"expected 300 excerpts, found {count}"):
+        read(path)
+    texts = [one.text for one in inspect_queue(path).findings]
+    assert f"expected 300 excerpts, found {count}" in texts
+
+
+def test_an_older_file_that_is_closed(path: Path, tmp_path: Path) -> None:
+    fill(tmp_path / "older", ROLL, {1: 4, 2: 1})
+    noon_path(tmp_path / "older", ROLL, ahead=1).rename(noon_path(path, ROLL, ahead=1))
+    with pytest.raises(QueueDamaged, match="expected 300 excerpts, found 4"):
+        read(path)
+
+
+def test_an_older_file_that_only_lacks_its_end(path: Path, tmp_path: Path) -> None:
+    """Readers would wait there for ever."""
+    older(path, tmp_path, 300)
+    for each in (look, read):
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts and its end, found it open"):
+            each(path)
+
+
+def test_a_lost_end_is_no_damage(path: Path, tmp_path: Path) -> None:
+    """As of a backup that was put back below a newer record: the copies have the rest."""
+    older(path, tmp_path, 9)
+    for ahead in (2, 3):
+        noon_path(path, ROLL, ahead=ahead).unlink()
+    look(path)
+    assert len(read(path)) == COUNTS[0] + 9
+    assert not [one for one in inspect_queue(path).findings if "expected" in one.text]
+
+
+def test_it_goes_on_once_the_file_is_back(path: Path, tmp_path: Path) -> None:
+    file = noon_path(path, ROLL, ahead=1)
+    shutil.copy(file, tmp_path / "backup")
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(ALL)
+        file.unlink()
+        with pytest.raises(QueueDamaged):
+            files.look(ALL)
+        shutil.copy(tmp_path / "backup", file)
+        files.look(ALL)
+    assert len(read(path)) == sum(COUNTS.values())
+
+
+def test_files_below_the_lowest_are_retention(path: Path) -> None:
+    for ahead in (0, 1):
+        noon_path(path, ROLL, ahead=ahead).unlink()
+    look(path)
+    assert len(read(path)) == COUNTS[2] + COUNTS[3]
+    assert not [one for one in inspect_queue(path).findings if "expected" in one.text]
+
+
+def test_what_retention_takes_is_forgotten_in_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closedfiles, "STALE_MAX", 1)
+    with Queue.open(path) as queue:
+        assert len(remove(queue.cycles, Policy(cycles_min=2))) == 2
+    look(path)
+    assert noted(path) == {0: 5, 1: 300, 2: 7}  # as many as there are files
+    noon_path(path, ROLL, ahead=2).unlink()
+    look(path)
+    assert noted(path) == {}
+
+
+def test_a_record_that_is_not_whole_counts_not(path: Path) -> None:
+    """A kill, or a power cut, while it was written: the cycle is noted again."""
+    file = path / CLOSED_FILE_NAME
+    whole = file.read_bytes()
+    for length in (RECORD_BYTES, 2 * RECORD_BYTES + 1, 3 * RECORD_BYTES - 1):
+        file.write_bytes(whole[:length])
+        assert len(noted(path)) == length // RECORD_BYTES
+        look(path)
+        assert file.read_bytes()[: len(whole)] == whole
+    file.write_bytes(whole[:50] + b"?" + whole[51:])
+    assert noted(path) == {0: 5, 2: 7}
+
+
+def test_removing_the_record_declares_that_all_is_there(path: Path) -> None:
+    noon_path(path, ROLL, ahead=1).unlink()
+    (path / CLOSED_FILE_NAME).unlink()
+    look(path)
+    assert len(read(path)) == sum(COUNTS.values()) - COUNTS[1]
+
+
+def test_a_queue_that_may_only_be_read(tmp_path: Path) -> None:
+    """Nothing can be noted, and what is there is checked all the same."""
+    path = tmp_path / "q"
+    fill(path, ROLL, COUNTS)
+    (path / CLOSED_FILE_NAME).mkdir()  # root may write anywhere
+    with pytest.raises(OSError, match="directory"):
+        look(path)
+
+
+def test_the_last_record_of_a_cycle_counts(tmp_path: Path) -> None:
+    for count in (1, 2):
+        closed = ClosedCycles(tmp_path)
+        closed.remember(ClosedCycle(Cycle(7), count, bytes(16)))
+        closed.note_below(Cycle(8))
+    assert {each.excerpts for each in ClosedCycles(tmp_path).load().values()} == {2}
+
+
+def test_a_look_opens_no_file_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(ALL)
+        open_one = Cycles.open
+
+        def counted(cycles: Cycles, cycle: Cycle) -> StoreFile | None:
+            opened.append(cycle)
+            return open_one(cycles, cycle)
+
+        monkeypatch.setattr(Cycles, "open", counted)
+        files.look(ALL)
+        assert opened == []
+        moved = noon_path(path, ROLL, ahead=1)
+        os.rename(shutil.copy(moved, moved.with_suffix(".new")), moved)
+        files.look(ALL)
+        assert len(opened) == 2  # for its end, and for its excerpts
+
+
+def test_a_reader_that_stands_before_a_lost_file_is_told(path: Path) -> None:
+    with Queue.open(path) as queue:
+        tailer = queue.tailer(noon_index(ROLL, ahead=1))
+        noon_path(path, ROLL, ahead=1).unlink()
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
+            tailer.next_batch()
