@@ -136,5 +136,7 @@ class DivergenceSearch:
             index,
             stored.hex() or "nothing",
             f"{received.hex() or 'nothing'} by {ends.who}; here the next index is"
-            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)}",
+            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)};"
+            " of the copy that is wrong, this takes the tail off:"
+            f" cqrepl repair QUEUE --quarantine {format_index(index)} --apply",
         )

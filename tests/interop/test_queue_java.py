@@ -21,6 +21,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.java import JavaQueue, require_java
@@ -109,6 +110,30 @@ def test_java_verifies_what_we_append(
             appender.append_at(batch)
     assert_verified(java, path, sum(counts.values()))
     assert dump_of(java, path) == stored(batches)
+
+
+@pytest.mark.parametrize("cut", [(0, 300), (1, 0), (1, 5), (4, 0)], ids=str)
+def test_java_reads_before_a_cut_and_behind_it_and_writes_there(
+    java: JavaQueue, tmp_path: Path, cut: tuple[int, int]
+) -> None:
+    path = tmp_path / "queue"
+    batches = list(runs("FAST_DAILY", {0: 700, 1: 30, 4: 300}, per_batch=61))
+    with Queue.open_for_append(path, create=QueueLayout.of(by_name("FAST_DAILY"))) as queue:
+        for batch in batches:
+            queue.appender().append_at(batch)
+    first = cycle_of(batches[0].index_first, 32)
+    index = index_of(Cycle(first + cut[0]), Sequence(cut[1]), 32)
+    before = [each for each in stored(batches) if each[0] < index]
+    done = quarantine(path, index)
+    assert dump_of(java, path) == before
+    assert_verified(java, path, len(before))
+    assert dump_of(java, done.folder)[-1] == stored(batches)[-1]
+    clock = {"interop.time": NOON_MS + cut[0] * 86_400_000}
+    answer = java.call("append", path, "FAST_DAILY", 3, 40, 1, props=clock)
+    assert answer.exit == 0, answer
+    assert_verified(java, path, len(before) + 3)
+    with Queue.open(path) as queue:
+        assert queue.count(index) == 3
 
 
 def test_java_reads_over_a_file_that_is_ready_and_takes_it(java: JavaQueue, tmp_path: Path) -> None:

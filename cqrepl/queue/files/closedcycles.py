@@ -104,7 +104,21 @@ class ClosedCycles:
         Raises:
             OSError: it cannot be written. The old one stays.
         """
-        kept = [each for each in self._found.values() if each.cycle >= cycle]
+        self._keep([each for each in self._found.values() if each.cycle >= cycle])
+
+    def forget_from(self, cycle: Cycle) -> None:
+        """Writes the file anew without the records of this cycle and those above: their files were
+        taken away on purpose.
+
+        Raises:
+            OSError: it cannot be read or written. The old one stays.
+        """
+        if any(each >= cycle for each in self.load()):
+            for each in [each for each in self._remembered if each >= cycle]:
+                del self._remembered[each]
+            self._keep([each for each in self._found.values() if each.cycle < cycle])
+
+    def _keep(self, kept: list[ClosedCycle]) -> None:
         self._remembered |= {each.cycle: each for each in kept}
         new = self.path.with_name(f"{CLOSED_FILE_NAME}.{os.getpid()}")
         try:

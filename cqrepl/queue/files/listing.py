@@ -74,6 +74,13 @@ class Listing:
         checked = (cycle << _DIGEST_BITS) | self._digest(cycle, cycles)
         self._checked.store(checked)
 
+    def open_from(self, cycle: Cycle) -> None:
+        """Records that of this cycle and those above nothing is known to be closed."""
+        ended = self._table.find(_ENDED_KEY)
+        if ended is not None:
+            ended.lower_to(cycle)
+        self._checked.store(_NONE)
+
     def checked_below(self, cycles: list[Cycle]) -> int:
         """Every one of these cycles that is below the answer is known to be closed."""
         checked = self._checked.load()

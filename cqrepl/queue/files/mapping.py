@@ -36,6 +36,7 @@ import mmap
 import os
 import stat
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -245,16 +246,11 @@ class Mapping:
 
     def mapped_by(self) -> list[int]:
         """The other processes that map the file, as far as this one may know."""
-        if self.words.address is None:
-            return []
-        own = os.getpid()
-        mine = _mapped(own, self.words.address)
-        found = []
-        for pid in sorted(int(each) for each in os.listdir(_PROC) if each.isdecimal()):
-            with suppress(OSError):  # it has ended, or is another user's
-                if pid != own and mine & _mapped(pid, None):
-                    found.append(pid)
-        return found
+        return _others_that_map(self._identity_in_maps())
+
+    def _identity_in_maps(self) -> set[tuple[bytes, bytes]]:
+        address = self.words.address
+        return set() if address is None else _mapped(os.getpid(), address)
 
     def unmap_left(self) -> None:
         """Unmaps what mapping anew has left; needed where `unmaps_later` is set.
@@ -315,6 +311,33 @@ class Mapping:
         mapped, self._map = self._map, None
         if mapped is not None:
             self._left.append(mapped)
+
+
+def mapped_by(paths: Iterable[Path]) -> list[int]:
+    """The other processes that map any of these files, as far as this one may know.
+
+    Raises:
+        OSError: a file cannot be written, which tells an address.
+    """
+    identities: set[tuple[bytes, bytes]] = set()
+    for path in paths:
+        mapping = Mapping(path, writable=True)
+        try:
+            identities |= mapping._identity_in_maps()
+        finally:
+            mapping.close()
+    return _others_that_map(identities)
+
+
+def _others_that_map(identities: set[tuple[bytes, bytes]]) -> list[int]:
+    if not identities:
+        return []
+    own, found = os.getpid(), []
+    for pid in sorted(int(each) for each in os.listdir(_PROC) if each.isdecimal()):
+        with suppress(OSError):  # it has ended, or is another user's
+            if pid != own and identities & _mapped(pid, None):
+                found.append(pid)
+    return found
 
 
 def _mapped(pid: int, address: int | None) -> set[tuple[bytes, bytes]]:

@@ -52,6 +52,18 @@ def named_tailers(table: TableStore) -> dict[str, int]:
     return found
 
 
+def lower_named_tailers(table: TableStore, index: int) -> None:
+    """Takes all named tailers back to a next index that lies behind it: what they have read from
+    there on is not the queue's any more."""
+    for name, at in named_tailers(table).items():
+        value = table.find(_KEY + name)
+        if at > index and value is not None:
+            value.lower_to(index)
+            version = table.find(_KEY + name + _VERSION)
+            if name.startswith(REPLICATED) and version is not None:
+                version.add(1)
+
+
 def _is_companion(name: str) -> bool:
     return name.startswith(REPLICATED) and name.endswith((_LOCK, _VERSION, _LOCK_START))
 

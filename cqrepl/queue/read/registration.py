@@ -30,6 +30,15 @@ def registered_readers(table: TableStore) -> dict[str, int]:
     }
 
 
+def lower_readers(table: TableStore, index: int) -> None:
+    """Takes all registered readers back to a next index that lies behind it: what they have read
+    from there on is not the queue's any more."""
+    for name in registered_readers(table):
+        value = table.find(_KEY + name)
+        if value is not None:
+            value.lower_to(index)
+
+
 class Readers:
     """Registers readers of one queue. Every call may come from any process."""
 

@@ -1,0 +1,48 @@
+"""Prints what goes into quarantine, or has gone."""
+
+import json
+from pathlib import Path
+
+from cqrepl.console import exitcodes, output
+from cqrepl.console.units import plural
+from cqrepl.queue import Queue
+from cqrepl.queue.format.index import format_index
+from cqrepl.queue.quarantine import Quarantine, plan_quarantine, quarantine
+
+
+def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json: bool) -> int:
+    """Plans, or does it, and prints what goes; the exit code.
+
+    Args:
+        index: everything from there on goes; None: all there is.
+    """
+    with Queue.open(path) as queue:
+        shift = queue.layout.roll_cycle.shift
+    going = quarantine(path, index) if is_applied else plan_quarantine(path, index)
+    if as_json:
+        fields = going.fields(shift) | {"applied": is_applied}
+        output.write_text(json.dumps(fields, separators=(",", ":")) + "\n")
+    else:
+        output.write_text(_text(going, shift, is_applied=is_applied))
+    output.flush()
+    return exitcodes.OK
+
+
+def _text(going: Quarantine, shift: int, *, is_applied: bool) -> str:
+    lines = []
+    for each in going.cycles:
+        fields = each.fields(shift)
+        count = "what can be read" if each.excerpts is None else plural(each.excerpts, "excerpt")
+        span = f" {fields['first']}..{fields['last']}" if each.excerpts else ""
+        kept = f", {each.kept} before stay" if each.kept else ""
+        lines.append(f"{each.path.name}: {count}{span}{kept}")
+    for host, levels in going.hosts.items():
+        marks = ", ".join(f"{level} {format_index(at)}" for level, at in levels.items())
+        lines.append(f"host {host} knows of it: {marks}")
+    what = "everything" if going.excerpts is None else plural(going.excerpts, "excerpt")
+    where = f"{going.path}: {what} to {going.folder}"
+    if is_applied:
+        lines.append(f"{where}; the next index is {format_index(going.end)}")
+    else:
+        lines.append(f"{where} to be taken, nothing was changed: --apply does it")
+    return "".join(line + "\n" for line in lines)
