@@ -166,10 +166,6 @@ class Queue:
         """The lock that keeps plain writers out; given back by `close` if it is held."""
         return self._for_writing().append_lock
 
-    def users(self) -> list[int]:
-        """The other processes that have the queue open, as far as this one may know."""
-        return self._for_writing().table.mapped_by()
-
     def word_lock(self, key: str) -> WordLock:
         """A lock of this name in the table store."""
         return WordLock(self._for_writing().table, key)

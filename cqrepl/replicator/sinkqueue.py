@@ -183,7 +183,7 @@ class SinkQueue:
         known = batch.part(0, count)
         held.compare(known)
         self.disk.prove(known.index_last + 1)
-        if self.disk.unproved_from is None:
+        if known.index_last + 1 >= end:  # what was appended since then came again, too
             self.end_comparing()
         return None if count == len(batch) else batch.part(count, len(batch))
 
@@ -258,9 +258,9 @@ class SinkQueue:
         self.chains = Chains(queue.cycles)
         is_proved = queue.is_of_this_boot or not queue.is_follower
         try:
-            if create is not None or queue.is_follower or not queue.users():
+            if create is not None or queue.is_follower:
                 self.lock()
-            else:
+            else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()
             end = self._next_index
             self.disk = self._syncer.watch(

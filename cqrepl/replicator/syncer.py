@@ -13,10 +13,12 @@ here is as proved as that: the copies are equal.
 Closed store files, once they are on the disk, are noted and looked at every few seconds
 (`queue.inspection.closedfiles`): one that has gone, or holds less than before, stops its queue.
 
-The mark does not rise while something before it is unproved. Where a sync fails it never does in
-this process: the system may have dropped the pages.
+Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
+unproved. Where a sync of a store file fails the mark never rises in this process: the system may
+have dropped the pages. Where only the mark has no room on the disk, that is tried again.
 """
 
+import errno
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +31,7 @@ import trio
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
-from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
@@ -37,6 +39,7 @@ from cqrepl.replicator.queues import Signal
 from cqrepl.surroundings import surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
 _logger: Final = logging.getLogger(__name__)
 
@@ -75,18 +78,21 @@ class DiskEnd:
         self._closed = ClosedFiles(queue.cycles, chains)
         self._damaged = damaged
         self._is_looking = False
+        self._is_forgotten = False
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
         self._has_failed = False
+        self._has_no_room = False  # for the mark
         self._changed = changed
         mark = load_synced(queue.path)
         self._synced = NEXT_OF_EMPTY if mark is None else mark.end
-        if is_proved if mark is None else mark.is_of_this_boot:
+        self._noted = NOTHING_DOUBTFUL if mark is None else mark.doubtful
+        if is_proved and mark is None:
             return
-        self._unproved_to = end()
-        start = max(self._synced, queue.first_index() or NEXT_OF_EMPTY)
-        if start < self._unproved_to:
-            self.unproved_from = Index(start)
+        doubtful = range(end()) if mark is None else mark.doubtful_before(end())
+        start = max(doubtful.start, queue.first_index() or NEXT_OF_EMPTY)
+        if start < doubtful.stop:
+            self.unproved_from, self._unproved_to = Index(start), Index(doubtful.stop)
             _logger.info(
                 "queue %r: the machine was started again: from %s on it is compared with a copy",
                 name,
@@ -94,13 +100,19 @@ class DiskEnd:
             )
 
     @property
-    def is_new(self) -> bool:
+    def is_urgent(self) -> bool:
         """Nothing of it was ever synced: not even that its hosts are known is certain."""
-        return self._synced == NEXT_OF_EMPTY
+        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self._has_no_room
+
+    @property
+    def _doubtful(self) -> range:
+        """The indexes that are unproved."""
+        start = self.unproved_from
+        return NOTHING_DOUBTFUL if start is None else range(start, self._unproved_to)
 
     def note(self) -> None:
         """There is something that may not be on the disk."""
-        if not self.is_dirty and self.unproved_from is None and not self._has_failed:
+        if not self.is_dirty and not self._has_failed:
             self.is_dirty = True
             self._changed.set()
 
@@ -119,34 +131,57 @@ class DiskEnd:
                 "queue %r: excerpts that a power cut had torn, mended: %d", self._name, excerpts
             )
 
+    def forget(self) -> None:
+        """The queue is about to be closed; a round that is under way passes over it."""
+        self._is_forgotten = True
+        self.is_dirty = False
+
     async def sync(self) -> None:
         """Brings the queue to the disk as it is now, and marks that."""
         self.is_dirty = False
+        doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
             end = self._end()
-            if end > self._synced:
-                await in_thread(lambda: self._sync(end))
-                self._synced = end
+            if end <= self._synced and doubtful == self._noted:
+                return
+            await in_thread(lambda: self._sync_files(end))
         except (QueueError, OSError) as error:
             self._has_failed = True
-            _logger.warning(
-                "queue %r: it is not known to be on the disk: %s; after a power cut it is compared"
-                " from %s on",
-                self._name,
-                error,
-                format_index(self._synced),
-            )
+            self._warn(error)
+            return
+        try:
+            await in_thread(lambda: store_synced(self._queue.path, end, doubtful))
+        except OSError as error:
+            if not self._has_no_room:
+                self._warn(error)
+            self._has_no_room = error.errno in _NO_ROOM
+            self._has_failed = not self._has_no_room
+            self.is_dirty = self._has_no_room and not self._is_forgotten
+        else:
+            self._synced, self._noted, self._has_no_room = end, doubtful, False
+
+    def _warn(self, error: QueueError | OSError) -> None:
+        _logger.warning(
+            "queue %r: it is not known to be on the disk: %s; after a power cut it is compared"
+            " from %s on",
+            self._name,
+            error,
+            format_index(self._synced),
+        )
 
     async def look(self) -> None:
         """Looks at the closed store files."""
-        if self._is_looking:
+        if self._is_looking or self._is_forgotten:
             return
         self._is_looking = True
         try:
-            if await in_thread(self._look):
+            may_note = await in_thread(self._look)
+            # it may have been closed meanwhile: its end is asked for here, not in the thread
+            if may_note and not self._is_forgotten and self._end() > self._synced:
                 self.note()
         except QueueDamaged as error:
-            self._damaged(error)
+            if not self._is_forgotten:
+                self._damaged(error)
         except (QueueError, OSError) as error:
             if str(error) != self._said:
                 self._said = str(error)
@@ -158,11 +193,16 @@ class DiskEnd:
 
     def _look(self) -> bool:
         """True when a sync would let more be noted."""
-        return self._closed.look(self._synced) and self._end() > self._synced
+        doubtful, shift = self._doubtful, self._queue.layout.roll_cycle.shift
+        cycles = (
+            range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
+        )
+        return self._closed.look(self._synced, cycles)
 
-    def _sync(self, end: Index) -> None:
+    def _sync_files(self, end: Index) -> None:
         cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
-        first, last = cycle_of(self._synced, shift), cycle_of(end, shift)
+        start = self._noted.start if self._noted else self._synced  # what was mended, too
+        first, last = cycle_of(Index(start), shift), cycle_of(end, shift)
         for cycle in cycles.listing():
             if first <= cycle <= last:
                 _sync_file(cycles.path_of(cycle))
@@ -174,7 +214,6 @@ class DiskEnd:
                 surroundings().sync_names(descriptor)
             finally:
                 os.close(descriptor)
-        store_synced(self._queue.path, end)
 
 
 class Syncer:
@@ -203,7 +242,7 @@ class Syncer:
         """The queue is about to be closed, watched or not."""
         watched = self._ends.pop(queue, None)
         if watched is not None:
-            watched.is_dirty = False  # a round that is under way passes over it
+            watched.forget()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -219,7 +258,7 @@ class Syncer:
         while True:
             while not any(end.is_dirty for end in self._ends.values()):
                 await self._changed.wait()
-            if not any(end.is_new for end in self._ends.values() if end.is_dirty):
+            if not any(end.is_urgent for end in self._ends.values()):
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 

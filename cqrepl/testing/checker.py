@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError
-from cqrepl.queue.format.index import INDEX_MAX, format_index
+from cqrepl.queue.format.index import format_index
 
 PATIENCE_SECONDS: Final = 15.0
 
@@ -37,6 +37,7 @@ class Written:
 
     digests: dict[int, set[bytes]] = field(default_factory=dict)
     newest: dict[int, bytes] = field(default_factory=dict)
+    collected: dict[int, bytes] = field(default_factory=dict)  # retention took them off the source
     unproved: list[range] = field(default_factory=list)  # a power cut may have torn these
     queues: int = 1  # that were begun, one after the other
 
@@ -49,6 +50,7 @@ class Written:
         """The queue is another one from now on: what was in the last one belongs nowhere."""
         self.digests.clear()
         self.newest.clear()
+        self.collected.clear()
         self.queues += 1
 
     def note(self, index: int, payload: bytes) -> None:
@@ -150,16 +152,11 @@ def check_invented(name: str, found: Mapping[int, bytes], written: Written) -> N
 
 
 def check_kept(
-    name: str,
-    found: Mapping[int, bytes],
-    written: Written,
-    *,
-    first: int = 0,
-    last: int = INDEX_MAX,
+    name: str, found: Mapping[int, bytes], expected: Mapping[int, bytes], *, first: int = 0
 ) -> None:
-    """All that was written last at each index is there, from `first` to `last`."""
-    for index, digest in written.newest.items():
-        if first <= index <= last and found.get(index) != digest:
+    """All that is expected from `first` on is there."""
+    for index, digest in expected.items():
+        if index >= first and found.get(index) != digest:
             raise BrokenPromiseError("lost", f"{name} has lost {format_index(index)}")
 
 

@@ -11,7 +11,7 @@ import trio
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.surroundings import within
-from cqrepl.testing.checker import last_index
+from cqrepl.testing.checker import content, is_readable, last_index
 from cqrepl.testing.cluster import Cluster
 from cqrepl.testing.labhosts import PORT, QUEUE, LabHost, fill_with_others
 from cqrepl.testing.labmachine import Machine, copy_directory
@@ -177,6 +177,7 @@ class Injector:
     def _collect(self, host: LabHost) -> None:
         """As `cqrepl gc --apply`, in a process of its own."""
         process = host.machine.start("gc")
+        before = _content(host.path)
         with within(process):
             process.give_time()
             try:
@@ -186,6 +187,9 @@ class Injector:
                 self._cluster.story.tell(host.machine.name, f"gc: {error}")
             else:
                 self._cluster.story.tell(host.machine.name, f"gc removes {len(gone)} files")
+                removed = before.keys() - _content(host.path).keys() if gone else ()
+                written = self._cluster.application.written
+                written.collected |= {index: before[index] for index in removed}
         host.machine.alive.discard(process.pid)
 
     def _remove_one(self, host: LabHost) -> None:
@@ -243,6 +247,10 @@ class Injector:
             return set(link.hosts) == pair
 
         self._cluster.network.cut(is_between)
+
+
+def _content(path: Path) -> dict[int, bytes]:
+    return content(path) if is_readable(path) else {}
 
 
 def _remove(directory: Path) -> None:

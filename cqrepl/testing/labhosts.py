@@ -187,7 +187,7 @@ class Application:
         self.written = Written()
         self.refused_since: float | None = None  # it is kept out since then
         self._told = ""  # why it could not append, the last time
-        self.is_writing = True
+        self._is_writing = True
         self._roll_cycle = roll_cycle
         self._rate = rate
         self._rng = rng
@@ -208,11 +208,15 @@ class Application:
         self._process = self.machine.start("application")
         self._queue = None  # a dead process gives nothing back
 
+    def end_writing(self) -> None:
+        """It wants nothing any more, so nobody keeps it out."""
+        self._is_writing, self.refused_since = False, None
+
     async def run(self) -> None:
-        """Appends for ever, as long as `is_writing`."""
+        """Appends until it is told to end that."""
         while True:
             await trio.sleep(self._rng.expovariate(self._rate * len(BATCHES) / sum(BATCHES)))
-            if self.is_writing and self._process.pid in self.machine.alive:
+            if self._is_writing and self._process.pid in self.machine.alive:
                 self.append()
                 word_watch().look()
 
@@ -230,7 +234,7 @@ class Application:
                 if self.refused_since is None:
                     self.refused_since = trio.current_time()
             except (QueueError, OSError) as error:
-                self._disk = None
+                self._disk, self.refused_since = None, None
                 if str(error) != self._told:
                     self._told = str(error)
                     self._story.tell(self.machine.name, f"application cannot append: {error}")

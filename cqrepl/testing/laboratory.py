@@ -207,7 +207,7 @@ class _Laboratory:
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
         self._story.tell("laboratory", "no more faults")
-        self._cluster.application.is_writing = False
+        self._cluster.application.end_writing()
         longest = max((fault.lasting for fault in self.plan.faults), default=0.0) + 4.0
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS
@@ -245,7 +245,7 @@ class _Laboratory:
         if not (source.was_cut and any(map(self._has_told, self._cluster.sinks))):
             check_invented("the source", found, written)
         if not source.was_cut:
-            check_kept("the source", found, written, first=first)
+            check_kept("the source", found, written.newest, first=first)
         for each in self._cluster.sinks:
             if not self._has_told(each):
                 self._judge_copy(each, found, first)
@@ -260,7 +260,7 @@ class _Laboratory:
         copy = content(sink.path)
         check_invented(sink.machine.name, copy, written)
         if not sink.holds_others:  # an operator removed the copy, for what did not come to be
-            check_kept(sink.machine.name, copy, written, last=first - 1)
+            check_kept(sink.machine.name, copy, written.collected)
         text = difference(found, {index: copy[index] for index in copy if index >= first})
         if text is not None:
             raise BrokenPromiseError("equal", f"{sink.machine.name} differs silently: {text}")

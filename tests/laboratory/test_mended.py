@@ -63,6 +63,35 @@ MENDED = {
     "an older store file of a copy": plan(
         Fault(12.3, Kind.FILE_OLD, 2, 0, 0.05), roll_cycle="TEST_SECONDLY"
     ),
+    "a sink that is refused while its files are looked at": plan(
+        Fault(10.0, Kind.SAME_DIRECTORY, 2, 0, 3.0),
+        Fault(12.5, Kind.DISK_SLOW, 2, 0, 8.0),
+        roll_cycle="TEST_SECONDLY",
+        rate=2.0,
+        seconds=40.0,
+    ),
+    "no room for the mark, and later a store file is missing": plan(
+        Fault(4.0, Kind.DISK_FULL, SOURCE, 0, 3.0),
+        Fault(30.0, Kind.FILE_GONE, SOURCE, 0, 0.05),
+        Fault(39.5, Kind.KILL, SOURCE, 0, 0.05),
+        roll_cycle="TEST_SECONDLY",
+        seconds=40.0,
+    ),
+    "an unproved source, and later a store file is missing": plan(
+        Fault(6.0, Kind.STOP, 2, 0, 40.0),
+        Fault(10.0, Kind.POWER_CUT, SOURCE, 0, 0.3),
+        Fault(25.0, Kind.FILE_GONE, SOURCE, 0, 0.05),
+        Fault(36.5, Kind.KILL, SOURCE, 0, 0.05),
+        roll_cycle="TEST_SECONDLY",
+        seconds=40.0,
+    ),
+    "what a backup never had is asked of no copy": plan(
+        Fault(10.0, Kind.STALL, 2, SOURCE, 3.0),
+        Fault(10.5, Kind.RESTORED, SOURCE, 0, 1.0),
+        Fault(30.0, Kind.GC, SOURCE, 0, 0.05),
+        roll_cycle="TEST_SECONDLY",
+        seconds=40.0,
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from cqrepl.replicator import syncer
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from tests.support.replicas import acked, eventually, joined, stopped
-from tests.support.samples import fill, noon_path
+from tests.support.samples import fill, noon_path, read
 
 ROLL = "FAST_HOURLY"
 COUNTS = {0: 5, 1: 30, 2: 7, 3: 2}
@@ -83,7 +83,9 @@ async def test_a_new_copy_gets_nothing_from_behind_the_hole(tmp_path: Path) -> N
         await stopped(source)
         await eventually(lambda: bool(sink.stops))
         assert sink.stops[0].reason is StopReason.DAMAGED
-        assert sink.queues["q"].next_index <= written[4][0] + 1
+    if any((tmp_path / "new").glob("*.cq4")):  # else the source had looked before it was asked
+        got = read(tmp_path / "new")
+        assert got == written[: min(len(got), 5)]
 
 
 async def test_the_queue_goes_on_when_the_file_is_back(tmp_path: Path) -> None:

@@ -84,7 +84,10 @@ def is_marked(path: Path) -> bool:
     """All of a queue is known to be on the disk, in this start of the machine."""
     mark = load_synced(path)
     with Queue.open(path) as queue:
-        return mark is not None and mark.is_of_this_boot and mark.end == queue.next_index()
+        end = queue.next_index()
+    if mark is None or mark.doubtful:
+        return False
+    return mark.is_of_this_boot and mark.end == end
 
 
 async def test_an_orderly_end_marks_all(tmp_path: Path) -> None:
@@ -276,3 +279,31 @@ async def test_what_may_be_torn_is_not_returned(
     assert stop.reason is StopReason.DAMAGED
     assert hex(noon_index(sequence=290)) in stop.message
     assert read(tmp_path / "q") == written[:290]
+
+
+async def test_what_is_unproved_stays_so_while_more_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes later gets to the disk and is noted; a new process still knows what to ask for."""
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await eventually(lambda: len(read(tmp_path / "q")) == COUNT)
+            more = more_excerpts(tmp_path / "q", COUNT, 20)
+            await acked(source, more[-1][0])
+        mark = load_synced(tmp_path / "copy")
+        assert mark is not None
+        assert (mark.end, mark.is_of_this_boot) == (more[-1][0] + 1, True)
+        assert mark.doubtful == range(noon_index(sequence=200), noon_index(sequence=COUNT))
+        assert inspect_queue(tmp_path / "copy").unproved_from == noon_index(sequence=200)
+        tear(tmp_path / "copy", noon_index(sequence=250), 1, None)
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            last = more_excerpts(tmp_path / "q", COUNT + 20, 5)
+            await acked(source, last[-1][0])
+            assert not source.stops + sink.stops
+    assert_same(tmp_path / "q", tmp_path / "copy")
+    assert is_marked(tmp_path / "copy")

@@ -36,23 +36,29 @@ def is_follower(path: Path) -> bool:
         return queue.is_follower
 
 
-async def test_a_queue_that_others_use_is_not_locked(tmp_path: Path) -> None:
+async def test_a_queue_of_others_is_not_locked(tmp_path: Path) -> None:
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     with Queue.open_for_append(tmp_path / "copy", create=layout()) as queue:
         queue.appender().append_at(ExcerptBatch.of(noon_index(), [b"foreign"] * 7))
-    with opened_by_another_process(tmp_path / "copy") as user:
-        with Queue.open(tmp_path / "copy") as queue:
-            assert queue.users() == [user]
-        async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK) as sink:
+    async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK) as sink:
+        assert locked_by(tmp_path / "copy") is None
+        address = f"127.0.0.1:{sink.port}"
+        async with serve_source({"q": tmp_path / "q"}, connect=address) as source:
+            await stopped(sink)
+            await stopped(source)
+            assert sink.stops[0].reason is StopReason.DIVERGED
             assert locked_by(tmp_path / "copy") is None
-            address = f"127.0.0.1:{sink.port}"
-            async with serve_source({"q": tmp_path / "q"}, connect=address) as source:
-                await stopped(sink)
-                await stopped(source)
-                assert sink.stops[0].reason is StopReason.DIVERGED
-                assert locked_by(tmp_path / "copy") is None
     assert [data for _, data in read(tmp_path / "copy")] == [b"foreign"] * 7
     assert not is_follower(tmp_path / "copy")
+
+
+async def test_a_sink_alone_keeps_no_writer_out_of_its_sources_queue(tmp_path: Path) -> None:
+    """Its source is down, and so was the application: nothing tells yet that it is wrong here."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK):
+        with Queue.open(tmp_path / "q") as queue:
+            queue.append(b"more")
+    assert not is_follower(tmp_path / "q")
 
 
 async def test_its_own_copy_is_locked_from_the_start(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ are little-endian.
            0      8   "cqclosed"
            8      8   the cycle
           16      8   number of its excerpts
-          24     16   the chain behind the last one (see `kernel.chain`)
+          24     16   the chain behind the last one (see `kernel.chain`); zeros while a power cut
+                      may have torn what is there
           40      8   CRC-32 of the 40 bytes before
 
 Records are only ever appended, by one process at a time (a file lock), and a record that a kill or
@@ -38,6 +39,7 @@ CLOSED_FILE_NAME: Final = "closed.cqmanifest"
 _MAGIC: Final = b"cqclosed"
 _RECORD: Final = struct.Struct("<8sqq16s")
 _SUM: Final = struct.Struct("<Q")
+UNKNOWN_CHAIN: Final = bytes(16)
 RECORD_BYTES: Final = _RECORD.size + _SUM.size
 
 

@@ -244,10 +244,6 @@ class Mapping:
         except OSError:
             return True  # gone, or another user's: it cannot be known
 
-    def mapped_by(self) -> list[int]:
-        """The other processes that map the file, as far as this one may know."""
-        return _others_that_map(self._identity_in_maps())
-
     def _identity_in_maps(self) -> set[tuple[bytes, bytes]]:
         address = self.words.address
         return set() if address is None else _mapped(os.getpid(), address)

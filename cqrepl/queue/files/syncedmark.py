@@ -3,7 +3,9 @@
 Theory of operation. The system writes pages back in any order. So after a power cut a published
 header may stand before a payload that reads as zeros, in whole or in part. Somebody who has synced
 the files notes here what came before: an excerpt before the mark is as it was appended. One behind
-it, after a start of the machine that is not the one in the mark, is not proved.
+it, after a start of the machine that is not the one in the mark, is doubtful until another copy has
+been compared. The mark goes on rising meanwhile, and says which ones are doubtful: they are on the
+disk as they are, torn or not.
 
 The file has two slots of 64 bytes. All numbers are little-endian.
 
@@ -12,7 +14,8 @@ The file has two slots of 64 bytes. All numbers are little-endian.
            8      8   the next index: everything before it is on the disk
           16     16   digest of the machine's start in which that was so
           32      8   counter: of two slots that are whole, the one with the greater counts
-          40     16   zeros
+          40      8   the first index that is doubtful
+          48      8   the next index behind those; both 0 where none is
           56      8   CRC-32 of the 56 bytes before
 
 They are written in turn, each after the files were synced, and then synced itself. So a power cut
@@ -32,23 +35,33 @@ from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import surroundings
 
 SYNCED_FILE_NAME: Final = "synced.cqmark"
-_SLOT: Final = struct.Struct("<8sq16sq16x")
+_SLOT: Final = struct.Struct("<8sq16sqqq")
 _SUM: Final = struct.Struct("<Q")
 _SLOT_BYTES: Final = _SLOT.size + _SUM.size
 _SLOTS: Final = 2
 _MAGIC: Final = b"cqsynced"
+NOTHING_DOUBTFUL: Final = range(0)
 
 
 class SyncedMark(NamedTuple):
-    """Everything before `end`, a next index, was on the disk in the start `boot` of a machine."""
+    """Everything before `end`, a next index, was on the disk in the start `boot` of a machine; the
+    indexes in `doubtful` as an earlier power cut had left them."""
 
     end: Index
     boot: bytes
     counter: int
+    doubtful: range
 
     @property
     def is_of_this_boot(self) -> bool:
         return self.boot == this_boot()
+
+    def doubtful_before(self, end: int) -> range:
+        """The indexes that a power cut may have torn, in a queue whose next index is `end`."""
+        start, stop = self.doubtful.start, self.doubtful.stop
+        if not self.is_of_this_boot:
+            start, stop = start if self.doubtful else self.end, end
+        return range(start, min(stop, end)) or NOTHING_DOUBTFUL
 
 
 def this_boot() -> bytes:
@@ -71,17 +84,20 @@ def load_synced(path: Path) -> SyncedMark | None:
     return max(found, key=lambda mark: mark.counter, default=None)
 
 
-def store_synced(path: Path, end: int) -> None:
+def store_synced(path: Path, end: int, doubtful: range = NOTHING_DOUBTFUL) -> None:
     """Notes that everything before `end` is on the disk, and returns when that is, too.
 
     One process at a time may do so, for one queue.
+
+    Args:
+        doubtful: indexes that may be torn all the same, by an earlier power cut.
 
     Raises:
         OSError: it may not be written, or never get to the disk.
     """
     last = load_synced(path)
     counter = 0 if last is None else last.counter + 1
-    slot = _SLOT.pack(_MAGIC, end, this_boot(), counter)
+    slot = _SLOT.pack(_MAGIC, end, this_boot(), counter, doubtful.start, doubtful.stop)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path / SYNCED_FILE_NAME, flags, 0o644)
     try:
@@ -97,5 +113,5 @@ def _read(slot: bytes) -> SyncedMark | None:
         slot[: _SLOT.size]
     ):
         return None
-    magic, end, boot, counter = _SLOT.unpack_from(slot)
-    return SyncedMark(Index(end), boot, counter) if magic == _MAGIC else None
+    magic, end, boot, counter, start, stop = _SLOT.unpack_from(slot)
+    return SyncedMark(Index(end), boot, counter, range(start, stop)) if magic == _MAGIC else None

@@ -205,10 +205,6 @@ class TableStore:
         """False only when this process certainly does not use this table store."""
         return self._mapping.may_be_mapped_by(pid)
 
-    def mapped_by(self) -> list[int]:
-        """The other processes that have this table store open, as far as this one may know."""
-        return self._mapping.mapped_by()
-
     def close(self) -> None:
         """Unmaps the file; its values must not be used any more."""
         self._mapping.close()

@@ -12,7 +12,7 @@ import os
 from typing import Final
 
 from cqrepl.kernel.chain import has_chains
-from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
@@ -30,12 +30,13 @@ class ClosedFiles:
         self._chains = chains
         self._sound: dict[Cycle, tuple[int, int]] = {}  # the file that was looked at
 
-    def look(self, synced: Index) -> bool:
+    def look(self, synced: Index, doubtful: range = range(0)) -> bool:
         """Checks that what was noted is there, and notes what has been closed since; true when that
         waits for the disk.
 
         Args:
             synced: a next index: what comes before it is on the disk.
+            doubtful: cycles that a power cut may have torn: they may still be mended.
 
         Raises:
             QueueDamaged: a store file is missing between others, or holds less than it did.
@@ -52,9 +53,13 @@ class ClosedFiles:
         for record in noted.values():
             if record.cycle in there and record.cycle < listed[-1]:
                 self._check(record)
-        new = [cycle for cycle in listed[:-1] if cycle not in noted]
+        new = [
+            cycle
+            for cycle in listed[:-1]
+            if cycle not in noted or (noted[cycle].chain == UNKNOWN_CHAIN and cycle not in doubtful)
+        ]
         for cycle in new[:NEW_MAX] if has_chains() else ():
-            self._remember(cycle)
+            self._remember(cycle, is_doubtful=cycle in doubtful)
         closed.note_below(cycle_of(synced, self._cycles.shift))
         if sum(cycle < listed[0] for cycle in noted) > max(STALE_MAX, len(listed)):
             closed.forget_below(listed[0])
@@ -72,8 +77,9 @@ class ClosedFiles:
             self._cycles.check_closed(record.cycle, count, is_closed=is_closed)
             self._sound[record.cycle] = file
 
-    def _remember(self, cycle: Cycle) -> None:
+    def _remember(self, cycle: Cycle, *, is_doubtful: bool) -> None:
         if self._cycles.has_ended(cycle):
             count = count_in(self._cycles, cycle)
             end = index_of(cycle, Sequence(count), self._cycles.shift)
-            self._cycles.closed.remember(ClosedCycle(cycle, count, self._chains.at(end)))
+            chain = UNKNOWN_CHAIN if is_doubtful else self._chains.at(end)
+            self._cycles.closed.remember(ClosedCycle(cycle, count, chain))

@@ -132,10 +132,10 @@ class QueueInfo:
     def unproved_from(self) -> Index | None:
         """Behind this a power cut may have torn excerpts, and no copy was compared yet; None where
         nothing is known of one."""
-        mark, last = self.synced, self.last_index
-        if mark is None or mark.is_of_this_boot or last is None or last < mark.end:
+        if self.synced is None or self.last_index is None:
             return None
-        return mark.end
+        doubtful = self.synced.doubtful_before(self.last_index + 1)
+        return Index(doubtful.start) if doubtful else None
 
     @property
     def count(self) -> int:

@@ -39,15 +39,34 @@ def test_a_mark_and_its_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (tmp_path / SYNCED_FILE_NAME).stat().st_size == 2 * SLOT_BYTES
 
 
+def test_what_is_doubtful_is_kept_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_synced(tmp_path, 20, range(5, 9))
+    mark = load_synced(tmp_path)
+    assert mark is not None
+    assert mark.doubtful_before(30) == range(5, 9)
+    assert mark.doubtful_before(7) == range(5, 7)
+    assert not mark.doubtful_before(5)
+    monkeypatch.setattr(syncedmark, "this_boot", lambda: bytes(16))
+    assert mark.doubtful_before(30) == range(5, 30)
+    store_synced(tmp_path, 25)
+    mark = load_synced(tmp_path)
+    assert mark is not None
+    assert not mark.doubtful_before(30)
+    monkeypatch.undo()
+    assert mark.doubtful_before(30) == range(25, 30)
+    assert not mark.doubtful_before(25)
+
+
 def test_the_layout_of_a_slot(tmp_path: Path) -> None:
     """As the head of the module gives it."""
-    store_synced(tmp_path, noon_index(sequence=3))
+    store_synced(tmp_path, noon_index(sequence=3), range(5, 9))
     slot = (tmp_path / SYNCED_FILE_NAME).read_bytes()
     assert len(slot) == SLOT_BYTES
     assert slot[:8] == b"cqsynced"
     assert int.from_bytes(slot[8:16], "little") == noon_index(sequence=3)
     assert slot[16:32] == this_boot()
-    assert slot[32:56] == bytes(24)
+    assert slot[32:40] == bytes(8)
+    assert [int.from_bytes(slot[at : at + 8], "little") for at in (40, 48)] == [5, 9]
     assert int.from_bytes(slot[56:], "little") == zlib.crc32(slot[:56])
 
 
