@@ -75,14 +75,15 @@ def host_options(
 def run_command(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
-    finished: Callable[[Replicator], Awaitable[None]] | None,
+    finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     listen: str | None,
 ) -> int:
     """Serves until `finished` returns or something else ends it; gives the exit code.
 
     Args:
         name: how lines on stderr begin.
-        finished: waits for the command's own end; None for a command that runs until it is told.
+        finished: waits for the command's own end, and gives the queues that have stopped all the
+            same; None for a command that runs until it is told.
         listen: the address to listen on; the chosen port is printed at once.
     """
     logging.basicConfig(
@@ -92,7 +93,9 @@ def run_command(
 
 
 def code_of_stops(stops: list[Stop]) -> int:
-    """The exit code once every queue has stopped: the gravest of them."""
+    """The exit code once these queues have stopped: the gravest of them."""
+    if not stops:
+        return OK
     reasons = {stop.reason for stop in stops}
     if StopReason.DAMAGED in reasons:
         return DAMAGED
@@ -102,7 +105,7 @@ def code_of_stops(stops: list[Stop]) -> int:
 async def _run(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
-    finished: Callable[[Replicator], Awaitable[None]] | None,
+    finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     listen: str | None,
 ) -> int:
     ended: list[_Ended] = []
@@ -136,7 +139,7 @@ async def _enter(
 
 async def _until_over(
     replicator: Replicator,
-    finished: Callable[[Replicator], Awaitable[None]] | None,
+    finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     first_signal: trio.Event,
 ) -> int:
     """Waits for the first of these: a signal, the command's own end, or the stop of all
@@ -150,13 +153,17 @@ async def _until_over(
             nursery.cancel_scope.cancel()
 
         async def wait_finished() -> None:
+            nonlocal code
             if finished is not None:
-                await finished(replicator)
+                code = code_of_stops(await finished(replicator))
                 nursery.cancel_scope.cancel()
 
         async def wait_stopped() -> None:
             nonlocal code
-            await replicator.wait_stopped()
+            if finished is None:
+                await replicator.wait_stopped()
+            else:  # it is to end in any case
+                await replicator.wait_stuck()
             code = code_of_stops(replicator.stops)
             nursery.cancel_scope.cancel()
 

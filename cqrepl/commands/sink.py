@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqrepl.commands import replication
 from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.stops import Stop
 
 
 class SinkOptions(replication.ReplicationOptions):
@@ -30,6 +31,11 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             append_log=options["append_log"],
             any_cycle=options["any_cycle"],
         ),
-        Sink.wait_ended if once else None,
+        _ended if once else None,
         options["listen"],
     )
+
+
+async def _ended(sink: Sink) -> list[Stop]:
+    await sink.wait_ended()
+    return sink.stops

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqrepl.commands import replication
 from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.stops import Stop
 
 
 class SourceOptions(replication.ReplicationOptions):
@@ -35,6 +36,11 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             return_seconds_max=options["return_seconds"],
             wait_for_seconds=options["wait_for_seconds"],
         ),
-        Source.wait_caught_up if until_caught_up else None,
+        _caught_up if until_caught_up else None,
         options["listen"],
     )
+
+
+async def _caught_up(source: Source) -> list[Stop]:
+    await source.wait_caught_up()
+    return []  # some sink has all: what stopped with others is theirs

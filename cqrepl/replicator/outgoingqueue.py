@@ -33,7 +33,7 @@ class Outgoing:
         self.awaits_turn = False  # another sink gives back to the same queue
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
         self.has_stopped = False
-        self.is_final = True  # a stop, if there is one: the peer's own are not
+        self.is_final = True  # a stop, if there is one: another sink would not do better
 
     @property
     def is_going_on(self) -> bool:
@@ -51,6 +51,27 @@ class Outgoing:
             self.queue.returning = self
         self.awaits_turn = self.queue.returning is not self
         return not self.awaits_turn
+
+    def next_batch(self, tailer: Tailer, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
+        """What comes next, up to where the queue is held back; None when there is nothing now.
+
+        Args:
+            tailer: this queue's.
+            bytes_max: most bytes of a batch.
+            payload_max: most bytes of an excerpt.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        held = self.queue.held_from
+        if held is not None and tailer.next_index >= held:
+            return None
+        batch = tailer.next_batch(bytes_max=bytes_max, payload_max=payload_max)
+        if batch is None or held is None or batch.index_last < held:
+            return batch
+        count = max(0, held - batch.index_first)
+        tailer.give_back(batch, count)
+        return batch.part(0, count) if count else None
 
     def close(self) -> None:
         self.batch = self.lane = None

@@ -5,7 +5,7 @@ its layout. And how a task waits for what other tasks bring about.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,6 +16,7 @@ from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import QueueError, QueueLayout
 
+STUCK_SECONDS: Final = 5.0  # a queue that the peer does not name may still be named
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -96,6 +97,23 @@ class Signal:
 
     def wait(self) -> Awaitable[None]:
         return self._event.wait()
+
+
+async def until_stuck(untaken: Callable[[], Set[str] | None], changed: Signal) -> None:
+    """Waits until nothing gets any further; see `Source.wait_stuck`.
+
+    Args:
+        untaken: names of queues that a peer does not know, which it may still name; None while
+            anything goes on.
+    """
+    while True:
+        await until(lambda: untaken() is not None, changed)
+        if not untaken():
+            return
+        with trio.move_on_after(STUCK_SECONDS) as patience:
+            await until(lambda: not untaken(), changed)
+        if patience.cancelled_caught:
+            return
 
 
 async def until(predicate: Callable[[], bool], changed: Signal) -> None:

@@ -7,7 +7,7 @@ one connection at a time.
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Unpack
@@ -16,14 +16,14 @@ from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection
+from cqrepl.protocol import Connection, StopReason
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
-from cqrepl.replicator.queues import Signal, check_apart, named, until
+from cqrepl.replicator.queues import Signal, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
@@ -60,6 +60,28 @@ class Sink:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped for good: no source could get it any further."""
         await until(lambda: all(queue.stop for queue in self.queues.values()), self.changed)
+
+    async def wait_stuck(self) -> None:
+        """Returns when no queue gets any further from the sources that are connected, whoever has
+        stopped it; what none names for `STUCK_SECONDS` counts as refused."""
+        await until_stuck(self._untaken, self.changed)
+        for name in self._untaken() or ():
+            message = "no source that is connected has a queue of this name"
+            queue = self.queues[name]
+            queue.stop = Stop(name=name, reason=StopReason.REFUSED, message=message)
+            _logger.error("%s", queue.stop)
+
+    def _untaken(self) -> Set[str] | None:
+        """The queues that no source has; None while one gets further, or while there is no
+        source."""
+        ended = {name for name, queue in self.queues.items() if queue.stop or queue.left}
+        untaken = self.queues.keys() - ended
+        sessions = list(self._sessions())
+        if not sessions and untaken:
+            return None
+        for session in sessions:
+            untaken &= session.unoffered_queues
+        return None if self.queues.keys() - ended - untaken else untaken
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
         """What works on a new connection."""

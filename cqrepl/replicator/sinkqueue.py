@@ -262,9 +262,9 @@ class SinkQueue:
                 self.lock()
             else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()
-            end = self._next_index
+                queue.next_index()  # a damaged end is told now, not when a source comes
             self.disk = self._syncer.watch(
-                self.name, queue, end, self.chains, self._lost, is_proved=is_proved
+                self.name, queue, self._next_index, self.chains, self._lost, is_proved=is_proved
             )
         except BaseException:
             self.close()

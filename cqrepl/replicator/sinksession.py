@@ -5,7 +5,7 @@ A queue takes from one connection at a time.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -85,6 +85,12 @@ class SinkSession:
     def queue_names(self) -> QueueNames:
         free = (name for name, each in self._queues.items() if each.is_free)
         return QueueNames(sinks=frozenset(free))
+
+    @property
+    def unoffered_queues(self) -> Set[str]:
+        """The queues that the source has not named, though it has named what it has."""
+        named = self._connection.peer_queues
+        return set() if named is None else self._queues.keys() - named.sources
 
     async def work(self) -> None:
         """Opens or makes offered queues, several at a time: each takes a disk's time."""
@@ -287,6 +293,7 @@ class SinkSession:
         assert named is not None
         for name in sorted(self._queues.keys() - named.sources):
             _logger.info("%s: queue %r: the peer does not offer it", self._pump.label, name)
+        self._changed.set()
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""

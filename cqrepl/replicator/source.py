@@ -5,7 +5,7 @@ queue is opened for reading; the marks of what was sent and acknowledged are rai
 store. Only while a sink copies back is the queue written, and locked for every other writer.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Unpack
@@ -13,7 +13,7 @@ from typing import Unpack
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection
+from cqrepl.protocol import Connection, StopReason
 from cqrepl.replicator.consent import (
     RETURN_EXCERPTS_MAX,
     RETURN_SECONDS_MAX,
@@ -22,7 +22,7 @@ from cqrepl.replicator.consent import (
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
-from cqrepl.replicator.queues import check_apart, named, until
+from cqrepl.replicator.queues import check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import (
     WAIT_FOR_SECONDS,
     HostOptions,
@@ -73,8 +73,30 @@ class Source:
         await until(lambda: any(s.is_caught_up for s in self._sessions()), self._shared.changed)
 
     async def wait_stopped(self) -> None:
-        """Returns when every queue has stopped on every connection there is."""
+        """Returns when every queue has stopped on every connection there is, and not for something
+        that is its sink's alone."""
         await until(self._has_stopped, self._shared.changed)
+
+    async def wait_stuck(self) -> None:
+        """Returns when no sink that is connected gets any further with any queue, whoever has
+        stopped it; what none takes for `STUCK_SECONDS` counts as refused."""
+        await until_stuck(self._untaken, self._shared.changed)
+        for name in sorted(self._untaken() or ()):
+            message = "no sink that is connected has a queue of this name, or takes it now"
+            self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
+
+    def _untaken(self) -> Set[str] | None:
+        """The queues that no sink takes; None while one gets further, or while there is no sink."""
+        sessions = [session for session in self._sessions() if session.has_offered]
+        if not sessions:
+            return None
+        untaken: Set[str] = self.queues.keys()
+        for session in sessions:
+            ended, left = session.ended_queues, session.untaken_queues
+            if self.queues.keys() - ended - left:
+                return None
+            untaken &= left
+        return untaken
 
     def _has_stopped(self) -> bool:
         sessions = [s for s in self._sessions() if s.has_offered]

@@ -5,7 +5,7 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,6 +25,7 @@ from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import Diverged, QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
@@ -108,6 +109,18 @@ class SourceSession:
         )
 
     @property
+    def ended_queues(self) -> Set[str]:
+        """The queues that go no further on this connection, whoever has stopped them."""
+        return self._failed | {
+            each.queue.name for each in self.outgoing.values() if each.has_stopped
+        }
+
+    @property
+    def untaken_queues(self) -> Set[str]:
+        """The queues that the sink does not take, or not now."""
+        return self._queues.keys() - self._offered - self._failed if self.has_offered else set()
+
+    @property
     def queue_names(self) -> QueueNames:
         return QueueNames(sources=frozenset(self._queues))
 
@@ -151,7 +164,7 @@ class SourceSession:
                 self._pump.wake()  # the window may have been full
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
-                each.is_final = event.is_final
+                each.is_final = each.is_final and event.is_final
                 if event.reason is StopReason.DIVERGED:
                     each.marks.lower_acknowledged(NOTHING)
                 self._stopped(each, event.reason, event.message)
@@ -334,11 +347,13 @@ class SourceSession:
     def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
         """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
         source = self._connection.source(each.cid)
+        payload_max = self._connection.config.settings.payload_max
+        look = partial(each.next_batch, tailer, OUT_BYTES, payload_max)
         while source.has_room and not source.has_stopped:
             if each.batch is None:
                 if len(out) - filled < OUT_BYTES // 4 and filled:
                     break  # what is left is too little to be worth a look
-                each.batch = self._guarded(each, lambda: self._next_batch(each, tailer))
+                each.batch = self._guarded(each, look)
                 each.start = 0
                 if each.batch is None:
                     break
@@ -359,18 +374,6 @@ class SourceSession:
                 each.batch = None
             self._sent(each, framed)
         return filled
-
-    def _next_batch(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
-        payload_max = self._connection.config.settings.payload_max
-        held = each.queue.held_from
-        if held is not None and tailer.next_index >= held:
-            return None
-        batch = tailer.next_batch(bytes_max=OUT_BYTES, payload_max=payload_max)
-        if batch is None or held is None or batch.index_last < held:
-            return batch
-        count = max(0, held - batch.index_first)
-        tailer.give_back(batch, count)
-        return batch.part(0, count) if count else None
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
@@ -503,6 +506,7 @@ class SourceSession:
         self._stopped(each, stop.reason, stop.message)
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
+        each.is_final = not isinstance(error, ReturnRefused)  # that one is of this sink only
         stop = Stop.of(each.queue.name, error)
         self._connection.stop_queue(each.cid, stop.reason, stop.message)
         self._stopped(each, stop.reason, stop.message)

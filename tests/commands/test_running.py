@@ -14,6 +14,7 @@ from cqrepl.commands import replication
 from cqrepl.console.endings import ending_signals
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
+from cqrepl.replicator.stops import Stop
 from tests.support import peer
 from tests.support.invoke import Invoke
 from tests.support.replicas import BEATS, LOOPBACK, at, live_source
@@ -29,8 +30,9 @@ def serve(queue: Path, invoke: Invoke) -> Serve:
     return lambda: live_source(queue)
 
 
-async def at_once(source: Source) -> None:
+async def at_once(source: Source) -> list[Stop]:
     await trio.lowlevel.checkpoint()
+    return []
 
 
 def test_own_end(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +58,7 @@ def test_nothing_is_said_by_one_that_dials(
     ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
 )
 def test_signals(serve: Serve, number: int, code: int) -> None:
-    async def never(source: Source) -> None:
+    async def never(source: Source) -> list[Stop]:
         os.kill(os.getpid(), number)
         await trio.sleep_forever()
 
@@ -67,7 +69,7 @@ def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
     def sink() -> AbstractAsyncContextManager[Sink]:
         return serve_sink({"q": queue}, listen=LOOPBACK, **BEATS)
 
-    async def with_a_gap(sink: Sink) -> None:
+    async def with_a_gap(sink: Sink) -> list[Stop]:
         async with scripted(sink.port, 1, 2) as source:
             await source.offer("q", 901, noon_index(sequence=5))
             await source.send(peer.excerpts(noon_index(sequence=9), b"x", cid=901))
@@ -87,7 +89,7 @@ def test_arguments_that_do_not_fit(invoke: Invoke, capsys: pytest.CaptureFixture
 def test_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
     """Only what the user or the world did wrong becomes a line."""
 
-    async def broken(source: Source) -> None:
+    async def broken(source: Source) -> list[Stop]:
         await trio.lowlevel.checkpoint()
         raise ValueError("a bug")
 
@@ -103,8 +105,9 @@ def test_unreachable_peer(
     def dialling() -> AbstractAsyncContextManager[Source]:
         return live_source(queue, listen=None, connect=at(1), gives_up=True)
 
-    async def caught_up(source: Source) -> None:
+    async def caught_up(source: Source) -> list[Stop]:
         await source.wait_caught_up()
+        return []
 
     assert replication.run_command("cqrepl source", dialling, caught_up, None) == 3
     (line,) = capsys.readouterr().err.splitlines()

@@ -306,6 +306,33 @@ async def test_refused_roll_cycle_is_exit_code_5(tmp_path: Path) -> None:
     assert "FAST_HOURLY" in sink.said
 
 
+async def test_names_that_do_not_match_end_what_is_to_end(tmp_path: Path) -> None:
+    fill(tmp_path / "orders", "FAST_DAILY", {0: 5})
+    async with commands(120) as start:
+        source = await start("source", tmp_path / "orders", *LISTEN, "--until-caught-up")
+        address = at(await source.port())
+        sink = await start("sink", f"order={tmp_path / 'copy'}", "--connect", address, "--once")
+        codes = {await source.exit_code(), await sink.exit_code()}
+    assert 5 in codes  # who is first ends in order, so that the other one has nobody to wait for
+    assert codes <= {0, 5}
+    assert "queue 'orders' stopped (refused)" in source.said or "'order'" in sink.said
+
+
+async def test_once_ends_with_the_code_of_what_has_stopped(tmp_path: Path) -> None:
+    """One queue is refused, and the other one comes whole."""
+    fill(tmp_path / "a", "FAST_DAILY", {0: 5})
+    fill(tmp_path / "b", "FAST_DAILY", {0: 5})
+    fill(tmp_path / "copy-b", "FAST_HOURLY", {0: 5})
+    async with commands(120) as start:
+        source = await start("source", tmp_path / "a", tmp_path / "b", *LISTEN)
+        copies = (f"a={tmp_path / 'copy-a'}", f"b={tmp_path / 'copy-b'}")
+        sink = await start("sink", *copies, "--connect", at(await source.port()), "--once")
+        await copied(tmp_path / "a", tmp_path / "copy-a")
+        assert await ends(source, signal.SIGTERM) == 0
+        assert await sink.exit_code() == 5
+    assert "queue 'b' stopped (refused)" in sink.said
+
+
 async def test_damage_met_while_streaming_is_exit_code_4(tmp_path: Path) -> None:
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         queue.appender().append([b"a" * 100] * 10, NOON_MS)
@@ -385,6 +412,8 @@ async def test_a_source_needs_no_libatomic(queue: Path, tmp_path: Path) -> None:
 
 async def test_sink_takes_over_from_a_dead_process(queue: Path) -> None:
     """Its lock is still there, and no process holds it any more."""
+    with Queue.open_for_append(queue) as here:
+        here.note_follower(is_follower=True)
     with held_by_another_process(queue) as pid:
         with Queue.open_for_append(queue) as here:
             assert here.append_lock.holder() == pid

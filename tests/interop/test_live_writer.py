@@ -35,6 +35,12 @@ def writer() -> Iterator[JavaQueue]:
         yield queue
 
 
+def mark_as_copy(path: Path) -> None:
+    """As a sink does that has been compared; before, it does not know whose queue this is."""
+    with Queue.open_for_append(path) as queue:
+        queue.note_follower(is_follower=True)
+
+
 def last_index(path: Path) -> int | None:
     with Queue.open(path) as queue:
         return queue.last_index()
@@ -117,6 +123,7 @@ async def test_nobody_else_writes_a_queue_while_a_sink_runs(
     path, copy = tmp_path / "queue", tmp_path / "copy"
     for folder in (path, copy):
         assert writer.call("append", folder, "FAST_DAILY", 10, 20, 1, props=NOON).exit == 0
+    mark_as_copy(copy)
     assert writer.call("append", path, "FAST_DAILY", 90, 20, 2, props=NOON).exit == 0
 
     def try_append() -> Line:
@@ -143,6 +150,7 @@ async def test_a_killed_sink_leaves_its_lock_to_the_next_one(
 ) -> None:
     copy = tmp_path / "copy"
     assert java.call("append", copy, "FAST_DAILY", 10, 20, 1, props=NOON).exit == 0
+    mark_as_copy(copy)
     async with commands() as start:
         sink = await start("sink", copy, "--listen", LOOPBACK)
         await sink.port()

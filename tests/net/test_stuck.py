@@ -1,0 +1,121 @@
+"""What goes no further: a command that is to end hears of it, and a stranger ends nobody."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from cqrepl.protocol import StopReason
+from cqrepl.replicator import queues
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    acked,
+    at,
+    eventually,
+    joined,
+    live_sink,
+)
+from tests.support.samples import fill
+
+
+async def stuck(replicator: Source | Sink) -> None:
+    with trio.fail_after(SECONDS):
+        await replicator.wait_stuck()
+
+
+async def goes_on(replicator: Source | Sink) -> None:
+    """Nothing says within a moment that it would not."""
+    with trio.move_on_after(0.2) as moment:
+        await replicator.wait_stopped()
+    assert moment.cancelled_caught
+
+
+async def test_a_stranger_that_is_refused_does_not_end_the_source(tmp_path: Path) -> None:
+    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    fill(tmp_path / "other", "FAST_DAILY", {0: 3, 1: 5})
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "other", source.port, host_id=3) as stranger:
+            await eventually(lambda: bool(source.stops and stranger.stops))
+            assert source.stops[0].reason is StopReason.REFUSED
+            await goes_on(source)
+            async with live_sink(tmp_path / "copy", source.port):
+                await acked(source, last)
+
+
+async def test_both_sides_end_that_wait_for_an_end(tmp_path: Path) -> None:
+    """A queue that the peer refuses ends it, too, for a command that is to end."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    fill(tmp_path / "copy", "FAST_HOURLY", {0: 3})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await stuck(source)
+        await stuck(sink)
+        for stop in source.stops + sink.stops:
+            assert stop.reason is StopReason.REFUSED
+            assert "FAST_HOURLY" in stop.message
+        await goes_on(source)  # another sink may do better
+
+
+async def test_names_that_do_not_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "STUCK_SECONDS", 0.1)
+    fill(tmp_path / "orders", "FAST_DAILY", {0: 3})
+    async with serve_source({"orders": tmp_path / "orders"}, listen=LOOPBACK, **BEATS) as source:
+        address = at(source.port)
+        async with serve_sink({"order": tmp_path / "copy"}, connect=address, **BEATS) as sink:
+            await stuck(source)
+            await stuck(sink)
+            (here,), (there,) = source.stops, sink.stops
+    assert (here.name, here.reason) == ("orders", StopReason.REFUSED)
+    assert (there.name, there.reason) == ("order", StopReason.REFUSED)
+
+
+async def test_one_queue_that_goes_on_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "STUCK_SECONDS", 0.05)
+    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    fill(tmp_path / "orders", "FAST_DAILY", {0: 3})
+    both = {"q": tmp_path / "q", "orders": tmp_path / "orders"}
+    async with serve_source(both, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await acked(source, last, "q")
+            for each in (source, sink):
+                with trio.move_on_after(0.2) as moment:
+                    await each.wait_stuck()
+                assert moment.cancelled_caught
+
+
+async def test_a_queue_that_is_taken_in_time(tmp_path: Path) -> None:
+    """It takes from another source first: what is named later is waited for."""
+    (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
+        to_sink = BEATS | {"connect": at(sink.port)}
+        async with trio.open_nursery() as nursery:
+            leave = await nursery.start(_feed, {"q": tmp_path / "q"}, to_sink, last)
+            async with serve_source({"q": tmp_path / "q"}, host_id=3, **to_sink) as second:
+                await eventually(lambda: len(sink.endpoint.sessions) == 2)
+                nursery.start_soon(stuck, second)
+                await trio.testing.wait_all_tasks_blocked()
+                leave.set()
+                await acked(second, last)
+                assert second.stops == []
+                nursery.cancel_scope.cancel()
+
+
+async def _feed(
+    queues_of: dict[str, Path],
+    options: dict[str, Any],
+    last: int,
+    task_status: trio.TaskStatus[trio.Event],
+) -> None:
+    """A source, until it is told to leave."""
+    leave = trio.Event()
+    async with serve_source(queues_of, **options) as source:
+        await acked(source, last)
+        task_status.started(leave)
+        await leave.wait()
