@@ -21,7 +21,7 @@ class Refusal(IntEnum):
     CONTENDED = 1  # the write lock is held, by this or another process
     APPEND_LOCKED = 2  # the append lock is another process's
     CHANGED = 3  # another writer changed the directory, or appended in an unusual way
-    CUT = 4  # the file is shorter than what is mapped of it, or its size cannot be told
+    CUT = 4  # the file was removed, is shorter than what is mapped of it, or tells neither
     ROLL = 5  # the clock is in another cycle
     INDEX = 6  # the first excerpt's index is not the next one
     TOO_LONG = 7  # an excerpt is longer than allowed

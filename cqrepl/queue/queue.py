@@ -13,6 +13,7 @@ process is released, as every writer does.
             ...
 """
 
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.keptmarks import KeptMarks
 from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
 from cqrepl.queue.files.locks import WordLock
+from cqrepl.queue.files.mapping import check_name, identity_in
 from cqrepl.queue.files.queuedirectory import (
     guess_layout,
     open_for_writing,
@@ -80,6 +82,7 @@ class Queue:
         self._commits: GroupCommit | None = None
         self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
+        self._table_file = _table_file(path)
         self._marks = ChronicleMarks(path / FILE_NAME)
         self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
         self._guard = threading.Lock()  # of the two that follow
@@ -388,6 +391,17 @@ class Queue:
         self._keep(appender)
         return appender
 
+    def check_name(self) -> None:
+        """Does nothing while the table store is the one that was there when the queue was opened.
+
+        Raises:
+            QueueDamaged: it was removed, or another one has taken its name: this is another queue.
+        """
+        if self._table_file is None:
+            self._table_file = _table_file(self.path)
+        else:
+            check_name(self.path / FILE_NAME, self._table_file)
+
     def close(self) -> None:
         """Gives the append lock back and closes everything opened through this queue."""
         with self._guard:
@@ -441,3 +455,11 @@ class Queue:
                     table.close()
                     raise
             return self._writing
+
+
+def _table_file(path: Path) -> tuple[int, int] | None:
+    """What tells the table store from other files; None while there is none."""
+    try:
+        return identity_in(os.stat(path / FILE_NAME))
+    except OSError:
+        return None

@@ -238,7 +238,7 @@ class SinkQueue:
         self.append_log.close()
 
     def _lost(self, error: QueueDamaged) -> None:
-        """A closed store file has lost excerpts, which were acknowledged."""
+        """The files have lost excerpts, which were acknowledged."""
         if self.stop is not None:
             return
         if self.owner is not None:
@@ -246,6 +246,11 @@ class SinkQueue:
         else:
             self.stop = Stop.of(self.name, error)
             _logger.error("%s", self.stop)
+
+    def _check_names(self) -> None:
+        self.queue.check_name()
+        if self._appender is not None:
+            self._appender.check_name()
 
     def _drain(self) -> None:
         if self.owner is not None:
@@ -264,7 +269,13 @@ class SinkQueue:
                 queue.append_lock.check_free()
                 queue.next_index()  # a damaged end is told now, not when a source comes
             self.disk = self._syncer.watch(
-                self.name, queue, self._next_index, self.chains, self._lost, is_proved=is_proved
+                self.name,
+                queue,
+                self._next_index,
+                self.chains,
+                self._lost,
+                self._check_names,
+                is_proved=is_proved,
             )
         except BaseException:
             self.close()

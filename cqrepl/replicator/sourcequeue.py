@@ -56,7 +56,13 @@ class SourceQueue:
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
         self.disk = syncer.watch(
-            name, self.queue, self.queue.next_index, self.chains, self._lost, is_proved=True
+            name,
+            self.queue,
+            self.queue.next_index,
+            self.chains,
+            self._lost,
+            self.queue.check_name,
+            is_proved=True,
         )
         self.held_until = -math.inf  # by trio's clock
         if self.disk.unproved_from is not None and self._marks.known():
@@ -171,13 +177,22 @@ class SourceQueue:
         finally:
             self._awaited.remove(index)
 
+    def stop_for(self, error: QueueError | OSError) -> Stop:
+        """Why the queue goes no further. Where its directory has gone, that is why, whatever was
+        met of it first."""
+        try:
+            self.queue.check_name()
+        except QueueDamaged as lost:
+            error = lost
+        return Stop.of(self.name, error)
+
     def close(self) -> None:
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()
 
     def _lost(self, error: QueueDamaged) -> None:
-        """A closed store file has lost excerpts: no sink may take the rest for all."""
+        """The files have lost excerpts: no sink may take the rest for all."""
         self.note_stop(Stop.of(self.name, error))
         for session in list(self.sessions):
             session.stop(self.name, error)

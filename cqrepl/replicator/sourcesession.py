@@ -314,7 +314,7 @@ class SourceSession:
                 source_id = each.queue.layout.source_id
                 lineage = self._held(each)
             except (QueueError, OSError) as error:
-                self._shared.note_stop(Stop.of(each.name, error))
+                self._shared.note_stop(each.stop_for(error))
                 self._failed.add(each.name)
                 continue
             cid = self._connection.offer_queue(
@@ -501,13 +501,13 @@ class SourceSession:
 
     def _end(self, each: Outgoing, error: QueueError | OSError) -> None:
         """Reading ends here; what was sent before is still to be acknowledged."""
-        stop = Stop.of(each.queue.name, error)
+        stop = each.queue.stop_for(error)
         self._connection.tell_stopped(each.cid, stop.reason, stop.message)
         self._stopped(each, stop.reason, stop.message)
 
     def _stop(self, each: Outgoing, error: QueueError | OSError) -> None:
         each.is_final = not isinstance(error, ReturnRefused)  # that one is of this sink only
-        stop = Stop.of(each.queue.name, error)
+        stop = each.queue.stop_for(error)
         self._connection.stop_queue(each.cid, stop.reason, stop.message)
         self._stopped(each, stop.reason, stop.message)
 

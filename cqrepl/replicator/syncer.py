@@ -11,7 +11,10 @@ there, and what was torn is mended (`queue.write.heldexcerpts`). What the other 
 here is as proved as that: the copies are equal.
 
 Closed store files, once they are on the disk, are noted and looked at every few seconds
-(`queue.inspection.closedfiles`): one that has gone, or holds less than before, stops its queue.
+(`queue.inspection.closedfiles`): one that has gone, or holds less than before, stops its queue. So
+does a table store, or a store file that is appended to, whose name leads no more to what is open
+here: the directory was removed, moved or made anew. What is appended to a file without a name is
+never acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
 unproved. Where a sync of a store file fails the mark never rises in this process: the system may
@@ -41,6 +44,7 @@ from cqrepl.surroundings import surroundings
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
+NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -52,7 +56,9 @@ class DiskEnd:
         end: gives the queue's next index.
         changed: is set when there is something to sync.
         chains: of the queue.
-        damaged: is told that a closed store file has lost excerpts, with every look.
+        damaged: is told, with every look, that a closed store file has lost excerpts, or that the
+            names of the queue's files do not lead to what is open here.
+        check_names: raises QueueDamaged where they do not.
         is_proved: whether all is proved where there is no mark.
 
     Raises:
@@ -67,6 +73,7 @@ class DiskEnd:
         changed: Signal,
         chains: Chains,
         damaged: Callable[[QueueDamaged], None],
+        check_names: Callable[[], None],
         *,
         is_proved: bool,
     ) -> None:
@@ -77,6 +84,7 @@ class DiskEnd:
         self._end = end
         self._closed = ClosedFiles(queue.cycles, chains)
         self._damaged = damaged
+        self._check_names = check_names
         self._is_looking = False
         self._is_forgotten = False
         self._said = ""  # of the closed store files, last
@@ -139,6 +147,13 @@ class DiskEnd:
     async def sync(self) -> None:
         """Brings the queue to the disk as it is now, and marks that."""
         self.is_dirty = False
+        try:
+            await self._sync()
+        except trio.Cancelled:
+            self.is_dirty = not self._is_forgotten  # the end in order does it once more
+            raise
+
+    async def _sync(self) -> None:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
             end = self._end()
@@ -168,6 +183,13 @@ class DiskEnd:
             error,
             format_index(self._synced),
         )
+
+    def look_at_names(self) -> None:
+        """Looks whether the names of the files that are open lead to them."""
+        try:
+            self._check_names()
+        except QueueDamaged as error:
+            self._damaged(error)
 
     async def look(self) -> None:
         """Looks at the closed store files."""
@@ -230,11 +252,14 @@ class Syncer:
         end: Callable[[], Index],
         chains: Chains,
         damaged: Callable[[QueueDamaged], None],
+        check_names: Callable[[], None],
         *,
         is_proved: bool,
     ) -> DiskEnd:
         """A queue that was opened; arguments and errors are those of `DiskEnd`."""
-        watched = DiskEnd(name, queue, end, self._changed, chains, damaged, is_proved=is_proved)
+        watched = DiskEnd(
+            name, queue, end, self._changed, chains, damaged, check_names, is_proved=is_proved
+        )
         self._ends[queue] = watched
         return watched
 
@@ -250,6 +275,7 @@ class Syncer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
             nursery.start_soon(self._look_at_all)
+            nursery.start_soon(self._look_at_names)
             yield
             nursery.cancel_scope.cancel()
         await self._sync_all()
@@ -268,6 +294,14 @@ class Syncer:
                 if queue in self._ends:
                     await end.look()
             await trio.sleep(LOOK_SECONDS)
+
+    async def _look_at_names(self) -> None:
+        while True:
+            await trio.sleep(NAMES_SECONDS)
+            for queue, end in list(self._ends.items()):
+                if queue in self._ends:  # not closed meanwhile
+                    end.look_at_names()
+                await trio.lowlevel.checkpoint()
 
     async def _sync_all(self) -> None:
         for end in list(self._ends.values()):

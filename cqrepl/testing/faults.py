@@ -58,12 +58,16 @@ class Injector:
                 self._collect(host)
             case Kind.ANEW | Kind.RESTORED | Kind.FOREIGN | Kind.SAME_DIRECTORY | Kind.ACK_LOG:
                 await self._operate(fault, host)
-            case Kind.FILE_GONE | Kind.FILE_OLD if host.path.is_symlink():
-                pass  # it would be a file of the source
+            case Kind.FILE_GONE | Kind.FILE_OLD | Kind.MOVED_AWAY if host.path.is_symlink():
+                pass  # it would be a file of the source, or no queue
             case Kind.FILE_GONE:
                 self._remove_one(host)
             case Kind.FILE_OLD:
                 await self._put_back_one(fault, host)
+            case Kind.MOVED_AWAY if host.path.exists():
+                await self._move_away(fault, host)
+            case Kind.MOVED_AWAY:
+                pass  # there is nothing yet
             case Kind.CUT:
                 self._cut(fault)
             case _:
@@ -215,6 +219,19 @@ class Injector:
             new.rename(host.path / name)
             host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "an older store file is put in its place")
+
+    async def _move_away(self, fault: Fault, host: LabHost) -> None:
+        """The process goes on; one that is started meanwhile makes a new copy, which goes."""
+        host.was_cut = True
+        name = f"{QUEUE} of {fault.at}"
+        host.path.rename(host.machine.path / name)
+        host.machine.names_synced()
+        await trio.sleep(fault.lasting)
+        host.kill()  # the disk goes on elsewhere
+        _remove(host.path)
+        (host.machine.path / name).rename(host.path)
+        host.machine.names_synced()
+        host.start()
 
     # ---- links -----------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class Kind(Enum):
     SAME_DIRECTORY = "same-directory"  # a sink is started in the source's own directory
     FILE_GONE = "file-gone"  # a store file in the middle is removed
     FILE_OLD = "file-old"  # a closed store file becomes what it was while it was written
+    MOVED_AWAY = "moved-away"  # a sink's directory, under it; and back, with another start
     ACK_LOG = "ack-log"  # the source logs acknowledgements into the queue that it streams
     # what a peer does that is no sink of ours
     INTRUDER = "intruder"  # says that it has more than the source, and gives it
@@ -75,6 +76,7 @@ WEIGHTS: Final = {
     Kind.SAME_DIRECTORY: 1,
     Kind.FILE_GONE: 1,
     Kind.FILE_OLD: 1,
+    Kind.MOVED_AWAY: 1,
     Kind.ACK_LOG: 1,
     Kind.INTRUDER: 1,
 }
@@ -92,7 +94,7 @@ AT_THE_SOURCE: Final = frozenset(
         Kind.INTRUDER,
     }
 )
-AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY})
+AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY, Kind.MOVED_AWAY})
 AT_ONCE: Final = frozenset({Kind.CUT, Kind.CLOCK_STEP, Kind.GC, Kind.FILE_GONE, Kind.DISK_ERROR})
 AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.DISK_ERROR})
 CALLS: Final = (1, 2, 3, 5, 8, 20, 100)

@@ -403,7 +403,7 @@ async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "q")
         async with scripted(source.port, 2, 1):
             await stopped(source)
-    assert only(source).reason is StopReason.REFUSED
+    assert only(source).reason is StopReason.DAMAGED
     assert str(tmp_path / "q") in only(source).message
 
 

@@ -100,7 +100,9 @@ class Mapping:
         self.data = memoryview(b"")
         self.words = Words(self.data)
         try:
-            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            status = os.fstat(self._descriptor)
+            self.identity = identity_in(status)  # what tells this file from all others
+            if not stat.S_ISREG(status.st_mode):
                 raise QueueDamaged("expected a regular file", path=path)
             self._remap(self.file_size())
         except BaseException:
@@ -117,12 +119,6 @@ class Mapping:
         """The file's only descriptor; for record locks."""
         return self._descriptor
 
-    @property
-    def identity(self) -> tuple[int, int]:
-        """What tells this file from every other file of the machine."""
-        status = os.fstat(self._descriptor)
-        return status.st_dev, status.st_ino
-
     def file_size(self) -> int:
         """The size the file has now."""
         return os.fstat(self._descriptor).st_size
@@ -130,11 +126,9 @@ class Mapping:
     def is_current(self) -> bool:
         """True while the path still names this file."""
         try:
-            there = os.stat(self.path)
+            return identity_in(os.stat(self.path)) == self.identity
         except FileNotFoundError:
             return False
-        mine = os.fstat(self._descriptor)
-        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
     def check(self) -> int:
         """The file's size now, which is at least what is mapped.
@@ -148,6 +142,17 @@ class Mapping:
                 f"expected at least {self.length} bytes, the file was cut to {size}", path=self.path
             )
         return size
+
+    def check_named(self) -> None:
+        """Does nothing while a name leads to the file: what is stored in one without is lost.
+
+        Raises:
+            QueueDamaged: it was removed.
+        """
+        if not os.fstat(self._descriptor).st_nlink:
+            raise QueueDamaged(
+                "expected the file that is appended to, it was removed", path=self.path
+            )
 
     def cover(self, end: int) -> bool:
         """Maps what the file has grown by, if `end` lies beyond; true when it is covered then."""
@@ -307,6 +312,28 @@ class Mapping:
         mapped, self._map = self._map, None
         if mapped is not None:
             self._left.append(mapped)
+
+
+def identity_in(status: os.stat_result) -> tuple[int, int]:
+    """What tells a file from every other file of the machine that is open, or has a name."""
+    return status.st_dev, status.st_ino
+
+
+def check_name(path: Path, identity: tuple[int, int]) -> None:
+    """Does nothing while a path leads to this file, or where that cannot be told now.
+
+    Raises:
+        QueueDamaged: the file was removed, or another one has taken its name.
+    """
+    try:
+        if identity_in(os.stat(path)) == identity:
+            return
+        found = "another one has taken its name"
+    except (FileNotFoundError, NotADirectoryError):
+        found = "it was removed"
+    except OSError:
+        return
+    raise QueueDamaged(f"expected the file that is open here, {found}", path=path)
 
 
 def mapped_by(paths: Iterable[Path]) -> list[int]:

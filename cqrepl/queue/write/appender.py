@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import WordLock
+from cqrepl.queue.files.mapping import check_name
 from cqrepl.queue.format.block import BLOCK_BYTES, longest_payload
 from cqrepl.queue.format.errors import (
     DurabilityLost,
@@ -299,6 +300,16 @@ class Appender:
         with self._writing():
             if self._end.writer is not None:
                 self._end.writer.end()
+
+    def check_name(self) -> None:
+        """Does nothing while the name of the store file that is appended to leads to it.
+
+        Raises:
+            QueueDamaged: the file was removed, or another one has taken its name.
+        """
+        writer = self._end.writer
+        if writer is not None:
+            check_name(writer.path, writer.store.mapping.identity)
 
     def close(self) -> None:
         """Unmaps the files. Nothing is written."""

@@ -143,9 +143,10 @@ class StoreWriter:
         """Catches up with what other processes have appended since.
 
         Raises:
-            QueueDamaged: the file was cut, or cannot be followed.
+            QueueDamaged: the file was cut or removed, or cannot be followed.
         """
         self.store.mapping.check()
+        self.store.mapping.check_named()
         if not self.has_ended and self.store.word_at(self.place.position):
             self._take(self.store.walk(self.place))
 

@@ -177,7 +177,6 @@ fn space_is_allocated_in_steps_that_double() {
     let made = File::options().read(true).write(true).create_new(true).open(&path);
     let mut queue = Queue::new();
     queue.file = made.expect("a new file");
-    std::fs::remove_file(&path).expect("it is there");
     queue.file.set_len(512).expect("space");
     let step = 16;
     let terms = Terms { reserved: FIRST, step, index_spacing: 1 << 10, ..queue.terms() };
@@ -194,6 +193,9 @@ fn space_is_allocated_in_steps_that_double() {
     let steps: Vec<usize> = seen.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(steps.len() == 3 && steps[2] > 2 * step, "{steps:?}");
     assert_eq!(queue.file.metadata().expect("it is open").len(), 512);
+    std::fs::remove_file(&path).expect("it is there");
+    let what_is_lost = queue.append(&terms, &place, &[b"x"], (5 << 32) + 12);
+    assert_eq!(what_is_lost, Ok((0, Some(Refusal::Cut))), "no name leads to the file");
     let (terms, place) = (Terms { descriptor: -1, ..terms }, PenPlace::default());
     place.position.store(FIRST as i64, Ordering::Relaxed);
     assert_eq!(queue.append(&terms, &place, &[b"x"], 5 << 32), Ok((0, Some(Refusal::Cut))));

@@ -165,6 +165,13 @@ impl<'a> Pen<'a> {
         usize::try_from(grown).unwrap_or(0).max(self.terms.reserved)
     }
 
+    /// False when the file was removed, so that what is appended is lost, or was cut: a store to a
+    /// page behind its end kills the process.
+    pub fn is_file_whole(&self) -> bool {
+        let size = mem::named_file_size(self.terms.descriptor);
+        size.is_some_and(|size| size >= self.store.len() as u64)
+    }
+
     /// True when the clock, or the time that is given, is behind the end of the cycle.
     pub fn has_rolled(&self, now_ms: Option<i64>) -> bool {
         now_ms.unwrap_or_else(clock::wall_ms) >= self.terms.cycle_end_ms
@@ -317,9 +324,7 @@ impl<'a> Pen<'a> {
         if self.changes.load(Ordering::Acquire) != terms.changes_seen {
             return Some(Refusal::Changed);
         }
-        // a store to a page behind the end of a file that was cut kills the process
-        let size = mem::file_size(terms.descriptor);
-        size.is_none_or(|size| size < self.store.len() as u64).then_some(Refusal::Cut)
+        (!self.is_file_whole()).then_some(Refusal::Cut)
     }
 
     /// Walks over what other writers have appended since, and records it, as they may have died

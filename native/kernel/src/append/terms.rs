@@ -11,7 +11,7 @@ pub enum Refusal {
     AppendLocked = 2,
     /// The directory has changed, or other writers have appended what a pen cannot just walk over.
     Changed = 3,
-    /// The file is shorter than what is mapped of it, or its size cannot be told.
+    /// The file was removed, is shorter than what is mapped of it, or tells neither.
     Cut = 4,
     /// The clock is in another cycle.
     Roll = 5,

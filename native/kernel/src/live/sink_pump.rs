@@ -123,9 +123,11 @@ impl SinkLane<'_> {
         Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
     }
 
-    /// Puts the acknowledgement that is due behind what is to be sent.
+    /// Puts the acknowledgement that is due behind what is to be sent. What a removed file holds is
+    /// lost: the next append finds that out, or who watches the names of the files.
     fn acknowledge(&mut self, unsent: &mut Vec<u8>) {
-        if let Some((index, ns)) = self.due.take().filter(|_| self.is_acknowledged) {
+        let due = self.due.take().filter(|_| self.is_acknowledged);
+        if let Some((index, ns)) = due.filter(|_| self.pen.is_file_whole()) {
             acks::write(unsent, self.cid_document, index, ns);
         }
     }

@@ -17,7 +17,7 @@ mod of_files;
 mod of_python;
 mod views;
 
-pub use of_files::{allocate, file_size, open_file, write_at};
+pub use of_files::{allocate, named_file_size, open_file, write_at};
 #[cfg(feature = "python")]
 pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
 pub use views::{Cells, Longs, Source, Target};

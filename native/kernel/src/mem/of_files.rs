@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::mem::ManuallyDrop;
 use std::os::fd::{BorrowedFd, FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::FallocateFlags;
 
@@ -17,15 +18,17 @@ pub fn open_file(descriptor: RawFd) -> Option<BorrowedFd<'static>> {
     (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
-/// The size that an open file has now; `None` if the system cannot tell.
-pub fn file_size(descriptor: RawFd) -> Option<u64> {
+/// The size that an open file has now; `None` if the system cannot tell, or if the file was removed
+/// and no name leads to it any more.
+pub fn named_file_size(descriptor: RawFd) -> Option<u64> {
     if descriptor < 0 {
         return None;
     }
     // SAFETY: the file is not closed here. Should its owner have closed it meanwhile, the system is
-    // only asked for the size of another file, which changes nothing
+    // only asked about another file, which changes nothing
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
-    file.metadata().ok().map(|status| status.len())
+    let status = file.metadata().ok()?;
+    (status.nlink() > 0).then_some(status.len())
 }
 
 /// Writes parts to an open file, one behind the other; the answer is how many bytes were written,

@@ -1,0 +1,90 @@
+"""A queue's directory that goes, or becomes another one, while hosts run: both sides are told."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cqrepl.protocol import StopReason
+from cqrepl.queue import Queue, QueueDamaged
+from tests.support.replicas import acked, eventually, joined, stopped
+from tests.support.samples import NOON_MS, fill, layout, noon_path
+
+TABLE = "metadata.cq4t"
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def made_anew(path: Path) -> None:
+    moved(path)
+    fill(path, "FAST_DAILY", {0: 3})
+
+
+def without_table_store(path: Path) -> None:
+    (path / TABLE).unlink()
+
+
+def without_store_file(path: Path) -> None:
+    noon_path(path).unlink()
+
+
+LOSSES = [shutil.rmtree, moved, made_anew, without_table_store]
+
+
+@pytest.mark.parametrize("lose", [*LOSSES, without_store_file])
+async def test_of_a_copy(tmp_path: Path, lose: Callable[[Path], None]) -> None:
+    """No application appends: who watches the names finds it."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0])
+        lose(tmp_path / "copy")
+        await stopped(sink)
+        await eventually(lambda: bool(source.stops))
+        (ours,), (told,) = sink.stops, source.stops
+        assert ours.reason is told.reason is StopReason.DAMAGED
+        assert str(tmp_path / "copy") in ours.message
+        assert ours.message in told.message
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_of_a_source(tmp_path: Path, lose: Callable[[Path], None]) -> None:
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0])
+        lose(tmp_path / "q")
+        await stopped(source)
+        await eventually(lambda: bool(sink.stops))
+        assert source.stops[0].reason is StopReason.DAMAGED
+        assert sink.stops[0].reason is StopReason.DAMAGED
+        assert str(tmp_path / "q") in source.stops[0].message
+        assert sink.queues["q"].stop is None  # another source may have it all
+
+
+async def test_nothing_in_a_removed_directory_is_acknowledged(tmp_path: Path) -> None:
+    """From the moment of the removal on, not only after the next look at the names."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        last = queue.append(b"kept", now_ms=NOON_MS)
+        async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+            await acked(source, last)
+            shutil.rmtree(tmp_path / "copy")
+            for _ in range(5):
+                queue.append(b"lost", now_ms=NOON_MS)
+            await stopped(sink)
+            await eventually(lambda: bool(source.stops))
+            assert "it was removed" in sink.stops[0].message
+            assert source.queues["q"].acknowledged == last
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_an_application_hears_of_it(tmp_path: Path, is_small: bool) -> None:
+    payload = b"x" * (10 if is_small else 100_000)
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.append(payload, now_ms=NOON_MS)
+        queue.append(payload, now_ms=NOON_MS)
+        shutil.rmtree(tmp_path / "q")
+        for _ in range(2):
+            with pytest.raises(QueueDamaged, match="it was removed"):
+                queue.append(payload, now_ms=NOON_MS)
