@@ -4,7 +4,6 @@ What the user or the world did wrong becomes a line on standard error; only a fa
 a traceback.
 """
 
-import errno
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -21,6 +20,7 @@ from cqrepl.console.exitcodes import (
 from cqrepl.console.output import OutputError, end_of_output
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError, QueueLocked
+from cqrepl.replicator.stops import NO_ROOM
 
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 
@@ -59,7 +59,7 @@ def code_of(error: Exception) -> int:
             return REFUSED
         case NetError():
             return UNREACHABLE
-        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        case OSError() if error.errno in NO_ROOM:
             return DISK_FULL
         case _:
             return USAGE

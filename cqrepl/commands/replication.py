@@ -18,6 +18,7 @@ from cqrepl.commands.progress import show_progress
 from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (
     DAMAGED,
+    DISK_FULL,
     INTERRUPTED,
     OK,
     REFUSED,
@@ -99,6 +100,8 @@ def code_of_stops(stops: list[Stop]) -> int:
     reasons = {stop.reason for stop in stops}
     if StopReason.DAMAGED in reasons:
         return DAMAGED
+    if any(stop.is_disk_full for stop in stops):
+        return DISK_FULL
     return REFUSED if reasons == {StopReason.REFUSED} else STOPPED
 
 

@@ -103,15 +103,21 @@ class Endpoint:
             await trio.sleep_forever()
         label = listener.peer_name(stream)
         connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
-        pump = Pump(
-            stream,
-            connection,
-            label,
-            self._roster.enter,
-            self.settings.pausing,
-            guest_bytes_per_s=self.settings.guest_bytes_per_s,
-            program=self._program,
-        )
+        try:
+            pump = Pump(
+                stream,
+                connection,
+                label,
+                self._roster.enter,
+                self.settings.pausing,
+                guest_bytes_per_s=self.settings.guest_bytes_per_s,
+                program=self._program,
+            )
+        except OSError as error:  # too few descriptors; later there may be some
+            await trio.aclose_forcefully(stream)
+            if not is_dialler:  # a dialler says so itself, now and then
+                _logger.warning("%s: closed: %s", label, error)
+            return dialer.Dialled(str(error))
         session = self._make_session(connection, pump)
         started = trio.current_time()
         self._live[pump] = session

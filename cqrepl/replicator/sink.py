@@ -63,24 +63,28 @@ class Sink:
 
     async def wait_stuck(self) -> None:
         """Returns when no queue gets any further from the sources that are connected, whoever has
-        stopped it; what none names for `STUCK_SECONDS` counts as refused."""
+        stopped it. What none names for `STUCK_SECONDS` counts as refused, and what this machine
+        keeps from going on for so long as stopped."""
         await until_stuck(self._untaken, self.changed)
         for name in self._untaken() or ():
             message = "no source that is connected has a queue of this name"
+            refused = Stop(name=name, reason=StopReason.REFUSED, message=message)
             queue = self.queues[name]
-            queue.stop = Stop(name=name, reason=StopReason.REFUSED, message=message)
+            queue.stop = queue.pause.trouble or refused
             _logger.error("%s", queue.stop)
 
     def _untaken(self) -> Set[str] | None:
-        """The queues that no source has; None while one gets further, or while there is no
-        source."""
+        """The queues that no source has, or that nothing gets through to; None while one gets
+        further, or while there is no source."""
         ended = {name for name, queue in self.queues.items() if queue.stop or queue.left}
-        untaken = self.queues.keys() - ended
+        paused = {name for name, queue in self.queues.items() if queue.pause.trouble} - ended
+        untaken = self.queues.keys() - ended - paused
         sessions = list(self._sessions())
         if not sessions and untaken:
             return None
         for session in sessions:
             untaken &= session.unoffered_queues
+        untaken |= paused
         return None if self.queues.keys() - ended - untaken else untaken
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:

@@ -31,6 +31,7 @@ from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import check_first_index
 from cqrepl.replicator.logs import EntryLog, LogKind
+from cqrepl.replicator.pause import Pause
 from cqrepl.replicator.queues import QueueSession, shape_of
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
@@ -61,6 +62,7 @@ class SinkQueue:
         self.path = path
         self.owner: QueueSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
+        self.pause = Pause()
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
@@ -79,9 +81,9 @@ class SinkQueue:
 
     @property
     def is_free(self) -> bool:
-        """True when it can be offered: no other source has it. One that has stopped can: the source
-        is told why."""
-        return self.owner is None
+        """True when it can be offered: no other source has it, and it does not pause. One that has
+        stopped can: the source is told why."""
+        return self.owner is None and self.pause.is_over
 
     def is_at(self, place: int) -> bool:
         """True when this queue's directory is that of a source, which says where it has its own."""
@@ -260,9 +262,9 @@ class SinkQueue:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
             raise NotAQueue("a queue or an empty directory expected", path=self.path)
         self._queue = queue = Queue.open_for_append(self.path, create=create)
-        self.chains = Chains(queue.cycles)
-        is_proved = queue.is_of_this_boot or not queue.is_follower
         try:
+            self.chains = Chains(queue.cycles)
+            is_proved = queue.is_of_this_boot or not queue.is_follower
             if create is not None or queue.is_follower:
                 self.lock()
             else:  # whose it is, a comparison tells: its writers may be a source's

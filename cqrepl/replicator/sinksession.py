@@ -5,6 +5,7 @@ A queue takes from one connection at a time.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.stops import Stop
@@ -80,6 +82,9 @@ class SinkSession:
         self._has_stored = False
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
+        # queues that this peer is told of again when their pauses are over
+        self._paused = {queue for queue in queues.values() if not queue.pause.is_over}
+        self._has_paused = Signal()
 
     @property
     def queue_names(self) -> QueueNames:
@@ -97,6 +102,7 @@ class SinkSession:
         async with trio.open_nursery() as nursery:
             for _ in range(min(WORKERS, len(self._queues))):
                 nursery.start_soon(self._answer_all)
+            nursery.start_soon(self._name_again)
 
     def drain(self) -> None:
         self._is_draining = True
@@ -193,9 +199,12 @@ class SinkSession:
         if queue.stop is not None:  # a new connection does not start it again, and hears why
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
             return
-        if not queue.is_free:
+        if queue.owner is not None:
             self._let_go(event.cid, "it takes from another source")
             return
+        trouble = None if queue.pause.is_over else queue.pause.trouble
+        if trouble is not None and self._connection.withdraw_queue(event.cid, trouble.message):
+            return  # it is named again when the pause is over
         queue.owner, queue.left = self, None
         self._note_free(queue)
         offer = event.offer
@@ -224,6 +233,8 @@ class SinkSession:
             return
         shift = queue.queue.layout.roll_cycle.shift
         self._ends[event.cid] = queue.next_index
+        if offer.next_index <= queue.next_index:
+            queue.pause.forget()  # nothing is to come that might fail again
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
 
     async def _held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
@@ -324,8 +335,23 @@ class SinkSession:
             if session is not self:
                 session.tell_free(queue)
 
+    async def _name_again(self) -> None:
+        """Tells this peer of queues whose pauses are over."""
+        while True:
+            for queue in sorted(self._paused, key=lambda queue: queue.name):
+                if queue.pause.is_over:
+                    self._paused.discard(queue)
+                    self.tell_free(queue)
+                    self._pump.wake()
+            until = min((queue.pause.until for queue in self._paused), default=math.inf)
+            with trio.move_on_at(until):
+                await self._has_paused.wait()
+
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now."""
+        if not queue.pause.is_over:
+            self._paused.add(queue)
+            self._has_paused.set()
         names, nothing = QueueNames(sinks=frozenset({queue.name})), QueueNames()
         if queue.is_free:
             self._connection.change_queues(added=names, removed=nothing)
@@ -381,20 +407,15 @@ class SinkSession:
     async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
         queue = self._queues[event.name]
         batch = event.batch
-        if queue.stop is not None:
+        if queue.stop is not None or not queue.pause.is_over:
             return
         try:
             if isinstance(event, ev.CompareExcerpts):
                 queue.appender.compare(batch)
             elif (new := queue.new_of(batch)) is not None:
                 await self._append(event.cid, queue, new)
-        except QueueError as error:
+        except (QueueError, OSError) as error:  # nothing of it is acknowledged
             self._stop(event.cid, event.name, error)
-            return
-        except OSError as error:
-            # no space, most likely: nothing of it is acknowledged, and it is tried again later
-            _logger.error("%s: queue %r: %s", self._pump.label, event.name, error)
-            self._pump.fail(f"queue {event.name!r}: {error}")
             return
         count, payload_bytes, entry = len(batch), batch.payload_bytes, b""
         if queue.append_log.is_wanted:
@@ -417,6 +438,7 @@ class SinkSession:
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
+        queue.pause.forget()
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
         queue.disk.note()
@@ -431,8 +453,21 @@ class SinkSession:
 
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         stop = Stop.of(name, error)
+        if is_passing(error):
+            self._pause(cid, stop)
+            return
         self._stopped(name, stop.reason, stop.message)
         self._connection.stop_queue(cid, stop.reason, stop.message)
+
+    def _pause(self, cid: Cid, trouble: Stop) -> None:
+        """Not now: the queue is tried again later, and the others go on meanwhile."""
+        queue = self._queues[trouble.name]
+        _logger.error("%s: queue %r: %s", self._pump.label, trouble.name, trouble.message)
+        is_told = self._connection.withdraw_queue(cid, trouble.message)
+        queue.pause.begin(trouble, is_told=is_told)
+        if not is_told:
+            self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
+        self._changed.set()
 
     def _stopped(self, name: str, reason: StopReason, message: str) -> None:
         queue = self._queues[name]

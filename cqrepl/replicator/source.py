@@ -83,6 +83,9 @@ class Source:
         await until_stuck(self._untaken, self._shared.changed)
         for name in sorted(self._untaken() or ()):
             message = "no sink that is connected has a queue of this name, or takes it now"
+            said = {each.withdrawn[name] for each in self._sessions() if name in each.withdrawn}
+            if said:
+                message = f"no sink that is connected takes it now: {'; '.join(sorted(said))}"
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
 
     def _untaken(self) -> Set[str] | None:

@@ -64,6 +64,7 @@ class SourceSession:
         self.has_offered = False  # every queue, or it has stopped before
         self._offered: set[str] = set()  # names; not those that the sink has let go of
         self._failed: set[str] = set()  # names of queues that could not be offered
+        self.withdrawn: dict[str, str] = {}  # why the sink let go, and nothing got through since
         self._started: list[Outgoing] = []  # and not looked at to the end of what they have
         self._started_at = self._looked_at = -math.inf
         self._turn = 0
@@ -118,7 +119,8 @@ class SourceSession:
     @property
     def untaken_queues(self) -> Set[str]:
         """The queues that the sink does not take, or not now."""
-        return self._queues.keys() - self._offered - self._failed if self.has_offered else set()
+        untaken = (self._queues.keys() - self._offered - self._failed) | self.withdrawn.keys()
+        return untaken if self.has_offered else set()
 
     @property
     def queue_names(self) -> QueueNames:
@@ -297,6 +299,7 @@ class SourceSession:
         if each is not None:
             if not each.has_stopped:  # or it would stop again
                 self._offered.discard(event.name)
+                self.withdrawn[event.name] = event.message
             each.close()
             each.queue.sessions.remove(self)
             self._started = [one for one in self._started if one is not each]
@@ -466,6 +469,7 @@ class SourceSession:
     def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
+        self.withdrawn.pop(each.queue.name, None)
         excerpts = sum(event.excerpts for event, _ in noted)
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index

@@ -39,12 +39,13 @@ from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_ind
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.stops import NO_ROOM
 from cqrepl.surroundings import surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
+_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -161,6 +162,9 @@ class DiskEnd:
                 return
             await in_thread(lambda: self._sync_files(end))
         except (QueueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+                self.is_dirty = not self._is_forgotten  # nothing was synced, and nothing lost
+                return
             self._has_failed = True
             self._warn(error)
             return
@@ -169,7 +173,7 @@ class DiskEnd:
         except OSError as error:
             if not self._has_no_room:
                 self._warn(error)
-            self._has_no_room = error.errno in _NO_ROOM
+            self._has_no_room = error.errno in NO_ROOM
             self._has_failed = not self._has_no_room
             self.is_dirty = self._has_no_room and not self._is_forgotten
         else:

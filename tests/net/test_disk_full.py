@@ -123,6 +123,52 @@ async def test_listening_sink(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
+async def test_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
+    """The other queue of the connection goes on, on the same connection."""
+    last = make_queue(tmp_path / "full")
+    with (
+        small_file_system(tmp_path / "small") as larger,
+        Queue.open_for_append(tmp_path / "good", create=layout()) as good,
+    ):
+        sources = {"full": tmp_path / "full", "good": tmp_path / "good"}
+        sinks = {"full": tmp_path / "small" / "copy", "good": tmp_path / "copy"}
+        good.append(b"before", now_ms=NOON_MS)
+        async with (
+            serve_source(sources, listen="127.0.0.1:0", **BEATS) as source,
+            serve_sink(sinks, connect=at(source.port), **BEATS) as sink,
+        ):
+            full = sink.queues["full"]
+            await eventually(lambda: full.pause.trouble is not None)
+            sessions = list(source.endpoint.sessions)
+            for _ in range(20):
+                await source.wait_acked(good.append(b"x" * 1000, now_ms=NOON_MS), "good")
+            trouble = full.pause.trouble
+            assert trouble is not None
+            assert "No space left" in trouble.message
+            assert not source.stops + sink.stops
+            larger()
+            await source.wait_acked(last, "full")
+            assert list(source.endpoint.sessions) == sessions
+        assert_same(sources["full"], sinks["full"])
+        assert_same(sources["good"], sinks["good"])
+
+
+async def test_a_command_that_is_to_end_ends_with_its_code(tmp_path: Path) -> None:
+    make_queue(tmp_path / "q")
+    with small_file_system(tmp_path / "small"):
+        async with commands(120) as start:
+            source = await start("source", tmp_path / "q", "--listen", at(0), "--until-caught-up")
+            address = at(await source.port())
+            copy = f"q={tmp_path / 'small' / 'copy'}"
+            sink = await start("sink", copy, "--connect", address, "--once")
+            assert {await source.exit_code(), await sink.exit_code()} <= {0, 5, 6}
+            assert "No space left" in sink.said
+            assert await source.exit_code() == 5 or await sink.exit_code() == 6
+            if await source.exit_code() == 5:
+                assert "no sink that is connected takes it now" in source.said
+                assert "No space left" in source.said
+
+
 async def test_full_file_system(tmp_path: Path) -> None:
     with small_file_system(tmp_path / "small") as larger:
         await fill_up_and_go_on(

@@ -1,0 +1,75 @@
+"""The pauses of a queue that the machine keeps from going on for now: a full disk, too few
+descriptors, a directory that may not be written.
+
+Theory of operation. Such a trouble passes, and is no fault of what the queue holds. So the sink
+lets go of that queue on its connection, whose other queues go on, and names it again a while later;
+the while becomes longer as long as nothing gets through. A peer that cannot be told of that, as
+Java's, is left, and comes again.
+"""
+
+import errno
+import math
+from typing import Final
+
+import trio
+
+from cqrepl.queue import QueueError
+from cqrepl.replicator.stops import Stop
+
+PAUSE_SECONDS: Final = 0.5  # the first one
+PAUSE_SECONDS_MAX: Final = 5.0
+_PASSING: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOLCK,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+
+
+def is_passing(error: QueueError | OSError) -> bool:
+    """True for an error of the machine, which tells nothing of what the queue holds."""
+    if isinstance(error, OSError):
+        return True
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _PASSING
+
+
+class Pause:
+    """Of one queue."""
+
+    def __init__(self) -> None:
+        self.trouble: Stop | None = None  # that nothing has got through since
+        self.until = -math.inf  # by trio's clock
+        self._seconds = PAUSE_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """True when the queue may be tried, for the first time or again."""
+        return trio.current_time() >= self.until
+
+    def begin(self, trouble: Stop, *, is_told: bool) -> None:
+        """Nothing gets through.
+
+        Args:
+            is_told: the peer knows that the queue is offered again; else it comes by itself.
+        """
+        self.trouble = trouble
+        if is_told:
+            self.until = trio.current_time() + self._seconds
+            self._seconds = min(2 * self._seconds, PAUSE_SECONDS_MAX)
+
+    def forget(self) -> None:
+        """It has gone on."""
+        self.trouble, self._seconds = None, PAUSE_SECONDS
