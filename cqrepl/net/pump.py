@@ -12,7 +12,7 @@ pump do their work (`live`), and take over again from where it stopped.
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import trio
@@ -46,6 +46,8 @@ from cqrepl.protocol.states import ConnectionState
 FRUITLESS_MAX: Final = 2
 FRUITLESS_PAUSE: Final = 64
 GUEST_PAUSE_MAX: Final = 0.1  # seconds between two receptions from a guest that sends much
+REFUSAL_SECONDS: Final = 1.0  # longest wait for a peer to hear why it is not let in
+_REST_BYTES: Final = 4096
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
@@ -253,9 +255,23 @@ class Pump:
                     await self._act_on_program(self._program, event)
                 await session.act(event)
         except RemoteProtocolError as error:
+            if self.connection.remote_id is None and not self.connection.config.is_dialler:
+                await self._tell_refused()
             self._close(error)
             return False
         return True
+
+    async def _tell_refused(self) -> None:
+        """Sends a peer that is not let in why that is, if the core says anything of it; for as long
+        as that peer listens, but not for long."""
+        why = self.connection.data_to_send()
+        with trio.move_on_after(REFUSAL_SECONDS), suppress(trio.BrokenResourceError):
+            if why:
+                await self.stream.send_all(why)
+                await self.stream.send_eof()
+                # what is closed with bytes unread is reset, and the peer may lose what it was sent
+                while await self.stream.receive_some(_REST_BYTES):
+                    pass
 
     def _name_queues(self, session: Session) -> None:
         is_open = self.connection.state is ConnectionState.OPEN  # or ended while it was let in

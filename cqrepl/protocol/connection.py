@@ -27,7 +27,7 @@ from cqrepl.protocol.events import (
     QueueOffered,
     StopReason,
 )
-from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, uber_of
+from cqrepl.protocol.greeting import ConnectionConfig, is_guest, read_uber, refusal, uber_of
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.inflow import FRAME_SECONDS, Inflow
 from cqrepl.protocol.kinds import ENDED_CAPABILITY, QUEUES_CAPABILITY
@@ -519,7 +519,12 @@ class Connection:
         return True
 
     def _receive_uber(self, document: Document) -> None:
-        handler = read_uber(document.body, self.config)
+        handler = read_uber(document.body)
+        problem = refusal(handler, self.config)
+        if problem is not None:
+            if not self.config.is_dialler and handler.announcement is not None:
+                self._answer_uber(handler, refused=problem)
+            raise RemoteProtocolError(problem)
         self.remote_id = handler.remote_id
         self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
@@ -534,12 +539,13 @@ class Connection:
         if self.state is ConnectionState.OPEN and self._router.has_ready:
             self._router.produce()
 
-    def _answer_uber(self, handler: UberHandler) -> None:
+    def _answer_uber(self, handler: UberHandler, refused: str = "") -> None:
         answer = uber_of(
             self.config,
             handler.remote_id,
             handler.wire_type,
             announces=handler.announcement is not None,
+            refused=refused,
         )
         self._outbox.send(write_uber(answer, self.config.settings.shape))
 

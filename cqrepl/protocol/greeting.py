@@ -3,10 +3,11 @@
 Ids are written from the receiver's point of view: `remote_id` on the wire is the sender's own.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cqrepl.protocol.errors import RemoteProtocolError
+from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.kinds import CORE_CAPABILITIES
 from cqrepl.protocol.messages import WIRE_TYPES, UberHandler, read_routing
 from cqrepl.protocol.messages.announcement import GUEST, HOST, Announcement
@@ -56,23 +57,32 @@ class ConnectionConfig:
 
 
 def uber_of(
-    config: ConnectionConfig, peer_id: int, wire_type: str = "BINARY_LIGHT", *, announces: bool
+    config: ConnectionConfig,
+    peer_id: int,
+    wire_type: str = "BINARY_LIGHT",
+    *,
+    announces: bool,
+    refused: str = "",
 ) -> UberHandler:
-    """Our UberHandler for a peer, as that peer is to read it."""
+    """Our UberHandler for a peer, as that peer is to read it.
+
+    Args:
+        refused: why the peer is not let in.
+    """
     own = GUEST_ID if config.settings.guest else config.settings.host_id
     return UberHandler(
         remote_id=own,
         local_id=peer_id,
         wire_type=wire_type,
-        announcement=config.announcement if announces else None,
+        announcement=replace(config.announcement, refused=refused) if announces else None,
     )
 
 
-def read_uber(body: memoryview, config: ConnectionConfig) -> UberHandler:
+def read_uber(body: memoryview) -> UberHandler:
     """The peer's UberHandler.
 
     Raises:
-        RemoteProtocolError: the document is none, or this side does not accept what it says.
+        RemoteProtocolError: the document is none.
     """
     if not body or not body[0] & _BINARY:
         raise RemoteProtocolError("a binary UberHandler expected, text or nothing came")
@@ -82,7 +92,6 @@ def read_uber(body: memoryview, config: ConnectionConfig) -> UberHandler:
         raise RemoteProtocolError(f"an UberHandler expected, got {error}") from error
     if not isinstance(handler, UberHandler):
         raise RemoteProtocolError("an UberHandler expected before any other document")
-    _check(handler, config)
     return handler
 
 
@@ -92,21 +101,24 @@ def is_guest(handler: UberHandler) -> bool:
     return handler.remote_id == GUEST_ID and announced is not None and announced.role == GUEST
 
 
-def _check(handler: UberHandler, config: ConnectionConfig) -> None:
+def refusal(handler: UberHandler, config: ConnectionConfig) -> str | None:
+    """Why the two sides do not go together; None when they do."""
+    announced = handler.announcement
+    if announced is not None and announced.refused and config.is_dialler:
+        return said_by_peer(announced.refused)
     settings = config.settings
     own = GUEST_ID if settings.guest else settings.host_id
     if handler.remote_id == own and not is_guest(handler):
-        raise RemoteProtocolError(f"both sides have host id {own}")
+        return f"both sides have host id {own}"
     if handler.local_id != own:
-        raise RemoteProtocolError(
-            f"the peer expects host id {handler.local_id}, this side has {own}"
-        )
+        return f"the peer expects host id {handler.local_id}, this side has {own}"
     if is_guest(handler):
         if settings.guest or not config.takes_guests:
-            raise RemoteProtocolError("a host expected, a guest came")
+            return "a host expected, a guest came"
     elif settings.remote_ids and handler.remote_id not in settings.remote_ids:
         wanted = ", ".join(str(each) for each in sorted(settings.remote_ids))
-        raise RemoteProtocolError(f"host id {wanted} expected, {handler.remote_id} came")
+        return f"host id {wanted} expected, {handler.remote_id} came"
     if handler.wire_type not in WIRE_TYPES:
         wanted = " or ".join(sorted(WIRE_TYPES))
-        raise RemoteProtocolError(f"wire type {wanted} expected, {handler.wire_type!r} came")
+        return f"wire type {wanted} expected, {handler.wire_type!r} came"
+    return None

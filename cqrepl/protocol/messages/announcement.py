@@ -6,9 +6,11 @@ The UberHandler of a cqrepl host ends with a block `cqrepl`, which Java passes o
     capabilities  names of what this side can do beyond the seed's protocol
     role          `host`, or `guest`: a tool or task that is no member and has no host id
     name          of a guest
+    refused       why the receiver is not let in: the sender ends the connection
 
 It is read as far as it is known: what is missing or is something else counts as not said, and a
-higher version or unknown names change nothing. It never closes a connection.
+higher version or unknown names change nothing. Only `refused` closes a connection, which its sender
+does anyway.
 """
 
 from dataclasses import dataclass
@@ -27,12 +29,14 @@ _SEED_CLUSTER: Final = "global"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a cqrepl host says of itself. `name` is a guest's."""
+    """What a cqrepl host says of itself. `name` is a guest's; `refused` says why the receiver is
+    not let in."""
 
     version: int = ANNOUNCEMENT_VERSION
     capabilities: frozenset[str] = frozenset()
     role: str = HOST
     name: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,9 @@ def _write_announcement(writer: Writer, announcement: Announcement) -> None:
         if announcement.name:
             writer.name("name")
             writer.text(announcement.name)
+        if announcement.refused:
+            writer.name("refused")
+            writer.text(announcement.refused)
 
 
 def read_uber_body(kind: str, fields: dict[str, Reader]) -> UberHandler | UnknownHandler:
@@ -104,6 +111,7 @@ def _read_announcement(reader: Reader) -> Announcement | None:
         capabilities=_read_capabilities(fields.get("capabilities")),
         role=known_text(fields, "role") or HOST,
         name=known_text(fields, "name") or "",
+        refused=known_text(fields, "refused") or "",
     )
 
 

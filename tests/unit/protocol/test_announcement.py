@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.messages.queuenames import QueueNames
@@ -102,6 +103,37 @@ def test_capabilities_beyond_a_limit_do_not_count() -> None:
     ours = Ours(Role.SINK)
     ours.receive(uber(SOURCE_ID, SINK_ID, cqrepl={"v": 1, "capabilities": many}))
     assert ours.connection.link.capabilities == frozenset(many[:CAPABILITIES_MAX])
+
+
+# why a host is not let in
+
+SAME_IDS = "both sides have host id 2"
+
+
+def test_a_dialler_with_a_block_hears_why_it_is_refused() -> None:
+    ours = Ours(Role.SINK)
+    with pytest.raises(RemoteProtocolError, match=SAME_IDS):
+        ours.receive(uber(SINK_ID, SOURCE_ID, cqrepl=VERSIONS["1"]))
+    (greeting,) = ours.said()
+    assert greeting["handler"][1]["cqrepl"]["refused"] == SAME_IDS
+
+
+def test_one_without_a_block_hears_nothing() -> None:
+    ours = Ours(Role.SINK)
+    with pytest.raises(RemoteProtocolError, match=SAME_IDS):
+        ours.receive(uber(SINK_ID, SOURCE_ID))
+    assert ours.said() == []
+
+
+@pytest.mark.parametrize("is_dialler", [True, False])
+def test_only_an_acceptor_refuses(is_dialler: bool) -> None:
+    ours = Ours(Role.SINK, is_dialler=is_dialler)
+    greeting = uber(SOURCE_ID, SINK_ID, cqrepl={"v": 1, "refused": "two\nof you"})
+    if is_dialler:
+        with pytest.raises(RemoteProtocolError, match=r"the peer says: two\?of you"):
+            ours.receive(greeting)
+    else:
+        assert ours.receive(greeting) == [ev.Connected(remote_id=SOURCE_ID)]
 
 
 # names of queues
