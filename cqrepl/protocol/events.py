@@ -29,10 +29,14 @@ class StopReason(Enum):
 _BY_PEER: Final = "the peer says: "
 
 
+def printable(text: str) -> str:
+    """A peer's text without anything that could be taken for a line of ours."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 def said_by_peer(message: str) -> str:
-    """What a peer says of a stop, as we say it on; once, however often it went to and fro, and
-    without anything that could be taken for a line of ours."""
-    shown = "".join(each if each.isprintable() else "?" for each in message)
+    """What a peer says of a stop, as we say it on; once, however often it went to and fro."""
+    shown = printable(message)
     return shown if shown.startswith(_BY_PEER) else _BY_PEER + shown
 
 

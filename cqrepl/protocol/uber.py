@@ -16,7 +16,7 @@ from typing import Final
 from cqrepl.protocol.agenda import Agenda
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, RemoteProtocolError
-from cqrepl.protocol.events import Told
+from cqrepl.protocol.events import Told, printable
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.heartbeat import Heartbeat
 from cqrepl.protocol.kinds import (
@@ -278,7 +278,7 @@ class Router:
         if name == "handler" and self._csp_pending is not None:
             self._routing(read_routing(Reader(document.body)), now)
         elif name == ENDED and ENDED_CAPABILITY in self.capabilities:
-            self._ended(reader.read_text() or "")
+            self._ended(printable(reader.read_text() or ""))
         elif self.selected is not None:
             self._receive(self.selected, name, reader, now)
         elif self._cid_selected not in self._removed:  # or it was on its way when we removed it

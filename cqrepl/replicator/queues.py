@@ -112,7 +112,7 @@ async def until_stuck(untaken: Callable[[], Set[str] | None], changed: Signal) -
             return
         with trio.move_on_after(STUCK_SECONDS) as patience:
             await until(lambda: not untaken(), changed)
-        if patience.cancelled_caught:
+        if patience.cancelled_caught and untaken():  # nobody may have said that it goes on
             return
 
 

@@ -438,7 +438,9 @@ class SinkSession:
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
-        queue.pause.forget()
+        if queue.pause.trouble is not None:
+            queue.pause.forget()
+            self._changed.set()
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
         queue.disk.note()

@@ -153,20 +153,26 @@ async def test_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
         assert_same(sources["good"], sinks["good"])
 
 
-async def test_a_command_that_is_to_end_ends_with_its_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source_ends", [True, False])
+async def test_a_command_that_is_to_end_ends_with_its_code(
+    tmp_path: Path, source_ends: bool
+) -> None:
     make_queue(tmp_path / "q")
     with small_file_system(tmp_path / "small"):
         async with commands(120) as start:
-            source = await start("source", tmp_path / "q", "--listen", at(0), "--until-caught-up")
-            address = at(await source.port())
-            copy = f"q={tmp_path / 'small' / 'copy'}"
-            sink = await start("sink", copy, "--connect", address, "--once")
-            assert {await source.exit_code(), await sink.exit_code()} <= {0, 5, 6}
-            assert "No space left" in sink.said
-            assert await source.exit_code() == 5 or await sink.exit_code() == 6
-            if await source.exit_code() == 5:
-                assert "no sink that is connected takes it now" in source.said
-                assert "No space left" in source.said
+            until = ["--until-caught-up"] if source_ends else []
+            source = await start("source", tmp_path / "q", "--listen", at(0), *until)
+            copy, once = f"q={tmp_path / 'small' / 'copy'}", [] if source_ends else ["--once"]
+            sink = await start("sink", copy, "--connect", at(await source.port()), *once)
+            if source_ends:
+                assert await source.exit_code() == 5
+                expected = "no sink that is connected takes it now: [Errno 28] No space left"
+                assert expected in source.said
+                await sink.terminate()
+            else:
+                assert await sink.exit_code() == 6
+                assert "queue 'q' stopped (failed): [Errno 28] No space left" in sink.said
+                await source.terminate()
 
 
 async def test_full_file_system(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import trio.testing
 
 from cqrepl.protocol import StopReason
 from cqrepl.replicator import queues
+from cqrepl.replicator.queues import STUCK_SECONDS, Signal, until_stuck
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.replicas import (
@@ -119,3 +120,20 @@ async def _feed(
         await acked(source, last)
         task_status.started(leave)
         await leave.wait()
+
+
+async def test_what_goes_on_again_is_not_stuck(autojump_clock: trio.testing.MockClock) -> None:
+    """Though nobody has said so."""
+    untaken: set[str] | None = {"q"}
+    changed = Signal()
+    with trio.move_on_after(60) as patience:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(until_stuck, lambda: untaken, changed)
+            await trio.sleep(STUCK_SECONDS / 2)
+            untaken = None
+            await trio.sleep(5 * STUCK_SECONDS)
+            assert nursery.child_tasks
+            untaken = {"q"}
+            changed.set()
+    assert not patience.cancelled_caught
+    assert trio.current_time() >= 6.5 * STUCK_SECONDS

@@ -423,3 +423,11 @@ def test_an_offer_is_answered_as_the_one_that_it_was() -> None:
     assert isinstance(withdrawn, ev.QueueWithdrawn)
     assert not ours.connection.awaits_answer(first)
     assert ours.connection.awaits_answer(second)
+
+
+def test_the_reason_of_an_end_makes_no_lines() -> None:
+    ours = announced(Role.SINK)
+    ours.receive(register(CSP, CID, sink_handler()))
+    (withdrawn,) = ours.receive(select(), data(ended="full\nqueue 'x' stopped\x1b[2J"))
+    assert isinstance(withdrawn, ev.QueueWithdrawn)
+    assert withdrawn.message == "full?queue 'x' stopped?[2J"
