@@ -14,6 +14,7 @@ from typing import Final
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.mapping import identity_in
 from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
@@ -70,7 +71,7 @@ class ClosedFiles:
             status = os.stat(self._cycles.path_of(record.cycle))
         except FileNotFoundError:
             return  # retention has just taken it, or the next look tells
-        file = status.st_dev, status.st_ino
+        file = identity_in(status)
         if self._sound.get(record.cycle) != file:
             is_closed = self._cycles.has_ended(record.cycle)
             count = count_in(self._cycles, record.cycle)

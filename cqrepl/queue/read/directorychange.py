@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.queue.files.listing import CHANGES_KEY
+from cqrepl.queue.files.mapping import identity_in
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.errors import QueueError
 
@@ -39,7 +40,7 @@ class DirectoryChange:
 
     def _renew(self) -> None:
         """Opens the table store that is there, if it is not the one that is open."""
-        status = os.stat(self._path)
-        if self._table is None or self._table.identity != (status.st_dev, status.st_ino):
+        there = identity_in(os.stat(self._path))
+        if self._table is None or self._table.identity != there:
             self.close()
             self._table = TableStore(self._path, writable=False)
