@@ -33,6 +33,7 @@ __all__ = [
     "laid_size",
     "lay_excerpts",
     "measure_lengths",
+    "name_cut_files",
     "number_from",
     "populate_pages",
     "receive_live",
@@ -43,6 +44,7 @@ __all__ = [
 INTERFACE: Final[int]
 NAME: Final[str]
 
+def name_cut_files(speaker: str, code_cut: int, code_full: int) -> None: ...
 def give_time(time: tuple[int, int] | None) -> None: ...
 def populate_pages(buffer: memoryview, start: int, end: int) -> None: ...
 

@@ -98,6 +98,10 @@ class Surroundings:
         """Seconds since the file was last written."""
         return time.time() - os.fstat(descriptor).st_mtime
 
+    def file_number(self, status: os.stat_result) -> int:
+        """What a file system calls a file, whatever its name."""
+        return status.st_ino
+
     # ---- the disk: as the calls of `os`, which see errors of the system as OSError --------------
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:
@@ -127,6 +131,19 @@ def surroundings() -> Surroundings:
 def monotonic() -> float:
     """Seconds, by the clock of what runs now."""
     return _here.get().monotonic()
+
+
+def sync_path(path: Path) -> None:
+    """Returns when a file, or the names in a directory, are on the disk.
+
+    Raises:
+        OSError: it cannot be opened, or may not be on the disk.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _here.get().sync_names(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

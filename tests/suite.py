@@ -129,6 +129,7 @@ def long_phases() -> list[Phase]:
         "CQREPL_KILL_POINTS": "1000",
         "CQREPL_LABORATORY_DRAW": str(random.SystemRandom().randrange(1 << 32)),
         "CQREPL_LABORATORY_SEEDS": "600",
+        "CQREPL_NETWORK_SECONDS": "1800",
         "CQREPL_STATEFUL_EXAMPLES": "10000",
     }
     return [tests("everything", "--timeout", "3600", **more), made("fuzz-native", "SECONDS=600")]

@@ -56,6 +56,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="As the queue's other users have it; an excerpt has at most a quarter of it.",
 )
+@click.option(
+    "--wait-for-seconds",
+    type=click.FloatRange(0),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="After another start of the machine, wait so long for a source to compare a replicated "
+    "queue with its copies, before the first append.",
+)
 @click.option("--create", metavar="ROLL_CYCLE", help="Make the queue if it is not there.")
 @json_option
 def append(path: Path, **options: "Unpack[AppendOptions]") -> None:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import click
 
 from cqrepl.commands.spot import Spot, parse_spot
 from cqrepl.console.units import parse_size, parse_time_ms
+
+if TYPE_CHECKING:
+    from cqrepl.net.address import Address
 
 Value = TypeVar("Value")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,19 +40,34 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise ValueError(f"a regular expression expected: {error}") from error
 
 
-def _returns(text: str) -> frozenset[int] | None:
-    if text in ("known", "none"):
-        return frozenset() if text == "known" else None
-    try:
-        return frozenset(int(each) for each in text.split(","))
-    except ValueError:
-        raise ValueError(f"known, none or host ids such as 2,3 expected, {text!r} came") from None
+def _hosts_or(everything: str, value: frozenset[int] | None) -> "Converted[frozenset[int] | None]":
+    """Host ids, or one of two words: `none`, and the one for those that count by themselves."""
+    words = {everything: value, "none": frozenset() if value is None else None}
+
+    def convert(text: str) -> frozenset[int] | None:
+        if text in words:
+            return words[text]
+        try:
+            return frozenset(int(each) for each in text.split(","))
+        except ValueError:
+            wanted = f"{everything}, none or host ids such as 2,3"
+            raise ValueError(f"{wanted} expected, {text!r} came") from None
+
+    return Converted("hosts", convert)
+
+
+def _address(text: str) -> "Address":
+    from cqrepl.net.address import Address
+
+    return Address.parse(text)
 
 
 TIME: Final = Converted("time", parse_time_ms)
 SIZE: Final = Converted("size", parse_size)
 SPOT: Final = Converted("index", parse_spot)
-RETURNS: Final = Converted("returns", _returns)
+RETURNS: Final = _hosts_or("known", frozenset())
+ADDRESS: Final = Converted("address", _address)
+HOSTS: Final = _hosts_or("all", None)
 PATTERN: Final = Converted("re", _pattern)
 QUEUE_DIR: Final = click.Path(path_type=Path)
 

@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cqrepl.cli.options import SPOT, json_option, only_index, queue_argument
+from cqrepl.cli.options import ADDRESS, SPOT, json_option, only_index, queue_argument
 from cqrepl.commands.spot import Spot
+
+if TYPE_CHECKING:
+    from cqrepl.net.address import Address
 
 
 @click.command()
@@ -30,6 +34,22 @@ from cqrepl.commands.spot import Spot
     is_flag=True,
     help="Instead: take off all excerpts, so that the queue is taken anew from its source.",
 )
+@click.option(
+    "--from",
+    "host",
+    type=ADDRESS,
+    metavar="HOST:PORT",
+    help="Instead: take closed store files that are missing, or not what they were, from another "
+    "host that listens there.",
+)
+@click.option(
+    "--remote-id",
+    type=click.IntRange(1, 127),
+    help="With --from: the id of that host; 1 if unsaid.",
+)
+@click.option(
+    "--name", help="With --from: the queue's name there; that of the directory if unsaid."
+)
 @json_option
 def repair(
     path: Path,
@@ -37,6 +57,9 @@ def repair(
     backup: Path | None,
     tail: Spot | None,
     reseed: bool,
+    host: "Address | None",
+    remote_id: int | None,
+    name: str | None,
     as_json: bool,
 ) -> None:
     """Put right what writers left undone, and damage beside excerpts.
@@ -48,19 +71,39 @@ def repair(
     Of two copies that have diverged, --quarantine INDEX takes the tail off the one that is wrong;
     then it follows the other one again. The tail is kept below its directory, in quarantine/, as a
     queue with a report. No other process may have the queue open.
+
+    With --from, what a closed cycle held when it was closed is held against its store file. Those
+    that are missing between others, hold less, or other excerpts, come from the other host, and
+    take their places once they are what was noted. The old ones go to quarantine/.
     """
-    if tail is not None and reseed:
-        raise click.UsageError("--quarantine and --reseed exclude each other")
-    if backup is not None and (tail is not None or reseed):
-        raise click.UsageError("--backup goes with neither --quarantine nor --reseed")
+    chosen = [
+        option
+        for option, is_given in (
+            ("--quarantine", tail is not None),
+            ("--reseed", reseed),
+            ("--from", host is not None),
+        )
+        if is_given
+    ]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+    if backup is not None and chosen:
+        raise click.UsageError(f"--backup does not go with {chosen[0]}")
+    if host is None and (remote_id is not None or name is not None):
+        raise click.UsageError("--remote-id and --name go with --from")
     if backup is not None and not is_applied:
         raise click.UsageError("--backup goes with --apply")
     index = only_index(tail)
     from cqrepl.commands import outcome
+    from cqrepl.commands.fetch import print_fetch
     from cqrepl.commands.quarantine import print_quarantine
     from cqrepl.commands.repair import print_repair
 
     def work() -> int:
+        if host is not None:
+            return print_fetch(
+                path, name, host, remote_id or 1, is_applied=is_applied, as_json=as_json
+            )
         if index is not None or reseed:
             return print_quarantine(path, index, is_applied=is_applied, as_json=as_json)
         return print_repair(path, is_applied=is_applied, backup=backup, as_json=as_json)

@@ -2,10 +2,36 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from cqrepl.cli.options import SIZE, TIME, Command
+
+_LIMITS: Final = (
+    click.option(
+        "--max-excerpt",
+        type=SIZE,
+        default="16MiB",
+        show_default=True,
+        help="Longest excerpt; a queue that holds a longer one stops there.",
+    ),
+    click.option(
+        "--scrub",
+        type=SIZE,
+        default="0",
+        show_default=True,
+        help="Bytes of store files that are read once more each second, round after "
+        "round, and compared with what they held; 0: none.",
+    ),
+    click.option(
+        "--wire-shape",
+        type=click.Choice(["network", "seed"]),
+        default="network",
+        show_default=True,
+        help="Layout of the set-up messages that are written; both are read.",
+    ),
+)
 
 
 def replication_options(default_id: int, default_remote: int) -> Callable[[Command], Command]:
@@ -45,20 +71,7 @@ def replication_options(default_id: int, default_remote: int) -> Callable[[Comma
             show_default=True,
             help="Silence that ends a connection; at least 1s and more than the interval.",
         ),
-        click.option(
-            "--max-excerpt",
-            type=SIZE,
-            default="16MiB",
-            show_default=True,
-            help="Longest excerpt; a queue that holds a longer one stops there.",
-        ),
-        click.option(
-            "--wire-shape",
-            type=click.Choice(["network", "seed"]),
-            default="network",
-            show_default=True,
-            help="Layout of the set-up messages that are written; both are read.",
-        ),
+        *_LIMITS,
     ]
 
     def add(command: Command) -> Command:

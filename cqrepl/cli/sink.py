@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     help="Take a first index that is of a day far from this host's clock. Else the queue stops and "
     "says by which roll cycles it would be near.",
 )
+@click.option(
+    "--on-divergence",
+    type=click.Choice(["stop", "quarantine"]),
+    default="stop",
+    show_default=True,
+    help="What becomes of a queue that differs from its source's: it stops; or what it has from "
+    "the first differing index on goes below quarantine/, and is taken again from the source.",
+)
 def sink(queues: tuple[str, ...], **options: "Unpack[SinkOptions]") -> None:
     """Take queues in from sources.
 

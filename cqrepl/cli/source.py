@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import RETURNS
+from cqrepl.cli.options import HOSTS, RETURNS
 from cqrepl.cli.replication import named_queues, replication_options
 
 if TYPE_CHECKING:
@@ -57,6 +57,15 @@ if TYPE_CHECKING:
     default=60,
     show_default=True,
     help="Longest back copy; it keeps writers out.",
+)
+@click.option(
+    "--wait-for",
+    type=HOSTS,
+    default="all",
+    show_default=True,
+    metavar="all|none|HOST,...",
+    help="Which sinks --wait-for-seconds is for: those that are known to have a copy, none, or of "
+    "those the ones with these ids.",
 )
 @click.option(
     "--wait-for-seconds",

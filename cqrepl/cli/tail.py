@@ -19,12 +19,13 @@ with --time also a time such as 2026-11-21T10:00Z.
 --as   auto  text as it is, binary wire as YAML on one line, anything else in hexadecimal
        text  UTF-8 on one line; other bytes and control characters as escapes
        yaml  the text form of binary wire, over several lines
-       json  a JSON value; hex  hexadecimal
+       json  a JSON value, {"!!binary": base64} for bytes; hex  hexadecimal
        raw   nothing but the bytes of the payloads, one behind the other
 
 \b
---json prints {"v":1,"index":"0x451600000004","bytes":31,"as":"wire","data":{...}}; with --as
-text or hex, data is a string and there is no "as"; with --time there is "time".
+--json prints {"v":1,"index":"0x451600000004","bytes":31,"as":"wire","data":{...}}; "as" tells
+what data is: text, wire (its fields), or hex for bytes that are neither; also with --as text,
+which takes control characters for text. With --time there is "time".
 --format takes {index} {cycle} {sequence} {bytes} {time} {data}.
 """
 

@@ -31,6 +31,7 @@ class AppendOptions(TypedDict):
     rate: float | None
     durability: str
     block_bytes: int
+    wait_for_seconds: float
     create: str | None
     as_json: bool
 
@@ -59,6 +60,7 @@ def _opened(path: Path, options: AppendOptions) -> Queue:
             create=options["create"],
             durability=Durability(options["durability"]),
             block_bytes=options["block_bytes"],
+            wait_for_seconds=options["wait_for_seconds"],
         )
     except ValueError as error:
         raise exitcodes.BadArguments(str(error)) from error

@@ -68,10 +68,11 @@ class Lines:
         fields["bytes"] = len(excerpt)
         if self._time_field is not None:
             fields["time"] = self._time(excerpt)
-        if self._form in ("text", "yaml", "hex"):
-            fields["data"] = self.text(excerpt)
+        if self._form in ("yaml", "hex"):
+            fields |= {"as": self._form, "data": self.text(excerpt)}
         else:
-            content = payload.content_of(excerpt.data)
+            find = payload.utf8_of if self._form == "text" else payload.content_of
+            content = find(excerpt.data)
             fields |= {"as": content.kind, "data": payload.json_value(content)}
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
 

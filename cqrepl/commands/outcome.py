@@ -18,15 +18,17 @@ from cqrepl.console.exitcodes import (
     BadArguments,
 )
 from cqrepl.console.output import OutputError, end_of_output
+from cqrepl.kernel.memory import name_cut_files
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError, QueueLocked
-from cqrepl.replicator.stops import NO_ROOM
+from cqrepl.queue.format.errors import NO_ROOM
 
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 
 
 def guarded(name: str, work: Callable[[], int]) -> int:
     """The exit code of `work`, which may run tasks; an expected error is printed."""
+    name_cut_files(name, DAMAGED, DISK_FULL)
     try:
         return work()
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import TypedDict, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 import trio
 
@@ -32,6 +32,7 @@ from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
 
+MEND_SECONDS: Final = 2.0  # from a stop to the leave of a sink that puts right its copy
 Replicator = TypeVar("Replicator", Source, Sink)
 
 
@@ -45,6 +46,7 @@ class ReplicationOptions(TypedDict):
     heartbeat_interval: int
     heartbeat_timeout: int
     max_excerpt: int
+    scrub: int
     wire_shape: str
 
 
@@ -69,6 +71,7 @@ def host_options(
         "heartbeat_interval_ms": options["heartbeat_interval"],
         "heartbeat_timeout_ms": options["heartbeat_timeout"],
         "payload_max": options["max_excerpt"],
+        "scrub_bytes_per_s": options["scrub"],
         "wire_shape": WireShape(options["wire_shape"]),
     }
 
@@ -164,7 +167,7 @@ async def _until_over(
         async def wait_stopped() -> None:
             nonlocal code
             if finished is None:
-                await replicator.wait_stopped()
+                await _wait_stopped(replicator)
             else:  # it is to end in any case
                 await replicator.wait_stuck()
             code = code_of_stops(replicator.stops)
@@ -174,6 +177,18 @@ async def _until_over(
             nursery.start_soon(wait)
         nursery.start_soon(show_progress, replicator)
     return code
+
+
+async def _wait_stopped(replicator: Replicator) -> None:
+    """Waits until every queue has stopped; where copies differ, a sink may put right its own."""
+    while True:
+        await replicator.wait_stopped()
+        if all(stop.reason is not StopReason.DIVERGED for stop in replicator.stops):
+            return
+        await trio.sleep(MEND_SECONDS)
+        with trio.move_on_after(0.0):
+            await replicator.wait_stopped()
+            return
 
 
 async def _watch_signals(

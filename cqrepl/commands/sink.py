@@ -16,6 +16,7 @@ class SinkOptions(replication.ReplicationOptions):
     touch_ahead: int | None
     append_log: Path | None
     any_cycle: bool
+    on_divergence: str
 
 
 def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
@@ -30,6 +31,7 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             touch_ahead_bytes=options["touch_ahead"],
             append_log=options["append_log"],
             any_cycle=options["any_cycle"],
+            on_divergence=options["on_divergence"],
         ),
         _ended if once else None,
         options["listen"],
@@ -38,4 +40,5 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
 
 async def _ended(sink: Sink) -> list[Stop]:
     await sink.wait_ended()
+    sink.give_up_paused()
     return sink.stops

@@ -18,6 +18,7 @@ class SourceOptions(replication.ReplicationOptions):
     accept_returns: frozenset[int] | None
     return_excerpts: int
     return_seconds: int
+    wait_for: frozenset[int] | None
     wait_for_seconds: int
 
 
@@ -34,6 +35,7 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             accept_returns=options["accept_returns"],
             return_excerpts_max=options["return_excerpts"],
             return_seconds_max=options["return_seconds"],
+            wait_for=options["wait_for"],
             wait_for_seconds=options["wait_for_seconds"],
         ),
         _caught_up if until_caught_up else None,
@@ -43,4 +45,5 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
 
 async def _caught_up(source: Source) -> list[Stop]:
     await source.wait_caught_up()
-    return []  # some sink has all: what stopped with others is theirs
+    # some sink has all: what stopped with others is theirs, but for what is wrong with our own
+    return [stop for stop in source.stops if stop.is_own_damage]

@@ -56,6 +56,15 @@ def content_of(payload: memoryview) -> Content:
     return Content("hex", data.hex())
 
 
+def utf8_of(payload: memoryview) -> Content:
+    """The text that a payload is, control characters and all; in hexadecimal where it is none."""
+    data = bytes(payload)
+    try:
+        return Content("text", "" if data == EMPTY_STORED else data.decode())
+    except UnicodeDecodeError:
+        return Content("hex", data.hex())
+
+
 def _is_name(name: object) -> bool:
     return isinstance(name, int) or (isinstance(name, str) and name != "" and name.isprintable())
 
@@ -82,8 +91,10 @@ def yaml_of(payload: memoryview) -> str:
 
 
 def json_of(payload: memoryview) -> str:
-    """The payload as a JSON value; text and hexadecimal as strings."""
-    return json.dumps(json_value(content_of(payload)), ensure_ascii=False)
+    """The payload as a JSON value; a string is text, and bytes stand as those within wire do."""
+    content = content_of(payload)
+    value = plain_json(bytes(payload)) if content.kind == "hex" else json_value(content)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def json_value(content: Content) -> object:

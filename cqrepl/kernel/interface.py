@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 10  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 11  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -52,6 +52,9 @@ class Kernel(Protocol):
 
     @property
     def WordLooks(self) -> type[Looks]: ...
+
+    @property
+    def name_cut_files(self) -> Callable[[str, int, int], None] | None: ...
 
     @property
     def give_time(self) -> Callable[[tuple[int, int] | None], None] | None: ...

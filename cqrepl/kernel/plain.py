@@ -33,6 +33,7 @@ AtomicWords: type[_native.AtomicWords] | None = None  # Python has no compare-an
 Pen: type[_native.Pen] | None = None  # which needs that
 give_time: Callable[[tuple[int, int] | None], None] | None = None  # it asks for no time
 # with the GIL held while the system looks for memory, it would stop the writer that it is to help
+name_cut_files: Callable[[str, int, int], None] | None = None
 populate_pages: Callable[[memoryview, int, int], None] | None = None
 
 NOT_READY: Final = 0

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from cqrepl.net.address import Address
-from cqrepl.net.errors import Unreachable
+from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.surroundings import surroundings
 
 PAUSE_FIRST_SECONDS: Final = 0.1
@@ -31,10 +31,12 @@ class Dialled:
     Args:
         problem: why it does not count as reaching the peer; None when it does.
         was_useful: a connection that brought something, or lasted.
+        is_refused: the peer is there, and the two do not go together.
     """
 
     problem: str | None
     was_useful: bool = False
+    is_refused: bool = False
 
 
 # runs a connected stream to its end
@@ -47,7 +49,10 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
 
     Raises:
         Unreachable: `gives_up`, and nothing worked for 30 s.
+        Refused: `gives_up`, and the peer was there and refused this host, or was refused: at once
+            if they never went together, which nothing here will change.
     """
+    has_reached = False
     pause = PAUSE_FIRST_SECONDS
     give_up_at = trio.current_time() + GIVE_UP_SECONDS if gives_up else math.inf
     complained = -COMPLAIN_SECONDS
@@ -59,7 +64,10 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
             pause = PAUSE_FIRST_SECONDS
         wait = _jitter(pause)
         if problem is None:
+            has_reached = True
             give_up_at = now + GIVE_UP_SECONDS if gives_up else math.inf
+        elif dialled.is_refused and gives_up and (not has_reached or now + wait >= give_up_at):
+            raise Refused(f"{address}: {problem}")
         elif now + wait >= give_up_at:
             raise Unreachable(f"{address} not reached within {GIVE_UP_SECONDS:g} s: {problem}")
         elif now - complained >= COMPLAIN_SECONDS:

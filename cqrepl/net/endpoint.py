@@ -1,6 +1,7 @@
 """The connections of a host, from the first dial to the orderly end."""
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -9,16 +10,19 @@ import trio
 
 from cqrepl.net import dialer, listener
 from cqrepl.net.address import Address
+from cqrepl.net.doorstep import Doorstep
+from cqrepl.net.errors import Unreachable
 from cqrepl.net.link import Session
+from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
+from cqrepl.protocol.subhandler import HandlerKind
 
+LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
 END_SECONDS: Final = 1.2  # longest time for all connections to end in order; a command has 2
-_logger = logging.getLogger(__name__)
-
 
 MakeSession = Callable[[Connection, Pump], Session]
 
@@ -47,10 +51,14 @@ class Endpoint:
         self._takes = takes
         self._make_session = make_session
         self._program = program
-        self._kinds = () if program is None else program.kinds
+        self._kinds: tuple[HandlerKind, ...] = () if program is None else program.kinds
         self._roster = Roster(net.guests_max)
+        self._doorstep = Doorstep()
+        self._log = PeerLog()
         self._live: dict[Pump, Session] = {}
         self._is_ending = False
+        self._left_at = math.inf  # when the last peer did, by trio's clock
+        self._left_why: str | None = None
 
     @property
     def sessions(self) -> list[Session]:
@@ -62,8 +70,8 @@ class Endpoint:
         """Listens or dials for the length of a block, then ends all connections in order.
 
         Raises:
-            Unreachable: the port cannot be listened on. In an exception group: a dialler that
-                gives up did.
+            Unreachable: the port cannot be listened on. In an exception group: one that gives up
+                did.
         """
         settings = self.settings
         socket: trio.SocketListener | None = None
@@ -71,14 +79,30 @@ class Endpoint:
             socket = await listener.open_listener(settings.listen)
             self.port = listener.listening_port(socket)
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._log.run)
             if socket is not None:
-                nursery.start_soon(listener.serve, socket, self._accepted)
+                make_room = self._doorstep.make_room
+                nursery.start_soon(listener.serve, socket, self._accepted, self._log, make_room)
+                if settings.gives_up:
+                    nursery.start_soon(self._give_up)
             else:
                 assert settings.connect is not None
                 nursery.start_soon(self._dial, settings.connect)
             yield
             await self._end()
             nursery.cancel_scope.cancel()
+
+    async def _give_up(self) -> None:
+        """Waits for a first peer for ever, and for the next one not so long."""
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if any(pump.connection.remote_id is not None for pump in self._live):
+                self._left_at = math.inf
+            elif trio.current_time() >= self._left_at + dialer.GIVE_UP_SECONDS:
+                raise Unreachable(
+                    f"no peer within {dialer.GIVE_UP_SECONDS:g} s after the last one, which went:"
+                    f" {self._left_why}"
+                )
 
     async def _end(self) -> None:
         self._is_ending = True
@@ -108,36 +132,47 @@ class Endpoint:
                 stream,
                 connection,
                 label,
-                self._roster.enter,
+                self._admit,
                 self.settings.pausing,
                 guest_bytes_per_s=self.settings.guest_bytes_per_s,
                 program=self._program,
+                log=self._log,
             )
         except OSError as error:  # too few descriptors; later there may be some
             await trio.aclose_forcefully(stream)
             if not is_dialler:  # a dialler says so itself, now and then
-                _logger.warning("%s: closed: %s", label, error)
+                self._log.tell(logging.WARNING, label, f"closed: {error}")
             return dialer.Dialled(str(error))
         session = self._make_session(connection, pump)
         started = trio.current_time()
         self._live[pump] = session
+        if not is_dialler:
+            self._doorstep.enter(listener.machine_of(stream), pump)
         try:
             await pump.run(session)
         finally:
             del self._live[pump]
             self._roster.leave(pump)
+            self._doorstep.leave(pump)
         if pump.ended_orderly:
             self.ended_orderly.set()
         if connection.remote_id is not None:
-            _logger.info("%s: disconnected: %s", pump.label, pump.ended_why)
+            if not pump.has_failed:  # nobody that was refused
+                self._left_at, self._left_why = trio.current_time(), pump.ended_why
+            self._log.tell(logging.INFO, pump.label, f"disconnected: {pump.ended_why}")
         elif not pump.heard and not is_dialler:
-            _logger.info("%s: closed without having sent a byte", label)
+            self._log.tell(logging.INFO, label, "closed without having sent a byte")
         if pump.has_failed or pump.was_refused:
-            return dialer.Dialled(pump.ended_why)
+            return dialer.Dialled(pump.ended_why, is_refused=connection.was_refused)
         if connection.remote_id is None:
             return dialer.Dialled("the peer closed the connection before its UberHandler")
         lasted = trio.current_time() - started >= dialer.PAUSE_MAX_SECONDS
         return dialer.Dialled(None, session.has_progressed or lasted)
+
+    async def _admit(self, host_id: int, pump: Pump) -> str | None:
+        """Whether a peer that has said who it is may stay: what is wrong, or None."""
+        self._doorstep.leave(pump)
+        return await self._roster.enter(host_id, pump)
 
     def _config(self, *, is_dialler: bool) -> ConnectionConfig:
         return ConnectionConfig(

@@ -1,4 +1,10 @@
-"""Accepts connections, each of which runs in its own task."""
+"""Accepts connections, each of which runs in its own task.
+
+Theory of operation. What the system cannot give, as a descriptor, is asked for again a while later:
+the connection waits in its queue. Beyond the greatest number of connections one that has not said
+who it is goes for a new one; where all have, the new one is closed at once, and so that this costs
+little, the next ones wait a while.
+"""
 
 import errno
 import logging
@@ -9,10 +15,12 @@ import trio
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Unreachable
+from cqrepl.net.peerlog import PeerLog
 
 OnStream = Callable[[trio.SocketStream], Awaitable[None]]
 CONNECTIONS_MAX: Final = 256
-_logger = logging.getLogger(__name__)
+LEAVING_MAX: Final = 16  # that were asked to go, and have not gone yet
+ACCEPT_PAUSE_SECONDS: Final = 0.1
 
 
 async def open_listener(address: Address) -> trio.SocketListener:
@@ -37,23 +45,49 @@ def listening_port(listener: trio.SocketListener) -> int:
     return int(listener.socket.getsockname()[1])
 
 
-async def serve(listener: trio.SocketListener, on_stream: OnStream) -> None:
-    """Accepts for ever. Connections beyond a fixed number are closed at once."""
+def no_room() -> bool:
+    """For connections none of which goes for a newer one."""
+    return False
+
+
+async def serve(
+    listener: trio.SocketListener,
+    on_stream: OnStream,
+    log: PeerLog | None = None,
+    make_room: Callable[[], bool] = no_room,
+) -> None:
+    """Accepts for ever; closes the listener when it is cancelled.
+
+    Args:
+        on_stream: runs a connection to its end.
+        make_room: ends a connection for a newer one; false where none is to go.
+    """
     live = 0
+    log = log or PeerLog()
 
     async def run(stream: trio.SocketStream) -> None:
         nonlocal live
-        if live >= CONNECTIONS_MAX:
-            _logger.warning("connection refused: %d are open", live)
-            await trio.aclose_forcefully(stream)
-            return
-        live += 1
         try:
             await on_stream(stream)
         finally:
             live -= 1
+            await trio.aclose_forcefully(stream)
 
-    await trio.serve_listeners(run, [listener])
+    async with listener, trio.open_nursery() as nursery:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:  # of this machine, or of a connection that has gone
+                log.tell(logging.WARNING, "listening", f"connections wait: {error.strerror}")
+                await trio.sleep(ACCEPT_PAUSE_SECONDS)
+                continue
+            if live < CONNECTIONS_MAX or (live < CONNECTIONS_MAX + LEAVING_MAX and make_room()):
+                live += 1
+                nursery.start_soon(run, stream)
+            else:
+                log.tell(logging.WARNING, peer_name(stream), f"refused: {live} are connected")
+                await trio.aclose_forcefully(stream)
+                await trio.sleep(ACCEPT_PAUSE_SECONDS)
 
 
 def peer_name(stream: trio.SocketStream) -> str:
@@ -63,3 +97,8 @@ def peer_name(stream: trio.SocketStream) -> str:
     except OSError:
         return "a peer that is gone"
     return str(Address(name[0], name[1]))
+
+
+def machine_of(stream: trio.SocketStream) -> str:
+    """The peer's address without its port."""
+    return peer_name(stream).rpartition(":")[0]

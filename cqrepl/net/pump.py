@@ -28,6 +28,7 @@ from cqrepl.net.livepump import (
     Streamed,
     pump_for,
 )
+from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
 from cqrepl.net.readturn import ReadTurn
 from cqrepl.net.writerpauser import WriterPauser
@@ -65,6 +66,7 @@ class Pump:
         pausing: how a source waits for the next excerpt.
         guest_bytes_per_s: what a peer that is no member may send; None for any number.
         program: has handlers of its own on the connection.
+        log: of what peers bring about.
     """
 
     def __init__(
@@ -77,10 +79,12 @@ class Pump:
         *,
         guest_bytes_per_s: int | None = None,
         program: Program | None = None,
+        log: PeerLog | None = None,
     ) -> None:
         self.stream = stream
         self.connection = connection
         self.label = label
+        self.log = log or PeerLog()
         self.heard = False
         self.ended_orderly = False
         self.has_failed = False  # ended for a reason of ours that a new connection would meet again
@@ -134,6 +138,12 @@ class Pump:
         """Ends the connection without a word to the peer, and waits until it has ended."""
         self._end(why)
         await self.ended.wait()
+
+    def dismiss(self, why: str) -> None:
+        """Ends the connection of a peer that has not said who it is."""
+        self.log.tell(logging.INFO, self.label, f"closed: {why}")
+        self.heard = True  # or it would be said that it sent nothing
+        self._end(why)
 
     def fail(self, why: str) -> None:
         """Ends the connection for a reason of ours that is likely to be there again."""
@@ -288,12 +298,14 @@ class Pump:
     async def _is_admitted(self, event: Connected) -> bool:
         problem = await self._admit(event.remote_id, self)
         if problem is not None:
-            _logger.warning("%s: refused: %s", self.label, problem)
+            self.log.tell(logging.WARNING, self.label, f"refused: {problem}")
+            if self.connection.refuse(problem):
+                await self._tell_refused()
             self.fail(problem)
             return False
         who = "guest" if self.connection.is_guest else f"host {event.remote_id}"
         self.label = f"{who} at {self.label}"
-        _logger.info("%s: connected", self.label)
+        self.log.tell(logging.INFO, self.label, "connected")
         return True
 
     async def _write(self, session: Session) -> None:
@@ -461,13 +473,13 @@ class Pump:
         # a dialler meets the same peer again and again, and tells of it once a minute
         is_repeated = self.was_refused and self.connection.config.is_dialler
         level = logging.DEBUG if is_repeated else logging.WARNING
-        _logger.log(level, "%s: closed: %s", self.label, error)
+        self.log.tell(level, self.label, f"closed: {error}")
         self._end(str(error))
 
     def _log_refusal(self, event: RegistrationRefused) -> None:
         # the core closes the connection after a hundred; the first few say what it is about
         if event.count <= 3:
-            _logger.warning("%s: refused: %s", self.label, event.message)
+            self.log.tell(logging.WARNING, self.label, f"refused: {event.message}")
 
     def _end(self, why: str) -> None:
         if not self.ended_why:

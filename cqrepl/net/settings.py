@@ -15,7 +15,8 @@ class NetSettings:
     """Exactly one of `listen` and `connect` is given.
 
     Args:
-        gives_up: a dialler stops after 30 s without success.
+        gives_up: a dialler stops after 30 s without success, one that listens 30 s after its last
+            peer has gone.
         pausing: how a source waits for the next excerpt.
         guests_max: peers that are no members, at a time; 0 lets in none.
         guest_bytes_per_s: what each of them may send.

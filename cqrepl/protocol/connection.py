@@ -74,6 +74,8 @@ class Connection:
         self.config = config
         self.state = ConnectionState.WAITING
         self.remote_id: int | None = None
+        self.was_refused = False  # by either side, for what the UberHandlers say
+        self._peer_uber: UberHandler | None = None  # once it was accepted
         self._outbox = Outbox(config.settings.shape)
         self._inflow = Inflow(GREETING_BYTES_MAX)
         self._router = Router(config, self._outbox)
@@ -194,6 +196,18 @@ class Connection:
         """Has `wake` called when a handler has something to send outside any call here."""
         self._outbox.wake = wake
 
+    def refuse(self, problem: str) -> bool:
+        """The shell does not let in the peer that is there since a moment: says why in place of our
+        UberHandler; false where the peer would not understand that, or has ours already."""
+        handler = self._peer_uber
+        if self.config.is_dialler or handler is None or handler.announcement is None:
+            return False
+        assert self.state is ConnectionState.OPEN
+        self._outbox.data.clear()  # nothing was sent since the peer's came
+        self._answer_uber(handler, refused=problem)
+        self._move(ConnectionMove.END)
+        return True
+
     def close(self, reason: str) -> None:
         """The shell has closed the connection: a program's handlers hear of it."""
         self._router.close(reason)
@@ -295,6 +309,11 @@ class Connection:
         self._router.source(cid).ask_proof(index, self._now)
         self._router.touched(cid)
 
+    def ask_audit(self, cid: Cid, index: int) -> bool:
+        """Asks a sink for the chain over what its files hold before an index, which comes as
+        `CopyAudited`; false for a sink that cannot tell."""
+        return self._router.source(cid).ask_audit(index)
+
     def offer_of(self, cid: Cid) -> ReplicationHandler:
         """What the source said of a queue when it offered it."""
         return self._router.sink(cid).offer
@@ -302,6 +321,10 @@ class Connection:
     def give_proof(self, cid: Cid, index: int, held: Lineage) -> None:
         """Tells the source what we hold before an index that it has asked for."""
         self._router.sink(cid).give_proof(index, held)
+
+    def tell_audited(self, cid: Cid, index: int, chain: bytes) -> None:
+        """Tells the source how far what came was read from the files, and the chain there."""
+        self._router.sink(cid).tell_audited(index, chain)
 
     def has_lineage(self, cid: Cid) -> bool:
         """True when the answer to an offer is to say what the sink holds."""
@@ -366,18 +389,26 @@ class Connection:
         """Greatest size in bytes of the frame of one excerpt."""
         return self._router.replication(cid).framing.size_max(payload_bytes)
 
-    def stop_queue(self, cid: Cid, reason: StopReason, message: str) -> None:
-        """Ends one queue on this connection; everything else goes on."""
-        self._router.replication(cid).stop(reason, message)
+    def stop_queue(
+        self, cid: Cid, reason: StopReason, message: str, index: int | None = None
+    ) -> None:
+        """Ends one queue on this connection; everything else goes on.
+
+        Args:
+            index: the first one that the two copies differ at, where that is why.
+        """
+        self._router.replication(cid).stop(reason, message, index)
 
     def has_stopped(self, cid: Cid) -> bool:
         """True when a queue goes no further, though what tells of it may not be acted on yet."""
         return self._router.replication(cid).has_stopped
 
-    def tell_stopped(self, cid: Cid, reason: StopReason, message: str) -> None:
+    def tell_stopped(
+        self, cid: Cid, reason: StopReason, message: str, index: int | None = None
+    ) -> None:
         """Tells the peer that nothing more comes for a queue; what it was sent before is still to
-        be acknowledged."""
-        self._router.replication(cid).tell_stopped(reason, message)
+        be acknowledged. `index` as `stop_queue` has it."""
+        self._router.replication(cid).tell_stopped(reason, message, index)
 
     def withdraw_queue(self, cid: Cid, reason: str) -> bool:
         """Ends one queue on both sides, so that it can be offered again; false when the peer has
@@ -522,10 +553,11 @@ class Connection:
         handler = read_uber(document.body)
         problem = refusal(handler, self.config)
         if problem is not None:
+            self.was_refused = True
             if not self.config.is_dialler and handler.announcement is not None:
                 self._answer_uber(handler, refused=problem)
             raise RemoteProtocolError(problem)
-        self.remote_id = handler.remote_id
+        self.remote_id, self._peer_uber = handler.remote_id, handler
         self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf

@@ -8,6 +8,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import Index
 
 
 class StopReason(Enum):
@@ -105,6 +106,17 @@ class ProofGiven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyAudited:
+    """The sink has read what came from its files once more, up to `index`, a next one: the chain
+    over all before it in its cycle."""
+
+    cid: Cid
+    name: str
+    index: Index
+    chain: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SinkAhead:
     """The sink has excerpts up to `next_index` that the source lacks: lock the source queue."""
 
@@ -162,7 +174,8 @@ class QueueStopped:
     """This queue goes no further on this connection; the connection and other queues do.
 
     `by_peer`: the other side has stopped it, and says why. That ends this connection's stream; the
-    queue itself goes no further only when the copies differ.
+    queue itself goes no further only when the copies differ. `index` is the first one that they
+    differ at, where the side that stopped has found it.
     """
 
     cid: Cid
@@ -170,6 +183,7 @@ class QueueStopped:
     reason: StopReason
     message: str
     by_peer: bool = False
+    index: int | None = None
 
     @property
     def is_final(self) -> bool:
@@ -232,6 +246,7 @@ Event = (
     | LineageProved
     | ProofAsked
     | ProofGiven
+    | CopyAudited
     | SinkAhead
     | StreamingStarted
     | AppendExcerpts

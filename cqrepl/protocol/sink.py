@@ -126,15 +126,25 @@ class SinkHandler(Stoppable):
         elif name == PROVE:
             self._asked(reader.read_int())
         elif name == STOPPED:
-            self.stopped_by_peer(*read_stopped(reader))
+            self.stopped_by_peer(read_stopped(reader))
         else:
             return False
         return True
 
     def give_proof(self, index: int, held: Lineage) -> None:
         """What we hold before an index that the source has asked for."""
-        if self._is_compared:
+        if self._can_prove:
             self._outbox.send(self.cid_document, write_proof(index, held))
+
+    def tell_audited(self, index: int, chain: bytes) -> None:
+        """What came was read from the files once more, up to an index: the chain there."""
+        if self.state is SinkState.RECEIVING and self.has_lineage:
+            held = Lineage(first_cycle=-1, chain=chain)
+            self._outbox.send(self.cid_document, write_proof(index, held))
+
+    @property
+    def _can_prove(self) -> bool:
+        return self._is_compared or (self.state is SinkState.RECEIVING and self.has_lineage)
 
     @property
     def _is_compared(self) -> bool:
@@ -142,7 +152,7 @@ class SinkHandler(Stoppable):
         return self.state is SinkState.ANSWERED and self.has_lineage and not self._is_proved
 
     def _asked(self, index: int) -> None:
-        if self._is_compared:
+        if self._can_prove:
             self._outbox.tell(ProofAsked(cid=self.cid, name=self.name, index=index))
 
     def _proved(self) -> None:

@@ -18,6 +18,7 @@ from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProt
 from cqrepl.protocol.events import (
     Acknowledged,
     CompareExcerpts,
+    CopyAudited,
     LineageClaimed,
     ProofGiven,
     QueueWithdrawn,
@@ -42,7 +43,7 @@ from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import Index, format_index
 from wire import Reader
 
 
@@ -92,6 +93,8 @@ class SourceHandler(Stoppable):
 
     @property
     def deadline(self) -> float:
+        if self.has_stopped:
+            return math.inf
         if self._is_comparing:
             return math.inf if self._asked is None else self.answer_deadline
         if self.state is SourceState.OFFERED:
@@ -156,16 +159,43 @@ class SourceHandler(Stoppable):
             self._outbox.send(self.cid_document, write_proved())
 
     def ask_proof(self, index: int, now: float) -> None:
-        """Asks the sink what it holds before an index."""
+        """Asks the sink what it holds before an index; it has so much time for the answer."""
         if not self.has_stopped:
+            self._is_comparing = True
             self._asked, self.answer_deadline = index, now + self._pace.seconds
             self._outbox.send(self.cid_document, write_prove(index))
 
+    def ask_audit(self, index: int) -> bool:
+        """Asks the sink to read what it has stored before an index from its files, and to tell the
+        chain there; false for one that cannot, or where nothing streams."""
+        can_tell = self.answer is not None and self.answer.lineage is not None
+        if not (can_tell and self.is_streaming) or self._is_comparing:
+            return False
+        self._outbox.send(self.cid_document, write_prove(index))
+        return True
+
     def _proof_given(self, index: int, lineage: Lineage) -> None:
-        if self._is_comparing and index == self._asked and not self.has_stopped:
-            self._asked = None
-            event = ProofGiven(cid=self.cid, name=self.name, index=index, lineage=lineage)
-            self._outbox.tell(event)
+        if self.has_stopped:
+            return
+        if self._is_comparing:
+            if index == self._asked:
+                self._asked = None
+                event = ProofGiven(cid=self.cid, name=self.name, index=index, lineage=lineage)
+                self._outbox.tell(event)
+        elif self.is_streaming and lineage.chain:
+            self._audited(index, lineage.chain)
+
+    def _audited(self, index: int, chain: bytes) -> None:
+        assert self.answer is not None
+        end = max(self.answer.next_index, self.index_sent + 1)
+        if not 0 < index <= end:
+            self._outbox.refuse(
+                f"queue {self.name!r}: proof of what comes before {index:#x},"
+                f" {format_index(end)} was the end of what was sent"
+            )
+            return
+        event = CopyAudited(cid=self.cid, name=self.name, index=Index(index), chain=chain)
+        self._outbox.tell(event)
 
     def locked(self, next_index: int, shift: int, now: float) -> None:
         """The source queue is locked, and this is the first index that it does not have.
@@ -196,7 +226,7 @@ class SourceHandler(Stoppable):
         elif name == PROOF:
             self._proof_given(*read_proof(reader))
         elif name == STOPPED:
-            self.stopped_by_peer(*read_stopped(reader))
+            self.stopped_by_peer(read_stopped(reader))
         else:
             return False
         return True

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueStopped, StopReason, said_by_peer
 from cqrepl.protocol.messages import write_cid
-from cqrepl.protocol.messages.excerpts import write_stopped
+from cqrepl.protocol.messages.excerpts import StopSaid, write_stopped
 from cqrepl.protocol.outbox import Outbox
 
 
@@ -28,22 +28,24 @@ class Stoppable(ABC):
     def _move_to_stopped(self) -> None:
         """The move that the table of states has for it."""
 
-    def stop(self, reason: StopReason, message: str) -> None:
-        """Sends, takes and acknowledges nothing more."""
+    def stop(self, reason: StopReason, message: str, index: int | None = None) -> None:
+        """Sends, takes and acknowledges nothing more; `index`: the first that differs."""
         if not self.has_stopped:
             self._move_to_stopped()
             self._outbox.tell(
-                QueueStopped(cid=self.cid, name=self.name, reason=reason, message=message)
+                QueueStopped(
+                    cid=self.cid, name=self.name, reason=reason, message=message, index=index
+                )
             )
-            self.tell_stopped(reason, message)
+            self.tell_stopped(reason, message, index)
 
-    def tell_stopped(self, reason: StopReason, message: str) -> None:
+    def tell_stopped(self, reason: StopReason, message: str, index: int | None = None) -> None:
         """Tells the peer that we go no further, if it has announced that it knows what that is."""
         if self._outbox.hears_stops and not self._has_told_stop:
             self._has_told_stop = True
-            self._outbox.send(self.cid_document, write_stopped(reason.value, message))
+            self._outbox.send(self.cid_document, write_stopped(reason.value, message, index))
 
-    def stopped_by_peer(self, said: str, message: str) -> None:
+    def stopped_by_peer(self, said: StopSaid) -> None:
         """The peer goes no further, for a reason that it gives."""
         if not self.has_stopped:
             self._has_told_stop = True  # it knows
@@ -52,8 +54,9 @@ class Stoppable(ABC):
                 QueueStopped(
                     cid=self.cid,
                     name=self.name,
-                    reason=StopReason.said(said),
-                    message=said_by_peer(message),
+                    reason=StopReason.said(said.reason),
+                    message=said_by_peer(said.message),
                     by_peer=True,
+                    index=said.differs_at,
                 )
             )

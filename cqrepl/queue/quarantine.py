@@ -56,7 +56,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in, last_index_before
 from cqrepl.queue.read.namedtailer import lower_named_tailers
 from cqrepl.queue.read.registration import lower_readers
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import surroundings, sync_path
 
 FOLDER_NAME: Final = "quarantine"
 REPORT_NAME: Final = "report.json"
@@ -246,7 +246,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
         else:
             each.path.rename(aside)
     for directory in (folder, folder.parent, queue.path):
-        _sync(directory)
+        sync_path(directory)
     Listing(table).renew(cycles.listing())
     table.sync()
     with closing(TableStore(folder / FILE_NAME, writable=True)) as aside_table:
@@ -275,7 +275,7 @@ def _keep(queue: Queue, going: Quarantine) -> Path | None:
             appender.append_at(batch)
             left -= len(batch)
         path = short.cycles.path_of(cut.cycle)
-    _sync(path)
+    sync_path(path)
     return path
 
 
@@ -312,13 +312,5 @@ def _write(path: Path, data: bytes) -> None:
     try:
         surroundings().write(descriptor, data, 0)
         surroundings().sync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -16,6 +16,7 @@ process is released, as every writer does.
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -55,6 +56,7 @@ from cqrepl.queue.write.appender import Appender
 from cqrepl.queue.write.endrepair import EndRepair
 from cqrepl.queue.write.groupcommit import Durability, GroupCommit
 from cqrepl.queue.write.pretoucher import PageToucher
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS, TailWait
 from cqrepl.queue.write.writeraccess import Writing
 
 _MARK_NONE: Final = -1
@@ -89,6 +91,8 @@ class Queue:
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None
         self._writing: Writing | None = None
+        self._wait_for_seconds = WAIT_FOR_SECONDS
+        self._tail_wait: TailWait | None = None
         self._appender: Appender | None = None  # what `append` uses, in every thread
         self._is_closed = False
 
@@ -100,6 +104,7 @@ class Queue:
         create: QueueLayout | str | None = None,
         durability: Durability = Durability.NONE,
         block_bytes: int = BLOCK_BYTES,
+        wait_for_seconds: float = WAIT_FOR_SECONDS,
     ) -> Self:
         """The queue in a directory. Nothing there is changed before the first call that writes.
 
@@ -109,6 +114,9 @@ class Queue:
             durability: what is true of an excerpt when its append returns.
             block_bytes: what this process's Java readers map at a time; the longest excerpt that
                 is appended is a quarter of it.
+            wait_for_seconds: after another start of the machine, the first append waits so long for
+                a source to compare a queue that is replicated with its copies, and to take back
+                what a power cut has taken.
 
         Raises:
             NotAQueue: nothing there, no queue, or one of a kind that cannot be read.
@@ -117,24 +125,31 @@ class Queue:
         """
         path = Path(path)
         if create is not None:
-            queue = cls.open_for_append(path, create=create)
+            queue = cls.open_for_append(path, create=create, wait_for_seconds=wait_for_seconds)
         else:
             table = open_table(path, writable=False)
             layout = guess_layout(path, store_names(path)) if table is None else table.layout
             if table is not None:
                 table.close()
             queue = cls(path, with_indexing(path, layout))
+            queue._wait_for_seconds = wait_for_seconds
         queue._block_bytes = block_bytes
         if durability is Durability.SYNCED:
             queue._commits = GroupCommit(path)
         return queue
 
     @classmethod
-    def open_for_append(cls, path: Path | str, *, create: QueueLayout | str | None = None) -> Self:
+    def open_for_append(
+        cls,
+        path: Path | str,
+        *,
+        create: QueueLayout | str | None = None,
+        wait_for_seconds: float = WAIT_FOR_SECONDS,
+    ) -> Self:
         """The queue in a directory, made ready for appending at once.
 
         Args:
-            create: as for `open`.
+            create, wait_for_seconds: as for `open`.
 
         Raises:
             NotAQueue: as `open`; or there is none, and `create` was not given.
@@ -153,6 +168,7 @@ class Queue:
             if create is not None and not layout.matches(create):
                 raise LayoutMismatch(f"expected {create}, found {layout}", path=path)
             queue = cls(path, layout)
+            queue._wait_for_seconds = wait_for_seconds
             queue._writing = Writing(table, queue._cycles)
         except BaseException:
             table.close()
@@ -377,6 +393,9 @@ class Queue:
             AtomicsMissing: a library is missing that writing needs.
         """
         writing = self._for_writing()
+        with self._guard:
+            if self._tail_wait is None:
+                self._tail_wait = TailWait(self._cycles, self.host_marks, self._wait_for_seconds)
         appender = Appender(
             self._cycles,
             self.layout,
@@ -387,6 +406,7 @@ class Queue:
             block_bytes=self._block_bytes,
             payload_max=payload_max,
             toucher=toucher,
+            before_first=partial(self._tail_wait.wait, writing.table),
         )
         self._keep(appender)
         return appender

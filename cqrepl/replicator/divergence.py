@@ -35,6 +35,7 @@ class Compared:
         own_next: one past the source's last excerpt.
         their_next: one past the sink's.
         who: the sink, for people.
+        is_of_cycle: only the cycle of the end is looked at; of those before nothing was said.
     """
 
     end: Index
@@ -42,6 +43,7 @@ class Compared:
     own_next: Index
     their_next: Index
     who: str
+    is_of_cycle: bool = False
 
 
 class DivergenceSearch:
@@ -114,13 +116,17 @@ class DivergenceSearch:
 
     def _agree(self, index: Index) -> Generator[Index, Lineage, bool]:
         """Whether the two hold the same before an index."""
-        own = held(self._chains, index, self._compared.theirs, self._shift)
         theirs = self._seen[index] = yield index
+        if self._compared.is_of_cycle:
+            return self._chains.at(index) == theirs.chain
+        own = held(self._chains, index, self._compared.theirs, self._shift)
         return (own.chain, own.cycles) == (theirs.chain, theirs.cycles)
 
     def _counts(self) -> list[tuple[Cycle, int]]:
         """The cycles of the source that are compared, each with its number of excerpts."""
         end = self._compared.end
+        if self._compared.is_of_cycle:
+            return [(cycle_of(end, self._shift), int(sequence_of(end, self._shift)))]
         first = Cycle(max(self._compared.theirs.first_cycle, self._first_cycle()))
         last, count = cycle_of(end, self._shift), sequence_of(end, self._shift)
         found = self._chains.counts(first, last)
@@ -136,7 +142,5 @@ class DivergenceSearch:
             index,
             stored.hex() or "nothing",
             f"{received.hex() or 'nothing'} by {ends.who}; here the next index is"
-            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)};"
-            " of the copy that is wrong, this takes the tail off:"
-            f" cqrepl repair QUEUE --quarantine {format_index(index)} --apply",
+            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)}",
         )

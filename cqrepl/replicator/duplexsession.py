@@ -61,7 +61,7 @@ class DuplexSession:
         if cid is None:
             await self.source.act(event)
             await self.sink.act(event)
-        elif cid in self.source.outgoing:
+        elif self.source.has(cid):
             await self.source.act(event)
         else:
             await self.sink.act(event)

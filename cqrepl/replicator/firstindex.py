@@ -4,8 +4,12 @@ A Java source does not say how its queue rolls. Read under another roll cycle, i
 days far from today, and would be stored in files of those days: so the first one is held against
 this host's clock, before a file is made for it. Nor may a sink give back what is of the
 future.
+
+What comes later may jump, as the source has it so; but a source that means ill could have thousands
+of store files made that way. So of cycles that the clock has not come to, a few are taken a minute.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +22,8 @@ from cqrepl.queue.format.rollcycle import RollCycle
 _AHEAD: Final = timedelta(hours=1)  # of a short cycle: clocks of two hosts differ
 _BEHIND: Final = timedelta(days=3653)  # ten years: an archive may be streamed, too
 _READINGS_MAX: Final = 4
+AHEAD_FILES_MAX: Final = 10
+AHEAD_SECONDS: Final = 60.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER: Final = "a day after the year 9999"
 
@@ -70,6 +76,37 @@ def check_not_ahead(index: Index, layout: QueueLayout, now_ms: int, path: Path) 
             f" under {layout.roll_cycle.name}",
             path=path,
         )
+
+
+class CyclesAhead:
+    """The store files of one queue whose cycles the clock has not come to."""
+
+    def __init__(self) -> None:
+        self._made: deque[float] = deque(maxlen=AHEAD_FILES_MAX)
+
+    def check(
+        self, index: Index, layout: QueueLayout, now_ms: int, now_s: float, path: Path
+    ) -> None:
+        """Counts the file that an index begins, if it is one of those.
+
+        Args: as of `check_first_index`, and
+            now_s: monotonic time in seconds.
+
+        Raises:
+            LayoutMismatch: there have been too many within a minute.
+        """
+        if not _is_ahead(index, layout.roll_cycle, layout.epoch, now_ms):
+            return
+        made = self._made
+        if len(made) == AHEAD_FILES_MAX and now_s - made[0] < AHEAD_SECONDS:
+            raise LayoutMismatch(
+                f"at most {AHEAD_FILES_MAX} cycles of times to come within {AHEAD_SECONDS:g} s"
+                f" expected, {format_index(index)} is of"
+                f" {_told(_day_of(index, layout.roll_cycle, layout.epoch))}"
+                f" under {layout.roll_cycle.name}",
+                path=path,
+            )
+        made.append(now_s)
 
 
 def _readings(index: Index, now_ms: int) -> Iterator[RollCycle]:

@@ -10,6 +10,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.logs import named_logs
+from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
@@ -22,12 +23,20 @@ class Host:
     give them."""
 
     def __init__(
-        self, source: Source, sink: Sink, settings: HostSettings, program: Program | None
+        self,
+        source: Source,
+        sink: Sink,
+        settings: HostSettings,
+        program: Program | None,
     ) -> None:
         self.source = source
         self.sink = sink
         self.endpoint = Endpoint(
-            settings.net, settings.protocol, frozenset(sink.queues), self._make_session, program
+            settings.net,
+            settings.protocol,
+            frozenset(sink.queues),
+            self._make_session,
+            program,
         )
         source.endpoint = sink.endpoint = self.endpoint
 
@@ -83,10 +92,27 @@ async def serve_host(
     logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
     check_apart(from_here, to_here, logs)
     with ExitStack() as stack:
-        syncer = Syncer()
-        out = open_sources(from_here, settings.source, syncer, stack)
+        syncer = Syncer(settings.scrub_bytes_per_s)
+        out, late = open_sources(from_here, settings.source, syncer, stack)
         into = open_sinks(to_here, settings.sink, syncer, stack)
-        source = Source(out, settings.source)
-        host = Host(source, Sink(into), settings, program)
-        async with syncer.running(), host.endpoint.running():
+        source, sink = Source(out, late, settings.source), Sink(into)
+
+        def restored(name: str) -> None:
+            source.restored(name)
+            sink.restored(name)
+
+        def look() -> None:
+            source.look()
+            sink.changed.set()
+
+        if not names:  # a guest has nothing to give, or to lose
+            host = Host(source, sink, settings, program)
+            async with host.endpoint.running():
+                yield host
+            return
+        lost = LostFiles(names, program, restored, look)
+        source.watch_over(lost)
+        sink.watch_over(lost)
+        host = Host(source, sink, settings, lost)
+        async with syncer.running(), lost.running(), host.endpoint.running(), source.opening():
             yield host

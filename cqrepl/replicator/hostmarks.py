@@ -22,18 +22,24 @@ from cqrepl.queue import QueueError
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
 from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.resends import Resends
 
 NOTHING_SENT: Final = 0  # to a host that is known; no excerpt has this index
 _logger: Final = logging.getLogger(__name__)
 
 
 class HostMarks:
-    """The marks of one host: `sent` to it, and `acknowledged` by it; -1 for nothing yet."""
+    """The marks of one host: `sent` to it, and `acknowledged` by it; -1 for nothing yet.
+
+    Attributes:
+        resends: the streams of what it has acknowledged.
+    """
 
     def __init__(self, kept: KeptMarks, host_id: int, marks: Mapping[MarkLevel, int]) -> None:
         self.host_id = host_id
         self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
         self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
+        self.resends = Resends()
         self._kept = kept
 
     @property

@@ -29,6 +29,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from cqrepl.protocol.events import Acknowledged
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.rollcycle import by_name
@@ -152,3 +153,8 @@ def log_paths(log: Path | str | None, names: Iterable[str]) -> dict[str, Path | 
     if log is None:
         return dict.fromkeys(names)
     return {name: Path(log) / name if len(names) > 1 else Path(log) for name in names}
+
+
+def acknowledgement_entry(event: Acknowledged, now_ns: int) -> bytes:
+    """The entry of an acknowledgement that came at this time."""
+    return ENTRY.pack(event.index, event.ns, now_ns, event.excerpts, event.payload_bytes)

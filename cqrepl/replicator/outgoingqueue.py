@@ -3,9 +3,12 @@
 import math
 from typing import TYPE_CHECKING
 
+import trio
+
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import NEXT_OF_EMPTY
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
@@ -28,17 +31,32 @@ class Outgoing:
         self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
+        self.resumes_at: int | None = None  # where a stream that pauses goes on
         self.back_copy: BackCopyTarget | None = None
         self.back_copy_until = math.inf  # by trio's clock
         self.awaits_turn = False  # another sink gives back to the same queue
         self.search: DivergenceSearch | None = None  # for where the sink's copy begins to differ
+        self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
+        self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
+        self.audit_until = -math.inf  # by trio's clock: so long it is waited for
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
+
+    @property
+    def shift(self) -> int:
+        """Number of bits of an index that hold the sequence."""
+        return self.queue.queue.layout.roll_cycle.shift
 
     @property
     def is_going_on(self) -> bool:
         """False once the sink is known to hold something else, or not to go on otherwise."""
         return not self.has_stopped and self.search is None
+
+    @property
+    def is_audited(self) -> bool:
+        """False while the sink is to tell what it has stored, and has some time left for it."""
+        is_over = self.has_stopped or trio.current_time() >= self.audit_until
+        return is_over or self.audited >= self.audit_asked
 
     @property
     def is_ready_to_return(self) -> bool:

@@ -18,24 +18,8 @@ from cqrepl.replicator.stops import Stop
 
 PAUSE_SECONDS: Final = 0.5  # the first one
 PAUSE_SECONDS_MAX: Final = 5.0
-_PASSING: Final = frozenset(
-    {
-        errno.EACCES,
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOLCK,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ESTALE,
-    }
-)
+# a queue error over one of these does tell of what is there
+_LASTING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 
 def is_passing(error: QueueError | OSError) -> bool:
@@ -43,7 +27,7 @@ def is_passing(error: QueueError | OSError) -> bool:
     if isinstance(error, OSError):
         return True
     cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _PASSING
+    return isinstance(cause, OSError) and cause.errno not in _LASTING
 
 
 class Pause:

@@ -15,6 +15,8 @@ from cqrepl.net.errors import Refused
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import QueueError, QueueLayout
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.format.index import Cycle
 
 STUCK_SECONDS: Final = 5.0  # a queue that the peer does not name may still be named
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -83,6 +85,10 @@ class QueueSession(Session, Protocol):
 
     def stop(self, name: str, error: QueueError) -> None:
         """This queue goes no further on the connection: its own storage has failed."""
+
+
+# is told what the closed cycles of a damaged queue held, as far as that is known
+TellDamage = Callable[[Mapping[Cycle, ClosedCycle]], None]
 
 
 class Signal:

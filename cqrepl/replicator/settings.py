@@ -6,16 +6,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.consent import ReturnSettings
-
-WAIT_FOR_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +27,18 @@ class SourceSettings:
         returns: whose back copy is taken.
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
             streamed to nobody before a copy was compared, for so long.
+        wait_for: only if one of these hosts is known to have a copy; None: any.
     """
 
     acknowledge: bool = True
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
+    wait_for: frozenset[int] | None = None
+
+    def waits_for(self, hosts: Iterable[int]) -> bool:
+        """Whether one of these hosts, which have copies, is waited for."""
+        return any(self.wait_for is None or host in self.wait_for for host in hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +53,24 @@ class SinkSettings:
         append_log: directory of a log of when excerpts were appended; one below it for each of
             several queues.
         any_cycle: take a first index that is of a day far from this host's clock.
+        puts_aside: where a copy differs from its source's queue, what it has from there on goes to
+            quarantine, and comes again; else the queue stops.
     """
 
     roll_cycle: str = "FAST_DAILY"
     touch_ahead_bytes: int | None = None
     append_log: Path | None = None
     any_cycle: bool = False
+    puts_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
     """The root of the tree.
+
+    Args:
+        scrub_bytes_per_s: so many bytes of store files are read once more, round after
+            round, and compared with what they held; 0: none.
 
     Raises:
         ValueError: nodes that do not fit together.
@@ -69,6 +81,7 @@ class HostSettings:
     protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
     source: SourceSettings = field(default_factory=SourceSettings)
     sink: SinkSettings = field(default_factory=SinkSettings)
+    scrub_bytes_per_s: int = 0
 
     def __post_init__(self) -> None:
         ids = self.protocol.remote_ids
@@ -95,7 +108,10 @@ class HostOptions(TypedDict, total=False):
         40,000 if not given.
     payload_max: longest excerpt in bytes that is sent or taken; 16 MiB if not given.
     wire_shape: layout of the set-up messages that are written.
-    gives_up: one that dials stops after 30 s without success.
+    gives_up: one that dials stops after 30 s without success, one that listens 30 s after its last
+        peer has gone.
+    scrub_bytes_per_s: so many bytes of store files are read once more each second, round
+        after round, and compared with what they held; 0, none, if not given.
     pauser: how a source waits for the next excerpt. `busy` never sleeps and keeps a core for each
         sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
     """
@@ -109,6 +125,7 @@ class HostOptions(TypedDict, total=False):
     payload_max: int
     wire_shape: WireShape
     gives_up: bool
+    scrub_bytes_per_s: int
     pauser: str
 
 
@@ -148,5 +165,9 @@ def host_settings(
         shape=options.get("wire_shape", WireShape.NETWORK),
     )
     return HostSettings(
-        net=net, protocol=protocol, source=source or SourceSettings(), sink=sink or SinkSettings()
+        net=net,
+        protocol=protocol,
+        source=source or SourceSettings(),
+        sink=sink or SinkSettings(),
+        scrub_bytes_per_s=options.get("scrub_bytes_per_s", 0),
     )

@@ -9,8 +9,9 @@ one connection at a time.
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
@@ -21,8 +22,10 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.latequeues import spare_descriptors
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
+from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import Signal, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
@@ -30,6 +33,7 @@ from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
+ON_DIVERGENCE: Final = ("stop", "quarantine")
 _logger = logging.getLogger(__name__)
 
 
@@ -37,6 +41,7 @@ class Sink:
     """A running sink; made by `serve_sink`."""
 
     endpoint: Endpoint  # of the host that runs it
+    _lost_files: LostFiles  # of that host
 
     def __init__(self, queues: list[SinkQueue]) -> None:
         self.queues = {queue.name: queue for queue in queues}
@@ -59,19 +64,30 @@ class Sink:
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped for good: no source could get it any further."""
-        await until(lambda: all(queue.stop for queue in self.queues.values()), self.changed)
+        await until(self._has_stopped, self.changed)
+
+    def _has_stopped(self) -> bool:
+        is_over = all(queue.stop for queue in self.queues.values())
+        return is_over and not self._lost_files.is_taking
 
     async def wait_stuck(self) -> None:
         """Returns when no queue gets any further from the sources that are connected, whoever has
         stopped it. What none names for `STUCK_SECONDS` counts as refused, and what this machine
         keeps from going on for so long as stopped."""
         await until_stuck(self._untaken, self.changed)
+        self.give_up_paused()
         for name in self._untaken() or ():
             message = "no source that is connected has a queue of this name"
-            refused = Stop(name=name, reason=StopReason.REFUSED, message=message)
             queue = self.queues[name]
-            queue.stop = queue.pause.trouble or refused
+            queue.stop = Stop(name=name, reason=StopReason.REFUSED, message=message)
             _logger.error("%s", queue.stop)
+
+    def give_up_paused(self) -> None:
+        """What this machine keeps from going on stays as it is: it may lack what its source has."""
+        for queue in self.queues.values():
+            if queue.stop is None and queue.pause.trouble is not None:
+                queue.stop = queue.pause.trouble
+                _logger.error("%s", queue.stop)
 
     def _untaken(self) -> Set[str] | None:
         """The queues that no source has, or that nothing gets through to; None while one gets
@@ -80,12 +96,26 @@ class Sink:
         paused = {name for name, queue in self.queues.items() if queue.pause.trouble} - ended
         untaken = self.queues.keys() - ended - paused
         sessions = list(self._sessions())
-        if not sessions and untaken:
+        if (not sessions and untaken) or self._lost_files.is_taking:
             return None
         for session in sessions:
             untaken &= session.unoffered_queues
         untaken |= paused
         return None if self.queues.keys() - ended - untaken else untaken
+
+    def watch_over(self, lost: LostFiles) -> None:
+        """Has it told of queues that are damaged."""
+        self._lost_files = lost
+        for name, queue in self.queues.items():
+            queue.tell_damage = partial(lost.note, name)
+
+    def restored(self, name: str) -> None:
+        """The store files that a queue had lost are there again: it goes on."""
+        queue = self.queues.get(name)
+        if queue is not None and queue.stop is not None:
+            queue.stop = None
+            for session in list(self._sessions()):
+                session.begin_anew(name)
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
         """What works on a new connection."""
@@ -114,19 +144,34 @@ def open_sinks(
         warn_without_proof()
     atomics.require()  # now, not when the first queue is offered
     opened = []
-    for name, log in log_paths(settings.append_log, queues).items():
-        queue = SinkQueue(
-            name,
-            queues[name],
-            cycle,
-            touch_ahead_bytes,
-            log,
-            syncer,
-            any_cycle=settings.any_cycle,
-        )
-        opened.append(queue)
-        stack.callback(queue.close)
+    with spare_descriptors():
+        for name, log in log_paths(settings.append_log, queues).items():
+            queue = SinkQueue(
+                name,
+                queues[name],
+                cycle,
+                touch_ahead_bytes,
+                log,
+                syncer,
+                any_cycle=settings.any_cycle,
+                puts_aside=settings.puts_aside,
+            )
+            opened.append(queue)
+            stack.callback(queue.close)
+    _pause_late(opened)
     return opened
+
+
+def _pause_late(queues: list[SinkQueue]) -> None:
+    """Queues that could not be opened are tried again, if there is any to go on with meanwhile."""
+    errors = [queue.error_at_start for queue in queues]
+    late = [(queue, error) for queue, error in zip(queues, errors, strict=True) if error]
+    if late and len(late) == len(queues):
+        raise late[0][1]
+    for queue, error in late:
+        trouble = Stop.of(queue.name, error, queue.path)
+        _logger.error("queue %r pauses: %s", queue.name, trouble.message)
+        queue.pause.begin(trouble, is_told=True)
 
 
 @asynccontextmanager
@@ -137,6 +182,7 @@ async def serve_sink(
     touch_ahead_bytes: int | None = None,
     append_log: Path | str | None = None,
     any_cycle: bool = False,
+    on_divergence: str = "stop",
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Sink]:
@@ -153,6 +199,9 @@ async def serve_sink(
             several queues.
         any_cycle: take a first index that is of a day far from this host's clock; else the queue
             stops and says by which roll cycles it would be near.
+        on_divergence: what becomes of a queue that differs from its source's: `stop`, or
+            `quarantine`: what it has from the first differing index on goes to a queue of its own
+            below `quarantine/`, and is taken again from the source.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -163,21 +212,26 @@ async def serve_sink(
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
     """
+    if on_divergence not in ON_DIVERGENCE:
+        raise ValueError(f"on_divergence: one of {', '.join(ON_DIVERGENCE)} expected")
     own = SinkSettings(
         roll_cycle=roll_cycle,
         touch_ahead_bytes=touch_ahead_bytes,
         append_log=None if append_log is None else Path(append_log),
         any_cycle=any_cycle,
+        puts_aside=on_divergence == "quarantine",
     )
     settings = host_settings(2, 1, sink=own, **options)
     paths = named(queues)
     check_apart({}, paths, named_logs(None, (), own.append_log, paths))
     with ExitStack() as stack:
-        syncer = Syncer()
+        syncer = Syncer(settings.scrub_bytes_per_s)
         sink = Sink(open_sinks(paths, own, syncer, stack))
+        lost = LostFiles(paths, program, sink.restored, sink.changed.set)
+        sink.watch_over(lost)
         endpoint = Endpoint(
-            settings.net, settings.protocol, frozenset(sink.queues), sink.make_session, program
+            settings.net, settings.protocol, frozenset(sink.queues), sink.make_session, lost
         )
         sink.endpoint = endpoint
-        async with syncer.running(), endpoint.running():
+        async with syncer.running(), lost.running(), endpoint.running():
             yield sink

@@ -9,7 +9,7 @@ source has compared what both hold. A source that cannot compare is believed.
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol import QueueShape
@@ -19,20 +19,25 @@ from cqrepl.queue import (
     NotAQueue,
     Queue,
     QueueDamaged,
+    QueueError,
     QueueLayout,
+    QueueLocked,
 )
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
+from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
+from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.write.heldexcerpts import HeldExcerpts, first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
-from cqrepl.replicator.firstindex import check_first_index
+from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
 from cqrepl.replicator.logs import EntryLog, LogKind
-from cqrepl.replicator.pause import Pause
-from cqrepl.replicator.queues import QueueSession, shape_of
+from cqrepl.replicator.pause import Pause, is_passing
+from cqrepl.replicator.queueaudit import Place
+from cqrepl.replicator.queues import QueueSession, TellDamage, shape_of
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
@@ -42,6 +47,13 @@ _INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
 _WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 _INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
 _logger: Final = logging.getLogger(__name__)
+
+
+class TakingSession(QueueSession, Protocol):
+    """Takes a queue in."""
+
+    def tell_audited(self, name: str, places: list[Place]) -> None:
+        """Its files were read behind the stream, as far as this."""
 
 
 class SinkQueue:
@@ -57,12 +69,14 @@ class SinkQueue:
         syncer: Syncer,
         *,
         any_cycle: bool = False,
+        puts_aside: bool = False,
     ) -> None:
         self.name = name
         self.path = path
-        self.owner: QueueSession | None = None  # of the connection that it takes from
+        self.owner: TakingSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self.pause = Pause()
+        self.tell_damage: TellDamage = lambda known: None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
@@ -71,19 +85,42 @@ class SinkQueue:
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._any_cycle = any_cycle
+        self._ahead = CyclesAhead()
+        self._puts_aside = puts_aside
+        self._aside_from: int | None = None  # to quarantine, before it is taken again
         self._touch_ahead_bytes = touch_ahead_bytes
         self._syncer = syncer
         self._held: HeldExcerpts | None = None  # while what a power cut may have torn comes again
         self._queue: Queue | None = None
         self._appender: Appender | None = None
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            self._open(None)
+        self.error_at_start: QueueError | OSError | None = None  # one that may pass
+        try:
+            if self._is_there():
+                self._open(None)
+        except (QueueError, OSError) as error:
+            if not is_passing(error):
+                self.append_log.close()
+                raise
+            self.error_at_start = error
+
+    def _is_there(self) -> bool:
+        path = self.path
+        try:
+            return path.exists() and (not path.is_dir() or any(path.iterdir()))
+        except OSError as error:
+            raise cannot_open(error, path) from error
 
     @property
     def is_free(self) -> bool:
         """True when it can be offered: no other source has it, and it does not pause. One that has
         stopped can: the source is told why."""
         return self.owner is None and self.pause.is_over
+
+    @property
+    def is_taking(self) -> bool:
+        """True while a source streams into it, and all that it holds is proved."""
+        is_open = self._appender is not None and self.owner is not None and self.stop is None
+        return is_open and self.disk.unproved_from is None
 
     def is_at(self, place: int) -> bool:
         """True when this queue's directory is that of a source, which says where it has its own."""
@@ -133,14 +170,50 @@ class SinkQueue:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
             QueueLocked: another process has the append lock.
         """
+        if self._aside_from is not None:
+            self._put_aside(self._aside_from)
         if self._queue is None:
-            self._open(self._layout(offer, source_id))
+            late = self.error_at_start is not None and self._is_there()
+            self._open(None if late else self._layout(offer, source_id))
+            self.error_at_start = None
         if not is_compared:
             self.lock()
         if offer is not None and not offer.is_like(self.shape):
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
+
+    def may_put_aside(self, index: int) -> bool:
+        """Its source holds something else from `index` on. True where that goes to quarantine, with
+        the next connection, and comes again: where the user has said so, or where a power cut left
+        what nobody has proved since."""
+        if self._puts_aside or self.disk.is_left_by_power_cut(index):
+            self._aside_from = index
+        return self._aside_from is not None
+
+    @property
+    def is_waiting_for_quarantine(self) -> bool:
+        """True until what differs has been put aside."""
+        return self._aside_from is not None
+
+    def _put_aside(self, index: int) -> None:
+        self._close_files()
+        try:
+            gone = quarantine(self.path, index)
+        except QueueLocked:
+            raise  # it is done when the others have ended
+        except QueueError:
+            self._aside_from = None  # the queue stops
+            raise
+        self._aside_from = None
+        what = "everything" if gone.excerpts is None else f"{gone.excerpts} excerpts"
+        _logger.warning(
+            "queue %r: %s from %s on went to %s, as its source holds something else there",
+            self.name,
+            what,
+            format_index(index),
+            gone.folder,
+        )
 
     @property
     def is_comparing(self) -> bool:
@@ -228,7 +301,23 @@ class SinkQueue:
             now_ms = surroundings().wall_ms()
             check_first_index(index, layout, now_ms, self.path)
 
+    def check_later(self, index: Index) -> None:
+        """Looks at a later one, where it begins a cycle here.
+
+        Raises:
+            LayoutMismatch: so many cycles of times to come would be made that this is no queue.
+        """
+        layout, end = self.queue.layout, self.next_index
+        shift = layout.roll_cycle.shift
+        if not self._any_cycle and cycle_of(index, shift) != cycle_of(end, shift):
+            now_ms, now_s = surroundings().wall_ms(), surroundings().monotonic_ns() / 1e9
+            self._ahead.check(index, layout, now_ms, now_s, self.path)
+
     def close(self) -> None:
+        self._close_files()
+        self.append_log.close()
+
+    def _close_files(self) -> None:
         if self.toucher is not None:
             self.toucher.close()
             self.toucher = None
@@ -237,17 +326,25 @@ class SinkQueue:
             self._syncer.forget(self._queue)
             self._queue.close()
             self._queue = self._appender = None
-        self.append_log.close()
+
+    def note_damage(self) -> None:
+        """Something of it is not what it was: a store file may be lost."""
+        self.tell_damage({} if self._queue is None else self._queue.cycles.closed.known)
 
     def _lost(self, error: QueueDamaged) -> None:
         """The files have lost excerpts, which were acknowledged."""
+        self.note_damage()
         if self.stop is not None:
             return
         if self.owner is not None:
             self.owner.stop(self.name, error)
         else:
-            self.stop = Stop.of(self.name, error)
+            self.stop = Stop.of(self.name, error, self.path)
             _logger.error("%s", self.stop)
+
+    def _tell_audited(self, places: list[Place]) -> None:
+        if self.owner is not None:
+            self.owner.tell_audited(self.name, places)
 
     def _check_names(self) -> None:
         self.queue.check_name()
@@ -277,10 +374,11 @@ class SinkQueue:
                 self.chains,
                 self._lost,
                 self._check_names,
+                self._tell_audited,
                 is_proved=is_proved,
             )
         except BaseException:
-            self.close()
+            self._close_files()
             raise
 
     def lock(self) -> None:

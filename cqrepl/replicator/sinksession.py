@@ -9,29 +9,31 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from cqrepl.kernel import live
-from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.queue import Diverged, IndexGap, LayoutMismatch, QueueError, Tailer
+from cqrepl.queue import Diverged, IndexGap, LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.pause import is_passing
+from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinkqueue import SinkQueue
-from cqrepl.replicator.stops import Stop
+from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -40,13 +42,6 @@ if TYPE_CHECKING:
 PENDING_SECONDS: Final = 1.0  # between two words that an answer takes its time
 WORKERS: Final = 8  # that open queues at a time, for each connection
 _logger = logging.getLogger(__name__)
-
-
-class _BackCopy(NamedTuple):
-    """A queue whose source lacks what the tailer gives."""
-
-    name: str
-    tailer: Tailer
 
 
 class SinkSession:
@@ -60,7 +55,6 @@ class SinkSession:
         pump: Pump,
         all_sessions: "Callable[[], Iterable[SinkSession]]",
     ) -> None:
-        self.out_bytes = OUT_BYTES
         self.is_settled = True  # what was received has been acted on when this is asked
         self.polls = False
         self.has_lanes_only = False
@@ -70,9 +64,7 @@ class SinkSession:
         self._all = all_sessions
         self._connection = connection
         self._pump = pump
-        self._back_copies: dict[Cid, _BackCopy] = {}
-        self._batch: ExcerptBatch | None = None
-        self._start = 0
+        self._back_copies = ReturnFrames(queues, connection, self._stop)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
@@ -85,6 +77,11 @@ class SinkSession:
         # queues that this peer is told of again when their pauses are over
         self._paused = {queue for queue in queues.values() if not queue.pause.is_over}
         self._has_paused = Signal()
+        self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
+
+    @property
+    def out_bytes(self) -> int:
+        return self._back_copies.out_bytes
 
     @property
     def queue_names(self) -> QueueNames:
@@ -124,20 +121,13 @@ class SinkSession:
             case ev.AppendExcerpts() | ev.CompareExcerpts():
                 await self._store(event)
             case ev.QueueStopped() if event.is_final:
-                self._stopped(event.name, event.reason, event.message)
+                self._stopped(event.name, event.reason, event.message, event.index)
             case ev.QueueStopped():
                 self._left(event)
 
     def frame(self, out: bytearray) -> int:
         """Frames of the back copies, one queue after the next."""
-        for cid, copy in list(self._back_copies.items()):
-            if self._connection.has_stopped(cid):
-                self._drop_back_copy(cid)
-                continue
-            filled = 0 if self._is_draining else self._frame_guarded(cid, copy, out)
-            if filled or self._batch is not None:
-                return filled
-        return 0
+        return self._back_copies.fill(out, is_draining=self._is_draining)
 
     def watched(self) -> None:
         return None
@@ -180,8 +170,7 @@ class SinkSession:
         return self._has_stored
 
     async def close(self) -> None:
-        for copy in self._back_copies.values():
-            copy.tailer.close()
+        self._back_copies.close()
         for queue in self._queues.values():
             if queue.owner is self:
                 self._give_back(queue)
@@ -203,7 +192,7 @@ class SinkSession:
             self._let_go(event.cid, "it takes from another source")
             return
         trouble = None if queue.pause.is_over else queue.pause.trouble
-        if trouble is not None and self._connection.withdraw_queue(event.cid, trouble.message):
+        if trouble is not None and self._withdraw(event.cid, trouble.message):
             return  # it is named again when the pause is over
         queue.owner, queue.left = self, None
         self._note_free(queue)
@@ -213,7 +202,7 @@ class SinkSession:
             why = "another directory than the source's expected, it is the same"
             self._stop(event.cid, event.name, LayoutMismatch(why, path=queue.path))
             return
-        lineage, next_index = None, NEXT_OF_EMPTY
+        lineage, next_index, end = None, NEXT_OF_EMPTY, NEXT_OF_EMPTY
         self._preparing.add(event.name)
         try:
             is_compared = self._connection.has_lineage(event.cid)
@@ -222,6 +211,7 @@ class SinkSession:
             next_index = queue.answer_from(offer.next_index)
             if is_compared and self._connection.awaits_answer(event):
                 lineage = await self._held(event, queue, next_index)
+            end = queue.next_index
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -232,9 +222,9 @@ class SinkSession:
             self._give_back(queue)
             return
         shift = queue.queue.layout.roll_cycle.shift
-        self._ends[event.cid] = queue.next_index
-        if offer.next_index <= queue.next_index:
-            queue.pause.forget()  # nothing is to come that might fail again
+        self._ends[event.cid] = end
+        if offer.next_index <= end:
+            self._goes_on(queue)  # nothing is to come that might fail again
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
 
     async def _held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
@@ -280,8 +270,14 @@ class SinkSession:
 
     def _let_go(self, cid: Cid, why: str) -> None:
         """Not now: it can be offered again, on this connection where its source knows of that."""
-        if not self._connection.withdraw_queue(cid, why):
+        if not self._withdraw(cid, why):
             self._connection.stop_queue(cid, StopReason.REFUSED, why)
+
+    def _withdraw(self, cid: Cid, why: str) -> bool:
+        is_told = self._connection.withdraw_queue(cid, why)
+        if is_told:
+            self._let_go_of.add(cid)
+        return is_told
 
     async def _prove(self, event: ev.ProofAsked) -> None:
         """The source looks for where the two copies begin to differ."""
@@ -289,6 +285,7 @@ class SinkSession:
         shift = queue.queue.layout.roll_cycle.shift
         try:
             assert offer.lineage is not None
+            await in_thread(queue.chains.check_believed)
             own = await in_thread(partial(held, queue.chains, event.index, offer.lineage, shift))
         except (Diverged, IndexGap):
             own = Lineage(first_cycle=-1)
@@ -303,25 +300,39 @@ class SinkSession:
         named = self._connection.peer_queues
         assert named is not None
         for name in sorted(self._queues.keys() - named.sources):
-            _logger.info("%s: queue %r: the peer does not offer it", self._pump.label, name)
+            why = f"queue {name!r}: the peer does not offer it"
+            self._pump.log.tell(logging.INFO, self._pump.label, why)
         self._changed.set()
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The source, or our side, has let go of a queue on this connection."""
-        self._drop_back_copy(event.cid)
+        self._back_copies.drop(event.cid)
         self._begun.discard(event.cid)
         self._ends.pop(event.cid, None)
         queue = self._queues[event.name]
+        if event.cid in self._let_go_of:
+            self._let_go_of.discard(event.cid)
+        else:
+            self._hear_pause(queue, event.message)
         if queue.owner is self and event.name not in self._preparing:
             self._give_back(queue)
 
-    def _drop_back_copy(self, cid: Cid) -> None:
-        is_framed = next(iter(self._back_copies), None) == cid  # the batch is of the first
-        copy = self._back_copies.pop(cid, None)
-        if copy is not None:
-            copy.tailer.close()
-            if is_framed:
-                self._batch = None
+    def _hear_pause(self, queue: SinkQueue, message: str) -> None:
+        """The source cannot read the queue for now, and says why; it offers it again."""
+        known, message = queue.pause.trouble, said_by_peer(message)
+        if queue.stop is not None or (known is not None and not known.is_peers):
+            return
+        if known is None or known.message != message:
+            _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, message)
+        trouble = Stop(name=queue.name, reason=StopReason.FAILED, message=message, is_peers=True)
+        queue.pause.begin(trouble, is_told=False)
+        self._changed.set()
+
+    def _goes_on(self, queue: SinkQueue) -> None:
+        if queue.pause.trouble is not None:
+            queue.pause.forget()
+            _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
+            self._changed.set()
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
@@ -359,50 +370,8 @@ class SinkSession:
             self._connection.change_queues(added=nothing, removed=names)
 
     def _begin_back_copy(self, event: ev.BackCopyWanted) -> None:
-        queue = self._queues[event.name]
         _logger.info("%s: queue %r: back copy", self._pump.label, event.name)
-        try:
-            tailer = queue.queue.tailer(event.index_first)
-        except (QueueError, OSError) as error:
-            self._stop(event.cid, event.name, error)
-        else:
-            self._back_copies[event.cid] = _BackCopy(event.name, tailer)
-
-    def _frame_guarded(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
-        try:
-            return self._frame_queue(cid, copy, out)
-        except (QueueError, OSError) as error:
-            del self._back_copies[cid]
-            copy.tailer.close()
-            self._stop(cid, copy.name, error)
-            return 0
-
-    def _frame_queue(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
-        name, tailer = copy
-        if self._batch is None:
-            self._start = 0
-            batch = tailer.next_batch(payload_max=self._connection.config.settings.payload_max)
-            if batch is not None:
-                count = self._queues[name].certain_count(batch)
-                if count < len(batch):
-                    tailer.give_back(batch, count)
-                    batch = batch.part(0, count)
-            self._batch = batch
-        if self._batch is None:
-            del self._back_copies[cid]
-            tailer.close()
-            self._connection.end_back_copy(cid)
-            return 0
-        # the nano time is the writer's, and only the sink's own acknowledgements echo it
-        framed, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
-        if framed is None:
-            self.out_bytes = self._connection.frame_size(cid, self._batch.lengths[self._start])
-            return 0
-        self.out_bytes = OUT_BYTES
-        self._start += len(framed)
-        if self._start == len(self._batch):
-            self._batch = None
-        return filled
+        self._back_copies.begin(event.cid, event.name, event.index_first)
 
     async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
         queue = self._queues[event.name]
@@ -429,6 +398,8 @@ class SinkSession:
         if cid not in self._begun:
             queue.check_first(batch.index_first)
             self._begun.add(cid)
+        else:
+            queue.check_later(batch.index_first)
         if not queue.appender.append_now(batch):
             if queue.appender.space_needed(batch):
                 others = [self._queues[each.name] for each in self._connection.receiving()]
@@ -438,12 +409,14 @@ class SinkSession:
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
-        if queue.pause.trouble is not None:
-            queue.pause.forget()
-            self._changed.set()
+        self._goes_on(queue)
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
         queue.disk.note()
+
+    def begin_anew(self, name: str) -> None:
+        """A queue can go on that has stopped: the next connection offers it again."""
+        self._pump.fail(f"queue {name!r}: what it had lost is there again")
 
     def stop(self, name: str, error: QueueError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
@@ -453,29 +426,47 @@ class SinkSession:
                 self._stop(handler.cid, name, error)
                 self._pump.look()
 
+    def tell_audited(self, name: str, places: list[Place]) -> None:
+        """Tells the source what the files of a queue hold, read behind the stream."""
+        for handler in self._connection.receiving():
+            if handler.name == name:
+                for index, chain in places:
+                    self._connection.tell_audited(handler.cid, index, chain)
+                self._pump.wake()
+
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
-        stop = Stop.of(name, error)
-        if is_passing(error):
+        queue = self._queues[name]
+        stop = Stop.of(name, error, queue.path)
+        if isinstance(error, QueueDamaged):
+            queue.note_damage()
+        if is_passing(error) or queue.is_waiting_for_quarantine:
             self._pause(cid, stop)
             return
-        self._stopped(name, stop.reason, stop.message)
+        self._stopped(name, stop.reason, stop.message, differing_index(error))
         self._connection.stop_queue(cid, stop.reason, stop.message)
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
         """Not now: the queue is tried again later, and the others go on meanwhile."""
         queue = self._queues[trouble.name]
         _logger.error("%s: queue %r: %s", self._pump.label, trouble.name, trouble.message)
-        is_told = self._connection.withdraw_queue(cid, trouble.message)
+        is_told = self._withdraw(cid, trouble.message)
         queue.pause.begin(trouble, is_told=is_told)
         if not is_told:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
         self._changed.set()
 
-    def _stopped(self, name: str, reason: StopReason, message: str) -> None:
+    def _stopped(self, name: str, reason: StopReason, message: str, index: int | None) -> None:
         queue = self._queues[name]
-        if queue.owner is not self or queue.stop is not None:
+        if queue.owner is not self or queue.stop is not None or queue.is_waiting_for_quarantine:
             return  # refused for this connection only, or known
-        queue.stop = Stop(name=name, reason=reason, message=message)
+        stop = Stop(name=name, reason=reason, message=message)
+        if index is not None and queue.may_put_aside(index):
+            # a queue that was stopped is not offered again on one connection
+            _logger.error("%s: %s", self._pump.label, stop)
+            queue.pause.begin(stop, is_told=False)
+            self._pump.fail(f"queue {name!r}: what differs goes to quarantine, and comes again")
+            return
+        queue.stop = stop
         self._note_free(queue)
         _logger.error("%s: %s", self._pump.label, queue.stop)
         self._changed.set()
@@ -484,7 +475,7 @@ class SinkSession:
         """The source goes no further: nothing comes any more on this connection."""
         queue = self._queues[event.name]
         queue.left = Stop(name=event.name, reason=event.reason, message=event.message)
-        _logger.error("%s: %s", self._pump.label, queue.left)
+        self._pump.log.tell(logging.ERROR, self._pump.label, str(queue.left))
         self._changed.set()
 
 

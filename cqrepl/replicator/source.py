@@ -7,24 +7,32 @@ store. Only while a sink copies back is the queue written, and locked for every 
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Unpack
+
+import trio
 
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
+from cqrepl.queue import QueueError
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.consent import (
     RETURN_EXCERPTS_MAX,
     RETURN_SECONDS_MAX,
     ReturnSettings,
 )
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.latequeues import LateQueues, spare_descriptors
 from cqrepl.replicator.lineage import warn_without_proof
+from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.logs import log_paths, named_logs
+from cqrepl.replicator.lostfiles import LostFiles
+from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.queues import check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import (
-    WAIT_FOR_SECONDS,
     HostOptions,
     SourceSettings,
     host_settings,
@@ -39,10 +47,14 @@ class Source:
     """A running source; made by `serve_source`."""
 
     endpoint: Endpoint  # of the host that runs it
+    _lost_files: LostFiles  # of that host
 
-    def __init__(self, queues: list[SourceQueue], settings: SourceSettings) -> None:
+    def __init__(
+        self, queues: list[SourceQueue], late: LateQueues, settings: SourceSettings
+    ) -> None:
         self.queues = {queue.name: queue for queue in queues}
-        self._shared = SourceShared(settings)
+        self._late = late
+        self._shared = SourceShared(settings, late.troubles)
         for queue in queues:
             queue.note_stop = self._shared.note_stop
 
@@ -69,8 +81,22 @@ class Source:
             await until(lambda: each.acknowledged >= index, self._shared.changed)
 
     async def wait_caught_up(self) -> None:
-        """Returns when one sink has acknowledged all that was in the queues at the start."""
-        await until(lambda: any(s.is_caught_up for s in self._sessions()), self._shared.changed)
+        """Returns when one sink has acknowledged all that was in the queues at the start, and its
+        files hold it, as far as it can tell."""
+        while True:
+            await until(lambda: bool(self._caught_up()), self._shared.changed)
+            for session in self._caught_up():
+                session.ask_audits()
+            with trio.move_on_after(AUDIT_SECONDS):
+                await until(
+                    lambda: all(session.is_audited for session in self._caught_up()),
+                    self._shared.changed,
+                )
+            if self._caught_up():  # or one was found to hold something else
+                return
+
+    def _caught_up(self) -> list[SourceSession]:
+        return [session for session in self._sessions() if session.is_caught_up]
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped on every connection there is, and not for something
@@ -81,29 +107,56 @@ class Source:
         """Returns when no sink that is connected gets any further with any queue, whoever has
         stopped it; what none takes for `STUCK_SECONDS` counts as refused."""
         await until_stuck(self._untaken, self._shared.changed)
-        for name in sorted(self._untaken() or ()):
+        untaken = self._untaken() or set()
+        for trouble in self._troubles():
+            if trouble.name in untaken:
+                self._shared.note_stop(trouble)
+        for name in sorted(untaken - {trouble.name for trouble in self._troubles()}):
             message = "no sink that is connected has a queue of this name, or takes it now"
             said = {each.withdrawn[name] for each in self._sessions() if name in each.withdrawn}
             if said:
                 message = f"no sink that is connected takes it now: {'; '.join(sorted(said))}"
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
 
+    @asynccontextmanager
+    async def opening(self) -> AsyncIterator[None]:
+        """For the length of a block, opens what could not be opened at the start."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._late.work, self._take)
+            yield
+            nursery.cancel_scope.cancel()
+
+    def _take(self, queue: SourceQueue) -> None:
+        queue.note_stop = self._shared.note_stop
+        queue.tell_damage = partial(self._lost_files.note, queue.name)
+        self.queues[queue.name] = queue
+        for session in self._sessions():
+            session.offer_late(queue.name)
+        self._shared.changed.set()
+
+    def _troubles(self) -> list[Stop]:
+        """What keeps queues from being read for now."""
+        met = [each for session in self._sessions() for each in session.troubles.values()]
+        return [*self._late.troubles.values(), *met]
+
     def _untaken(self) -> Set[str] | None:
-        """The queues that no sink takes; None while one gets further, or while there is no sink."""
+        """The queues that no sink takes; None while one gets further, or while there is no sink, or
+        one that has everything and tells what its files hold."""
         sessions = [session for session in self._sessions() if session.has_offered]
-        if not sessions:
+        if not sessions or self._lost_files.is_taking or self._caught_up():
             return None
-        untaken: Set[str] = self.queues.keys()
+        names = untaken = self.queues.keys() | self._late.troubles.keys()
         for session in sessions:
             ended, left = session.ended_queues, session.untaken_queues
-            if self.queues.keys() - ended - left:
+            if names - ended - left - session.whole_queues:
                 return None
             untaken &= left
         return untaken
 
     def _has_stopped(self) -> bool:
         sessions = [s for s in self._sessions() if s.has_offered]
-        return bool(sessions) and all(s.has_stopped for s in sessions)
+        is_over = bool(sessions) and all(s.has_stopped for s in sessions)
+        return is_over and not self._lost_files.is_taking
 
     def _sessions(self) -> Iterable[SourceSession]:
         return sessions_of(SourceSession, self.endpoint.sessions)
@@ -115,6 +168,23 @@ class Source:
             raise ValueError(f"one of the queues {sorted(self.queues)} expected, {name!r} came")
         return self.queues[name]
 
+    def look(self) -> None:
+        """Something has changed that whoever waits may be waiting for."""
+        self._shared.changed.set()
+
+    def watch_over(self, lost: LostFiles) -> None:
+        """Has it told of queues that are damaged."""
+        self._lost_files = lost
+        for queue in self.queues.values():
+            queue.tell_damage = partial(lost.note, queue.name)
+
+    def restored(self, name: str) -> None:
+        """The store files that a queue had lost are there again: it goes on."""
+        if name in self.queues:
+            self._shared.forget_damage(name)
+            for session in list(self._sessions()):
+                session.begin_anew(name)
+
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
         """What works on a new connection."""
         return SourceSession(self.queues, self._shared, connection, pump)
@@ -122,19 +192,35 @@ class Source:
 
 def open_sources(
     queues: Mapping[str, Path], settings: SourceSettings, syncer: Syncer, stack: ExitStack
-) -> list[SourceQueue]:
-    """Opens queues to be streamed; `stack` closes them.
+) -> tuple[list[SourceQueue], LateQueues]:
+    """Opens queues to be streamed; `stack` closes them. Also those that are to be opened later.
 
     Raises:
-        QueueError: a directory holds no queue that can be read.
+        QueueError: a directory holds no queue that can be read, or none can be opened now.
     """
     if queues:
         warn_without_proof()
-    opened = []
-    for name, log in log_paths(settings.ack_log, queues).items():
-        opened.append(SourceQueue(name, queues[name], log, syncer, settings.wait_for_seconds))
-        stack.callback(opened[-1].close)
-    return opened
+    logs = log_paths(settings.ack_log, queues)
+
+    def open_queue(name: str) -> SourceQueue:
+        queue = SourceQueue(name, queues[name], logs[name], syncer, settings)
+        stack.callback(queue.close)
+        return queue
+
+    opened, late, errors = [], LateQueues(open_queue), []
+    with spare_descriptors():
+        for name in logs:
+            try:
+                opened.append(open_queue(name))
+            except (QueueError, OSError) as error:
+                if not is_passing(error):
+                    raise
+                errors.append((name, error))
+    if errors and not opened:
+        raise errors[0][1]
+    for name, why in errors:
+        late.add(Stop.of(name, why, queues[name]))
+    return opened, late
 
 
 @asynccontextmanager
@@ -147,6 +233,7 @@ async def serve_source(
     return_excerpts_max: int = RETURN_EXCERPTS_MAX,
     return_seconds_max: float = RETURN_SECONDS_MAX,
     wait_for_seconds: float = WAIT_FOR_SECONDS,
+    wait_for: Iterable[int] | None = None,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
@@ -162,6 +249,7 @@ async def serve_source(
         return_seconds_max: longest back copy in seconds; it keeps writers out.
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
             streamed to nobody before a known sink's copy was compared, for so long.
+        wait_for: only if one of these hosts is known to have a copy; None: any; empty: never.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -180,16 +268,17 @@ async def serve_source(
             seconds_max=return_seconds_max,
         ),
         wait_for_seconds=wait_for_seconds,
+        wait_for=None if wait_for is None else frozenset(wait_for),
     )
     settings = host_settings(1, 2, source=own, **options)
     paths = named(queues)
     check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
-        syncer = Syncer()
-        source = Source(open_sources(paths, own, syncer, stack), own)
-        endpoint = Endpoint(
-            settings.net, settings.protocol, frozenset(), source.make_session, program
-        )
+        syncer = Syncer(settings.scrub_bytes_per_s)
+        source = Source(*open_sources(paths, own, syncer, stack), own)
+        lost = LostFiles(paths, program, source.restored, source.look)
+        source.watch_over(lost)
+        endpoint = Endpoint(settings.net, settings.protocol, frozenset(), source.make_session, lost)
         source.endpoint = endpoint
-        async with syncer.running(), endpoint.running():
+        async with syncer.running(), lost.running(), endpoint.running(), source.opening():
             yield source

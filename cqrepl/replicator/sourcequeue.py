@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.protocol import QueueShape
+from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
@@ -18,7 +18,7 @@ from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog, LogKind
-from cqrepl.replicator.queues import QueueSession, Signal, shape_of
+from cqrepl.replicator.queues import QueueSession, Signal, TellDamage, shape_of
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
@@ -35,11 +35,20 @@ class SourceQueue:
         path: Path,
         ack_log: Path | None,
         syncer: Syncer,
-        wait_for_seconds: float,
+        settings: SourceSettings,
     ) -> None:
         self.name = name
         self.path = path
         self.queue = Queue.open(path)
+        try:
+            self._begin(ack_log, syncer, settings)
+        except BaseException:
+            syncer.forget(self.queue)
+            self.queue.close()
+            raise
+
+    def _begin(self, ack_log: Path | None, syncer: Syncer, settings: SourceSettings) -> None:
+        name = self.name
         self.chains = Chains(self.queue.cycles)
         self._release_dead_back_copy()
         self._put_in_order()
@@ -48,6 +57,7 @@ class SourceQueue:
         self.sessions: list[QueueSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
+        self.tell_damage: TellDamage = lambda known: None
         self.counters = SourceCounters(self.queue, self._drain)
         self._marks = QueueMarks(name, self.queue.host_marks)
         try:
@@ -65,8 +75,8 @@ class SourceQueue:
             is_proved=True,
         )
         self.held_until = -math.inf  # by trio's clock
-        if self.disk.unproved_from is not None and self._marks.known():
-            self.held_until = trio.current_time() + wait_for_seconds
+        if self.disk.unproved_from is not None and settings.waits_for(self._marks.known()):
+            self.held_until = trio.current_time() + settings.wait_for_seconds
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
         self._awaited: list[int] = []
 
@@ -177,23 +187,30 @@ class SourceQueue:
         finally:
             self._awaited.remove(index)
 
-    def stop_for(self, error: QueueError | OSError) -> Stop:
+    def cause_of(self, error: QueueError | OSError) -> QueueError | OSError:
         """Why the queue goes no further. Where its directory has gone, that is why, whatever was
         met of it first."""
         try:
             self.queue.check_name()
         except QueueDamaged as lost:
             error = lost
-        return Stop.of(self.name, error)
+        if isinstance(error, QueueDamaged):
+            self.note_damage()
+        return error
 
     def close(self) -> None:
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()
 
+    def note_damage(self) -> None:
+        """Something of it is not what it was: a store file may be lost."""
+        self.tell_damage(self.queue.cycles.closed.known)
+
     def _lost(self, error: QueueDamaged) -> None:
         """The files have lost excerpts: no sink may take the rest for all."""
-        self.note_stop(Stop.of(self.name, error))
+        self.note_damage()
+        self.note_stop(Stop.of(self.name, error, self.path))
         for session in list(self.sessions):
             session.stop(self.name, error)
 
@@ -205,7 +222,8 @@ class SourceQueue:
 class SourceShared:
     """What the connections of one source have in common, apart from the queues."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    def __init__(self, settings: SourceSettings, late: Mapping[str, Stop]) -> None:
+        self.late = late  # queues that are not open yet, and why
         self.asks_ack = settings.acknowledge
         self.returns = settings.returns
         self.changed = Signal()
@@ -217,3 +235,14 @@ class SourceShared:
             self.stops.append(stop)
             _logger.error("%s", stop)
         self.changed.set()
+
+    def forget_damage(self, name: str) -> None:
+        """The store files of a queue are all there again."""
+        gone = (name, StopReason.DAMAGED)
+        self.stops = [stop for stop in self.stops if (stop.name, stop.reason) != gone]
+        self.changed.set()
+
+    def forget_stop(self, name: str, host_id: int) -> None:
+        """The copy on this host goes on: what it was stopped for has been put right meanwhile."""
+        gone = (name, host_id)
+        self.stops = [stop for stop in self.stops if (stop.name, stop.host_id) != gone]

@@ -1,8 +1,7 @@
 """Queues that stopped: why, and what that means for a command's exit code."""
 
-import errno
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import (
@@ -15,9 +14,9 @@ from cqrepl.queue import (
     QueueError,
     QueueLocked,
 )
+from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.consent import ReturnRefused
-
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +27,50 @@ class Stop:
     reason: StopReason
     message: str
     is_disk_full: bool = False  # ours
+    host_id: int | None = None  # of the one that it was stopped for, alone
+    is_peers: bool = False  # it has met what keeps the queue from going on
 
     @classmethod
-    def of(cls, name: str, error: QueueError | OSError) -> "Stop":
-        """The stop of a queue over an error of its storage."""
+    def of(cls, name: str, error: QueueError | OSError, path: Path | None = None) -> "Stop":
+        """The stop of a queue over an error of its storage.
+
+        Args:
+            path: its directory, for an error of the system's that names no file.
+        """
         reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
         is_full = isinstance(error, OSError) and error.errno in NO_ROOM
-        return cls(name=name, reason=reason, message=str(error), is_disk_full=is_full)
+        message = str(error)
+        if path is not None and isinstance(error, OSError) and error.filename is None:
+            message = f"{path}: {error.strerror or error}"
+        if isinstance(error, Diverged) and not error.is_before:
+            message += _hint(error)
+        return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
+
+    @property
+    def is_own_damage(self) -> bool:
+        """True where our own store files are not what they were."""
+        is_ours = self.host_id is None and not self.is_peers
+        return is_ours and self.reason is StopReason.DAMAGED
 
     def __str__(self) -> str:
         return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"
+
+
+def differing_index(error: QueueError | OSError) -> int | None:
+    """The first index that two copies differ at, where the error tells; None also where ours is
+    whole and the other one torn: that must not take its place."""
+    if not isinstance(error, Diverged) or error.is_before or error.is_torn_there:
+        return None
+    return error.index
+
+
+def _hint(error: Diverged) -> str:
+    """What can be done about a place that is known to differ."""
+    assert error.index is not None
+    return (
+        "; of the copy that is wrong, this takes the tail off:"
+        f" cqrepl repair QUEUE --quarantine {format_index(error.index)} --apply"
+    )
 
 
 def reason_of(error: QueueError) -> StopReason:

@@ -10,11 +10,13 @@ its mark only, and a sink that it knows gives back that part. Both times it is c
 there, and what was torn is mended (`queue.write.heldexcerpts`). What the other side has taken from
 here is as proved as that: the copies are equal.
 
-Closed store files, once they are on the disk, are noted and looked at every few seconds
-(`queue.inspection.closedfiles`): one that has gone, or holds less than before, stops its queue. So
-does a table store, or a store file that is appended to, whose name leads no more to what is open
-here: the directory was removed, moved or made anew. What is appended to a file without a name is
-never acknowledged: the writer asks before each append.
+What was appended is read once more, behind the stream, and becomes a chain (`queueaudit`): so what
+a copy holds can be held against its source's at any moment. Closed store files, once they are on
+the disk, are noted and looked at every few seconds (`queue.inspection.closedfiles`): one that has
+gone, or holds less than before, stops its queue. So does a table store, or a store file that is
+appended to, whose name leads no more to what is open here: the directory was removed, moved or made
+anew. What is appended to a file without a name is never acknowledged: the writer asks before each
+append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
 unproved. Where a sync of a store file fails the mark never rises in this process: the system may
@@ -24,8 +26,9 @@ have dropped the pages. Where only the mark has no room on the disk, that is tri
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,15 +38,18 @@ from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
+from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.queueaudit import Place, QueueAudit
 from cqrepl.replicator.queues import Signal
-from cqrepl.replicator.stops import NO_ROOM
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import surroundings, sync_path
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
+SCRUB_SECONDS: Final = 0.01  # between two stretches at least
+AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 _NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 _logger: Final = logging.getLogger(__name__)
@@ -60,6 +66,8 @@ class DiskEnd:
         damaged: is told, with every look, that a closed store file has lost excerpts, or that the
             names of the queue's files do not lead to what is open here.
         check_names: raises QueueDamaged where they do not.
+        audited: is told how far the files were read behind the stream, with the chains there; None:
+            nobody waits for that, and they are read now and then.
         is_proved: whether all is proved where there is no mark.
 
     Raises:
@@ -75,6 +83,7 @@ class DiskEnd:
         chains: Chains,
         damaged: Callable[[QueueDamaged], None],
         check_names: Callable[[], None],
+        audited: Callable[[list[Place]], None] | None,
         *,
         is_proved: bool,
     ) -> None:
@@ -86,6 +95,9 @@ class DiskEnd:
         self._closed = ClosedFiles(queue.cycles, chains)
         self._damaged = damaged
         self._check_names = check_names
+        # what is there at the start is compared before a stream begins
+        self._audit = QueueAudit(chains, None if audited is None else end())
+        self._audited = audited
         self._is_looking = False
         self._is_forgotten = False
         self._said = ""  # of the closed store files, last
@@ -96,6 +108,8 @@ class DiskEnd:
         mark = load_synced(queue.path)
         self._synced = NEXT_OF_EMPTY if mark is None else mark.end
         self._noted = NOTHING_DOUBTFUL if mark is None else mark.doubtful
+        self._had_mark = mark is not None
+        self._is_of_this_boot = mark is None or mark.is_of_this_boot
         if is_proved and mark is None:
             return
         doubtful = range(end()) if mark is None else mark.doubtful_before(end())
@@ -125,6 +139,12 @@ class DiskEnd:
             self.is_dirty = True
             self._changed.set()
 
+    def note_compared(self) -> None:
+        """A copy has what this queue has, up to the shorter end, and gave back what it has more.
+        Whoever waits for that before an append sees it by the mark."""
+        if not self._is_of_this_boot:
+            self.note()
+
     def prove(self, end: int) -> None:
         """Another copy holds the same before `end`."""
         if self.unproved_from is not None and end > self.unproved_from:
@@ -132,6 +152,12 @@ class DiskEnd:
             if self.unproved_from is None:
                 _logger.info("queue %r: all of it is proved", self._name)
                 self.note()
+
+    def is_left_by_power_cut(self, index: int) -> bool:
+        """True when what is from this index on was never known to be on the disk, or proved, while
+        what comes before was."""
+        is_behind = self.unproved_from is not None and index >= self.unproved_from
+        return is_behind and self._had_mark
 
     def tell_mended(self, excerpts: int) -> None:
         """So many were torn by a power cut, and have their bytes again."""
@@ -158,7 +184,7 @@ class DiskEnd:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
             end = self._end()
-            if end <= self._synced and doubtful == self._noted:
+            if end <= self._synced and doubtful == self._noted and self._is_of_this_boot:
                 return
             await in_thread(lambda: self._sync_files(end))
         except (QueueError, OSError) as error:
@@ -178,6 +204,7 @@ class DiskEnd:
             self.is_dirty = self._has_no_room and not self._is_forgotten
         else:
             self._synced, self._noted, self._has_no_room = end, doubtful, False
+            self._is_of_this_boot = True
 
     def _warn(self, error: QueueError | OSError) -> None:
         _logger.warning(
@@ -187,6 +214,56 @@ class DiskEnd:
             error,
             format_index(self._synced),
         )
+
+    async def audit(self) -> None:
+        """Reads what has come since the last time, where somebody waits for that; what still comes
+        leaves the rest for the next time."""
+        while self._audited is not None and await self.audit_a_while():
+            pass
+
+    async def audit_a_while(self) -> bool:
+        """Reads a short stretch of that; true while there is more, and nothing comes."""
+        if self.unproved_from is not None or self._is_forgotten:
+            return False
+        is_behind = False
+        with self._telling():
+            end = self._end()
+            if end != self._audit.at:
+                found = await in_thread(partial(self._audit.follow, end))
+                if self._audited is not None:
+                    self._audited(found)
+                is_behind = not self._has_ended() and self._end() == end
+        return is_behind
+
+    async def scrub_a_while(self) -> int | None:
+        """Reads a stretch of closed store files once more: how many bytes; None when a round is
+        over."""
+        if self.unproved_from is not None or self._is_forgotten:
+            return None
+        with self._telling():
+            return await in_thread(partial(self._audit.scrub, self._queue.cycles))
+
+    def _has_ended(self) -> bool:
+        """True once the queue is about to be closed."""
+        return self._is_forgotten
+
+    @property
+    def audited(self) -> Index:
+        """The files were read up to here, and that was told."""
+        return NEXT_OF_EMPTY if self._audit.at is None else self._audit.at
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tells of files that cannot be read, or are not as they were."""
+        try:
+            yield
+        except QueueDamaged as error:
+            if not self._is_forgotten:
+                self._damaged(error)
+        except (QueueError, OSError) as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                _logger.warning("queue %r: it is not watched: %s", self._name, error)
 
     def look_at_names(self) -> None:
         """Looks whether the names of the files that are open lead to them."""
@@ -201,19 +278,11 @@ class DiskEnd:
             return
         self._is_looking = True
         try:
-            may_note = await in_thread(self._look)
-            # it may have been closed meanwhile: its end is asked for here, not in the thread
-            if may_note and not self._is_forgotten and self._end() > self._synced:
-                self.note()
-        except QueueDamaged as error:
-            if not self._is_forgotten:
-                self._damaged(error)
-        except (QueueError, OSError) as error:
-            if str(error) != self._said:
-                self._said = str(error)
-                _logger.warning(
-                    "queue %r: its closed store files are not watched: %s", self._name, error
-                )
+            with self._telling():
+                may_note = await in_thread(self._look)
+                # it may have been closed meanwhile: its end is asked for here, not in the thread
+                if may_note and not self._is_forgotten and self._end() > self._synced:
+                    self.note()
         finally:
             self._is_looking = False
 
@@ -223,7 +292,13 @@ class DiskEnd:
         cycles = (
             range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
         )
-        return self._closed.look(self._synced, cycles)
+        may_note = self._closed.look(self._synced, cycles)
+        if self.unproved_from is None and not self._has_failed:
+            if self._audited is None:
+                self._audit.follow_now_and_then(self._queue.cycles)
+            self._audit.reread(self._queue.cycles)
+            self._audit.save(self._synced)
+        return may_note
 
     def _sync_files(self, end: Index) -> None:
         cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
@@ -235,17 +310,18 @@ class DiskEnd:
         _sync_file(cycles.table_path)  # with the marks of its hosts
         _sync_file(self._queue.path / SLOTS_FILE_NAME)
         if first < last:
-            descriptor = os.open(self._queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                surroundings().sync_names(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_path(self._queue.path)
 
 
 class Syncer:
-    """Syncs the queues of one host, one after the other."""
+    """Syncs the queues of one host, one after the other.
 
-    def __init__(self) -> None:
+    Args:
+        scrub_bytes_per_s: so much of their store files is read once more; 0: none.
+    """
+
+    def __init__(self, scrub_bytes_per_s: int = 0) -> None:
+        self._scrub_bytes_per_s = scrub_bytes_per_s
         self._ends: dict[Queue, DiskEnd] = {}
         self._changed = Signal()
 
@@ -257,12 +333,21 @@ class Syncer:
         chains: Chains,
         damaged: Callable[[QueueDamaged], None],
         check_names: Callable[[], None],
+        audited: Callable[[list[Place]], None] | None = None,
         *,
         is_proved: bool,
     ) -> DiskEnd:
         """A queue that was opened; arguments and errors are those of `DiskEnd`."""
         watched = DiskEnd(
-            name, queue, end, self._changed, chains, damaged, check_names, is_proved=is_proved
+            name,
+            queue,
+            end,
+            self._changed,
+            chains,
+            damaged,
+            check_names,
+            audited,
+            is_proved=is_proved,
         )
         self._ends[queue] = watched
         return watched
@@ -280,6 +365,9 @@ class Syncer:
             nursery.start_soon(self._work)
             nursery.start_soon(self._look_at_all)
             nursery.start_soon(self._look_at_names)
+            nursery.start_soon(self._audit_all)
+            if self._scrub_bytes_per_s:
+                nursery.start_soon(self._scrub_all)
             yield
             nursery.cancel_scope.cancel()
         await self._sync_all()
@@ -307,10 +395,26 @@ class Syncer:
                     end.look_at_names()
                 await trio.lowlevel.checkpoint()
 
+    async def _audit_all(self) -> None:
+        while True:
+            await trio.sleep(AUDIT_SECONDS)
+            for queue, end in list(self._ends.items()):
+                if queue in self._ends:  # not closed meanwhile
+                    await end.audit()
+
+    async def _scrub_all(self) -> None:
+        """One queue after the other, each as a whole."""
+        while True:
+            for queue, end in list(self._ends.items()):
+                while queue in self._ends and (count := await end.scrub_a_while()) is not None:
+                    await trio.sleep(max(count / self._scrub_bytes_per_s, SCRUB_SECONDS))
+            await trio.sleep(LOOK_SECONDS)
+
     async def _sync_all(self) -> None:
         for end in list(self._ends.values()):
             if end.is_dirty:
                 await end.sync()
+                await end.audit_a_while()
                 await end.look()
 
 

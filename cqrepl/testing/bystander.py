@@ -62,7 +62,8 @@ class Bystander:
                 self._last = index
         host = self._host
         # those are judged in the end; a link leads into the source's directory, not to a copy
-        if not (host.holds_others or host.was_cut or host.path.is_symlink()):
+        is_judged = not (host.holds_others or host.was_cut or host.path.is_symlink())
+        if is_judged and host.flipped_at is None:
             check_invented(f"{self._host.machine.name}, as a reader sees it,", found, self._written)
 
     def _leave(self) -> None:

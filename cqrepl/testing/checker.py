@@ -7,7 +7,7 @@ excerpt is anywhere that no application ever wrote at that index.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -120,6 +120,12 @@ def check_patience(who: str, seconds: float) -> None:
     """Nobody is kept out for long."""
     if seconds > PATIENCE_SECONDS:
         raise BrokenPromiseError("waiting", f"{who} was kept out for {seconds:.0f} s")
+
+
+def check_moving(busy: Collection[str]) -> None:
+    """No host goes round in circles, which takes a whole core where time passes."""
+    if busy:
+        raise BrokenPromiseError("moving", f"never wait for anything: {', '.join(sorted(busy))}")
 
 
 def check_arrived(who: str, end: int, last: int) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.read.count import count_in
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import content, is_readable, last_index
@@ -21,6 +22,7 @@ from cqrepl.testing.network import Link
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
+FLIPS_WITHIN_SECONDS: Final = 3.0
 _KEPT_CYCLES: Final = 2
 _SEEN_CYCLES: Final = 7  # the newest ones, which may have been closed just now
 _CLOSED_AFTER_SECONDS: Final = 7.0  # of cycles that last a second
@@ -48,6 +50,8 @@ class Injector:
                 self._cluster.application.kill()
             case Kind.POWER_CUT:
                 await self._power_cut(fault, host)
+            case Kind.BIT_FLIP:
+                await self._flip(host)
             case Kind.DISK_FULL | Kind.DISK_ERROR | Kind.DISK_SLOW:
                 await self._trouble_disk(fault, host.machine)
             case Kind.CLOCK_STEP:
@@ -119,6 +123,13 @@ class Injector:
                 machine.slow_s = fault.lasting / 4
         await trio.sleep(fault.lasting)
         machine.is_full, machine.slow_s = False, 0.0
+
+    async def _flip(self, host: LabHost) -> None:
+        """Changes a bit of the last excerpt, before its copy has read it from the file."""
+        with trio.move_on_after(FLIPS_WITHIN_SECONDS):
+            rng = random.Random(f"flip {self._plan.seed}")
+            while not (host.holds_unread and host.flip_last(rng)):
+                await trio.sleep(0.01)
 
     def _liar(self, fault: Fault) -> Liar:
         if self._liars is None:
@@ -199,8 +210,9 @@ class Injector:
     def _remove_one(self, host: LabHost) -> None:
         # nobody can tell of a file that went before anybody had looked at it
         files = sorted(host.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
-        if files:
-            files[len(files) // 2].unlink()
+        file = files[len(files) // 2] if files else None
+        if file is not None and _holds_excerpts(file):
+            file.unlink()
             host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "a store file in the middle is removed")
 
@@ -276,3 +288,13 @@ def _remove(directory: Path) -> None:
         directory.unlink()
     else:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _holds_excerpts(file: Path) -> bool:
+    """False for a store file that a power cut has left empty: nobody misses it."""
+    try:
+        with Queue.open(file.parent) as queue:
+            cycle = queue.cycles.cycle_of(file.stem)
+            return cycle is not None and count_in(queue.cycles, cycle) > 0
+    except QueueError:
+        return True  # it cannot be read as it is

@@ -12,6 +12,7 @@ from cqrepl.net.errors import NetError
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink, serve_sink
@@ -56,6 +57,7 @@ class LabHost:
         self.ends: list[str] = []  # why it ended by itself
         self.was_cut = False  # its power was cut, or an operator has taken back what it had
         self.holds_others = False  # an operator has put another queue there
+        self.flipped_at: int | None = None  # index of an excerpt in which a bit has changed
         self.ack_log: Path | None = None  # of a source, from its next start on
         self._network = network
         self._nursery = nursery
@@ -88,6 +90,36 @@ class LabHost:
             for session in sessions_of(SourceSession, self.node.endpoint.sessions)
             for each in session.outgoing.values()
         )
+
+    @property
+    def holds_unread(self) -> bool:
+        """True while this sink has stored what it has not read from its files since."""
+        if not isinstance(self.node, Sink) or self.path.is_symlink():
+            return False
+        queue = self.node.queues[QUEUE]
+        return queue.is_taking and queue.disk.audited < queue.next_index
+
+    def flip_last(self, rng: random.Random) -> bool:
+        """Changes a bit in the payload of the last excerpt; false where that has none."""
+        with Queue.open(self.path) as queue:
+            last = queue.last_index()
+            assert last is not None
+            batch = queue.tailer(last).next_batch()
+            assert batch is not None
+            [(index, payload)] = batch
+            if not payload:
+                return False
+            path, at = (
+                queue.cycles.path_of(cycle_of(Index(index), queue.cycles.shift)),
+                batch.offsets[-1],
+            )
+            place, bit = rng.randrange(len(payload)), 1 << rng.randrange(8)
+            with path.open("r+b") as file:
+                file.seek(at + place)
+                file.write(bytes([payload[place] ^ bit]))
+        self.flipped_at = index
+        self._story.tell(self.machine.name, f"a bit of {format_index(index)} is another one")
+        return True
 
     def start(self) -> None:
         if self.process is not None:

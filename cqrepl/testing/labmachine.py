@@ -60,6 +60,7 @@ class Machine:
         self._error_in = 0  # calls; 0 for none
         self._durable: dict[int, bytes] = {}  # by inode: what reached the disk
         self._names_at: dict[str, float] = {}  # when a name was first seen
+        self.file_numbers: dict[int, int] = {}  # of copies: the inodes of the first ones
         self.path = folder / "0"
         self.path.mkdir(parents=True)
         self.disk = folder / "disk"  # leads to the path, wherever that is by now
@@ -162,15 +163,18 @@ class Machine:
     def _go_on(self) -> None:
         """With a copy of the disk as it is now; what reached the disk is the same."""
         old, self._generation = self.path, self._generation + 1
-        durable = {}
+        durable, numbers = {}, {}
         self.path = self._folder / str(self._generation)
         self.disk.unlink()
         self.disk.symlink_to(self.path.name)
         for path, copy in copy_directory(old, self.path):
-            known = self._durable.get(os.stat(path).st_ino)
-            if known is not None:
-                durable[os.stat(copy).st_ino] = known
-        self._durable = durable
+            was = os.stat(path)
+            os.utime(copy, ns=(was.st_atime_ns, was.st_mtime_ns))
+            inode, inode_now = was.st_ino, os.stat(copy).st_ino
+            numbers[inode_now] = self.file_numbers.get(inode, inode)
+            if inode in self._durable:
+                durable[inode_now] = self._durable[inode]
+        self._durable, self.file_numbers = durable, numbers
 
     def _tear(self, copy: Path, durable: bytes, kept: float) -> int:
         """Takes some of the pages back that had not reached the disk; how many."""
@@ -256,6 +260,9 @@ class Process(Surroundings):
 
     def file_age(self, descriptor: int) -> float:
         return 0.0
+
+    def file_number(self, status: os.stat_result) -> int:
+        return self.machine.file_numbers.get(status.st_ino, status.st_ino)
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:
         self._asked()

@@ -30,6 +30,7 @@ from cqrepl.testing.checker import (
     check_invented,
     check_kept,
     check_mark,
+    check_moving,
     check_patience,
     content,
     difference,
@@ -41,6 +42,7 @@ from cqrepl.testing.faults import Injector
 from cqrepl.testing.labhosts import QUEUE, LabHost
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import SOURCE, Kind, RunPlan
+from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
 
 QUIET_SECONDS: Final = 60.0  # so long may copies take to be equal, once no faults come
@@ -133,6 +135,8 @@ class _Laboratory:
             trio.open_nursery() as nursery,
         ):
             self._hosts = self._cluster.hosts
+            standstill = Standstill(nursery.cancel_scope)
+            trio.lowlevel.add_instrument(standstill)
             nursery.start_soon(self._cluster.application.run)
             nursery.start_soon(self._check_now_and_then)
             nursery.start_soon(self._write_back)
@@ -146,6 +150,7 @@ class _Laboratory:
             await self._become_quiet()
             self._judge()
             nursery.cancel_scope.cancel()
+        check_moving(standstill.busy)
 
     async def _write_back(self) -> None:
         if all(fault.kind is not Kind.POWER_CUT for fault in self.plan.faults):

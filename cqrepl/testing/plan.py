@@ -34,6 +34,7 @@ class Kind(Enum):
     DISK_FULL = "disk-full"
     DISK_ERROR = "disk-error"  # of one call
     DISK_SLOW = "disk-slow"
+    BIT_FLIP = "bit-flip"  # what was sent is not what is stored
     CLOCK_STEP = "clock-step"
     LIAR = "liar"  # a peer connects that says what is not true
     POWER_CUT = "power-cut"
@@ -66,6 +67,7 @@ WEIGHTS: Final = {
     Kind.DISK_FULL: 2,
     Kind.DISK_ERROR: 2,
     Kind.DISK_SLOW: 2,
+    Kind.BIT_FLIP: 1,
     Kind.CLOCK_STEP: 2,
     Kind.LIAR: 3,
     Kind.POWER_CUT: 2,
@@ -94,8 +96,10 @@ AT_THE_SOURCE: Final = frozenset(
         Kind.INTRUDER,
     }
 )
-AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY, Kind.MOVED_AWAY})
-AT_ONCE: Final = frozenset({Kind.CUT, Kind.CLOCK_STEP, Kind.GC, Kind.FILE_GONE, Kind.DISK_ERROR})
+AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY, Kind.MOVED_AWAY, Kind.BIT_FLIP})
+AT_ONCE: Final = frozenset(
+    {Kind.CUT, Kind.CLOCK_STEP, Kind.GC, Kind.FILE_GONE, Kind.DISK_ERROR, Kind.BIT_FLIP}
+)
 AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.DISK_ERROR})
 CALLS: Final = (1, 2, 3, 5, 8, 20, 100)
 LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)

@@ -464,17 +464,17 @@ def test_unreachable(queue: Path, command: str) -> None:
 
 
 async def test_a_host_id_that_is_taken(queue: Path, tmp_path: Path) -> None:
-    """Both sides say why; the one that is to end does, with exit code 3."""
+    """Both sides say why; the one that is to end does so at once, with exit code 5."""
     async with commands(120) as start:
         source = await start("source", queue, *LISTEN, "--host-id", 2)
         address = at(await source.port())
         options = ("--connect", address, "--once", "--host-id", "2")
-        work = partial(python, "-c", UNREACHABLE, "0.5", "sink", str(tmp_path / "copy"), *options)
+        work = partial(python, "-m", "cqrepl", "sink", str(tmp_path / "copy"), *options)
         done = await trio.to_thread.run_sync(work)
-        assert done.returncode == 3
+        assert done.returncode == 5
         same = "both sides have host id 2"
         last = done.stderr.splitlines()[-1]
-        assert last == f"cqrepl sink: {address} not reached within 0.5 s: the peer says: {same}"
+        assert last == f"cqrepl sink: {address}: the peer says: {same}"
         assert f"closed: {same}" in source.said
         await source.terminate()
 

@@ -207,7 +207,7 @@ def network() -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("source_dials", [False, True])
-async def test_half_open(tmp_path: Path, network: Network, source_dials: bool) -> None:
+async def test_t7_half_open(tmp_path: Path, network: Network, source_dials: bool) -> None:
     """The cable is pulled: no end of stream, no reset. Both notice, and find each other again."""
     original, copy = tmp_path / "q", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 50})

@@ -39,7 +39,7 @@ def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
+def test_t16_a_sparse_file_of_java_on_a_full_disk(tmp_path: Path) -> None:
     """Its pages are holes: storing into one would kill the process."""
     disk = mounted(tmp_path / "disk")
     try:

@@ -1,128 +1,33 @@
 """Hostile peers against a real source and a real sink, which go on serving a good one meanwhile.
 
-Both processes run through all tests of this file. What a peer is closed or refused for is logged
-once, under its address.
+Both processes run through all tests of this file.
 """
 
 import random
 import re
-import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.net.doorstep import UNGREETED_MAX
+from cqrepl.queue import Queue
 from cqrepl.queue.format.index import format_index
+from tests.faults.victims import HOSTILE_ID, MACHINES, SECONDS, Victim
 from tests.support import peer
 from tests.support.processes import private_bytes
-from tests.support.replicas import at, eventually, last_of
-from tests.support.samples import fill, noon_index, read
+from tests.support.replicas import eventually, last_of
+from tests.support.samples import noon_index, read
 from tests.support.scripted import Scripted, scripted
 
-SECONDS = 60
 MIB = 1 << 20
-HOSTILE_ID = 9
 CLAIMS = 200
 ESTABLISHED_OR_LISTENING = ("01", "0A")  # the latter tells the connections not accepted yet
 NAMES_EACH = 90  # on one connection: fewer than close it
-
-
-class Victim:
-    """A listening process, and a good peer of it with a queue of its own."""
-
-    def __init__(self, folder: Path, role: str) -> None:
-        folder.mkdir()
-        self.folder = folder
-        self.role = role
-        self.own_id = 1 if role == "source" else 2
-        self.original, self.copy = folder / "q", folder / "copies" / "q"
-        fill(self.original, "FAST_DAILY", {0: 3})
-        self._said = folder / "said"
-        self._since = 0  # how much of it was there before the present attack
-        mine, other = (self.original, self.copy) if role == "source" else (self.copy, self.original)
-        self.process = self._start(role, mine, "--listen", "127.0.0.1:0")
-        self.port = int(self._await_said(r"listening on 127\.0\.0\.1:(\d+)\n")[1])
-        good = "sink" if role == "source" else "source"
-        self._good = self._start(good, other, "--connect", at(self.port))
-        self._await_said(r"host \d at [\d.:]+: connected\n")
-
-    def close(self) -> None:
-        for process in (self._good, self.process):
-            process.send_signal(signal.SIGTERM)
-        codes = [process.wait(timeout=SECONDS) for process in (self._good, self.process)]
-        assert "Traceback" not in self.said
-        assert codes == [0, 0], self.said
-
-    @property
-    def said(self) -> str:
-        return self._said.read_text(errors="replace")
-
-    @asynccontextmanager
-    async def attacked(self, *, greet: bool = False) -> AsyncIterator[Scripted]:
-        """A connection to it; the good peer is served before, during and after."""
-        await self.serves()
-        ids = (HOSTILE_ID, self.own_id) if greet else (None, None)
-        self._since = len(self.said)
-        async with scripted(self.port, *ids) as attacker:
-            await self.serves()
-            yield attacker
-        await self.serves()
-        assert self.process.poll() is None, self.said
-
-    async def serves(self) -> None:
-        """The good peer gets a new excerpt."""
-        last = last_of(self.original)
-        assert last is not None
-        with Queue.open_for_append(self.original) as queue:
-            queue.appender().append_at(ExcerptBatch.of(last + 1, [b"%d" % last]))
-        await eventually(lambda: last_of(self.copy) == last + 1)
-
-    async def logs(self, attacker: Scripted, what: str, reason: str) -> None:
-        """It logs once, for this connection, that it was closed or something was refused.
-
-        An earlier one may have come from the same port.
-        """
-        address = at(attacker.stream.socket.getsockname()[1])
-        line = re.compile(rf"^cqrepl {self.role}: (host \d+ at )?{address}: {what}: .*$", re.M)
-        await eventually(lambda: line.search(self.said, self._since) is not None)
-        lines = [found[0] for found in line.finditer(self.said, self._since)]
-        assert len(lines) == 1, lines
-        assert re.search(reason, lines[0]), lines[0]
-
-    def _start(self, role: str, path: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        with self._said.open("ab") as said:
-            command = [sys.executable, "-P", "-m", "cqrepl", role, f"q={path}", *arguments]
-            return subprocess.Popen(command, stderr=said if role == self.role else None)
-
-    def _await_said(self, pattern: str) -> re.Match[str]:
-        deadline = time.monotonic() + SECONDS
-        while (found := re.search(pattern, self.said)) is None:
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.005)
-        return found
-
-
-@pytest.fixture(scope="module")
-def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Victim]]:
-    folder = tmp_path_factory.mktemp("hostile")
-    found = {role: Victim(folder / role, role) for role in ("source", "sink")}
-    yield found
-    for victim in found.values():
-        victim.close()
-
-
-@pytest.fixture(params=["source", "sink"])
-def victim(victims: dict[str, Victim], request: pytest.FixtureRequest) -> Victim:
-    return victims[request.param]
 
 
 def document(body: bytes, word: int = 0) -> bytes:
@@ -174,7 +79,9 @@ async def test_instead_of_a_greeting(victim: Victim, name: str) -> None:
         (None, None, r"both sides have host id \d"),
     ],
 )
-async def test_wrong_ids(victim: Victim, own: int | None, other: int | None, reason: str) -> None:
+async def test_t10_wrong_ids(
+    victim: Victim, own: int | None, other: int | None, reason: str
+) -> None:
     mine = victim.own_id
     async with victim.attacked() as attacker:
         await attacker.send(peer.uber(own or mine, other or mine))
@@ -207,7 +114,7 @@ async def test_after_the_greeting(victim: Victim, name: str) -> None:
         await victim.logs(attacker, "closed", reason)
 
 
-async def test_memory_does_not_follow_what_is_claimed(victim: Victim) -> None:
+async def test_t4_memory_does_not_follow_what_is_claimed(victim: Victim) -> None:
     """Peers that claim the longest document that is allowed, and send ten bytes of it, cost what as
     many cost that claim nothing; together they claim seven times what they may add."""
     async with victim.attacked(greet=True) as first:
@@ -221,8 +128,10 @@ async def test_memory_does_not_follow_what_is_claimed(victim: Victim) -> None:
 async def memory_with(victim: Victim, sent: bytes) -> int:
     """The victim's memory while many have sent it this, and it has taken all of that."""
     async with AsyncExitStack() as stack:
-        for _ in range(CLAIMS):
-            attacker = await stack.enter_async_context(scripted(victim.port))
+        for nth in range(CLAIMS):
+            if nth % UNGREETED_MAX == 0:
+                machine = next(MACHINES)
+            attacker = await stack.enter_async_context(scripted(victim.port, machine=machine))
             await attacker.send(sent)
         await victim.serves()
         await eventually(lambda: unread_bytes(victim.port) == 0)
@@ -239,7 +148,7 @@ def unread_bytes(port: int) -> int:
     return unread
 
 
-async def test_slow_and_silent_greetings_have_five_seconds(victims: dict[str, Victim]) -> None:
+async def test_t5_slow_and_silent_greetings_have_five_seconds(victims: dict[str, Victim]) -> None:
     """One byte a second, two of them, and nothing at all."""
 
     async def drip(victim: Victim, attacker: Scripted) -> None:
@@ -249,7 +158,11 @@ async def test_slow_and_silent_greetings_have_five_seconds(victims: dict[str, Vi
 
     async def one(victim: Victim, drips: bool) -> None:
         start = time.monotonic()
-        async with scripted(victim.port) as attacker, trio.open_nursery() as nursery:
+        machine = next(MACHINES)
+        async with (
+            scripted(victim.port, machine=machine) as attacker,
+            trio.open_nursery() as nursery,
+        ):
             if drips:
                 nursery.start_soon(drip, victim, attacker)
             await attacker.hear_end()
@@ -263,21 +176,6 @@ async def test_slow_and_silent_greetings_have_five_seconds(victims: dict[str, Vi
             nursery.start_soon(one, victim, False)
     for victim in victims.values():
         await victim.serves()
-
-
-async def test_more_idle_connections_than_are_taken(victim: Victim) -> None:
-    """Those beyond the limit are closed at once; the good peer does not notice."""
-    opened: list[trio.SocketStream] = []
-    try:
-        with trio.fail_after(SECONDS):  # some may be closed as silent before the last one is open
-            while "connection refused: 256 are open" not in victim.said:
-                opened.append(await trio.open_tcp_stream("127.0.0.1", victim.port))
-        assert len(opened) > 256
-        await victim.serves()
-    finally:
-        for stream in opened:
-            await trio.aclose_forcefully(stream)
-    await victim.serves()
 
 
 async def test_half_a_document_and_gone(victim: Victim) -> None:
@@ -305,7 +203,7 @@ def hostile_names() -> list[str]:
     return sorted({prefix + part for prefix in prefixes for part in parts} - {"q"})
 
 
-async def test_names_that_are_no_queue(victims: dict[str, Victim]) -> None:
+async def test_t1_names_that_are_no_queue(victims: dict[str, Victim]) -> None:
     """Each is refused, and nothing comes into being anywhere."""
     victim = victims["sink"]
     names = hostile_names()
@@ -350,7 +248,7 @@ async def test_queue_of_another_connection(victims: dict[str, Victim]) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 1 << 62, (1 << 63) - 1, 0])
-async def test_acknowledgements_of_what_was_not_sent(
+async def test_t12_acknowledgements_of_what_was_not_sent(
     victims: dict[str, Victim], index: int
 ) -> None:
     """Refused, never counted; the queue goes on."""

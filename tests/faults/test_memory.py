@@ -88,7 +88,7 @@ async def flat_source(queue: Path) -> AsyncIterator[int]:
         nursery.cancel_scope.cancel()
 
 
-async def test_sink_that_stops_reading(long_queue: Path, tmp_path: Path) -> None:
+async def test_t6_sink_that_stops_reading(long_queue: Path, tmp_path: Path) -> None:
     async with flat_source(long_queue) as port, scripted(port, 2, 1) as sink:
         _, cid = await sink.answer(0)
         await sink.send(peer.end_of_stream(cid))

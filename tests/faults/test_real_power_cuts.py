@@ -4,7 +4,7 @@ The directory is on an ext4 file system of its own. The cut is that of ext4's sh
 drops what the journal and the page cache have not brought to the disk; then the processes are
 killed, the file system is mounted anew, and replication is started in what it takes for another
 start of the machine. Before most of the cuts a part of the pages is written back, as the system
-does at any time.
+does at any time; or the system does so itself, and oftener than it usually would.
 """
 
 import fcntl
@@ -54,6 +54,7 @@ class PowerCuts:
     """A file system in a file, mounted at `path`."""
 
     def __init__(self, folder: Path) -> None:
+        self.writes_back = True
         self.path = folder / "mounted"
         self._image, self._boot = folder / "image", folder / "boot"
         self._running: list[subprocess.Popen[bytes]] = []
@@ -99,6 +100,9 @@ class PowerCuts:
 
     def write_back(self, chance: random.Random) -> None:
         """Some pages of the store files, and what the journal knows of them."""
+        if not self.writes_back:
+            time.sleep(chance.uniform(0.0, 0.3))
+            return
         for file in self.path.glob("*/*.cq4"):
             descriptor = os.open(file, os.O_RDONLY)
             size = os.fstat(descriptor).st_size
@@ -165,10 +169,40 @@ def is_proved(said: Path) -> bool:
     return text.count("is compared with a copy") == text.count("all of it is proved")
 
 
-CUTS = [8, pytest.param(200, marks=pytest.mark.long)]
+@contextmanager
+def frequent_write_back() -> Iterator[None]:
+    """The system brings pages to the disk after tenths of a second, in place of half a minute."""
+    settings = [Path(f"/proc/sys/vm/dirty_{name}_centisecs") for name in ("writeback", "expire")]
+    before = [path.read_text() for path in settings]
+    for path, value in zip(settings, ("5", "10"), strict=True):
+        path.write_text(value)
+    try:
+        yield
+    finally:
+        for path, text in zip(settings, before, strict=True):
+            path.write_text(text)
 
 
-@pytest.mark.parametrize("cuts", CUTS)
+@pytest.fixture(
+    params=[
+        (8, True),
+        pytest.param((40, True), marks=pytest.mark.long),  # for the plain kernel
+        pytest.param((40, False), marks=pytest.mark.long),
+        pytest.param((200, True), marks=pytest.mark.long),
+    ],
+    ids=lambda param: f"{param[0]}-{'by-us' if param[1] else 'by-the-system'}",
+)
+def cuts(request: pytest.FixtureRequest, machine: PowerCuts) -> Iterator[int]:
+    """How often the power is cut, by those who write pages back."""
+    number, by_us = request.param
+    if by_us:
+        yield number
+    else:
+        machine.writes_back = False
+        with frequent_write_back():
+            yield number
+
+
 def test_a_sink_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int) -> None:
     chance = random.Random(cuts)
     original, copy, said = tmp_path / "q", machine.path / "copy", tmp_path / "said"
@@ -195,7 +229,6 @@ def test_a_sink_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int
     assert stops_in(said) == []
 
 
-@pytest.mark.parametrize("cuts", CUTS)
 def test_a_source_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int) -> None:
     """Its application goes on once its sink has given back what was lost."""
     chance = random.Random(cuts)

@@ -82,6 +82,7 @@ MENDED = {
         Fault(10.0, Kind.POWER_CUT, SOURCE, 0, 0.3),
         Fault(25.0, Kind.FILE_GONE, SOURCE, 0, 0.05),
         Fault(36.5, Kind.KILL, SOURCE, 0, 0.05),
+        seed=1,
         roll_cycle="TEST_SECONDLY",
         seconds=40.0,
     ),
@@ -109,6 +110,22 @@ def test_a_copy_whose_power_was_cut_comes_back_by_itself(seed: int) -> None:
     outcome = run(plan(cut, seed=seed, hosts=2 + seed % 2, rate=(20.0, 60.0)[seed % 2]))
     assert outcome.broken is None
     assert not [entry for entry in outcome.story if " stopped (" in str(entry)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_stored_otherwise_than_it_was_sent_is_named_within_a_second(seed: int) -> None:
+    outcome = run(plan(Fault(6.0, Kind.BIT_FLIP, 2, 0, 0.05), seed=seed, hosts=2 + seed % 2))
+    assert outcome.broken is None
+    told = [entry for entry in outcome.story if "is another one" in entry.text]
+    assert len(told) == 1
+    index = told[0].text.split()[3]
+    stops = [
+        entry
+        for entry in outcome.story
+        if entry.where == "log" and f"diverged at {index}" in entry.text
+    ]
+    assert len(stops) >= 2, "both sides name it"
+    assert stops[0].seconds - told[0].seconds < 1.0
 
 
 def test_the_time_is_the_machines_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cqrepl.protocol.events import AppendExcerpts
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
+from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.surroundings import monotonic
@@ -57,6 +58,11 @@ def unsent_bytes_are_lost(patch: Patch) -> None:
     patch.setattr("cqrepl.testing.labmachine.SHARE_LATE", 1.0)  # found with fewer seeds
 
 
+def stored_otherwise_than_it_was_sent(patch: Patch) -> None:
+    """A bit changes on its way into a copy, and nobody compares what is there."""
+    patch.setattr(LineageDesk, "note", lambda *_: None)
+
+
 def cids_come_from_a_clock(patch: Patch) -> None:
     """Two hosts that look at a clock in the same second choose the same."""
     patch.setattr(
@@ -81,7 +87,8 @@ def the_last_acknowledgement_waits_for_ever(patch: Patch) -> None:
 
 def headers_are_trusted_after_a_power_cut(patch: Patch) -> None:
     """What a copy holds by its headers counts as what the source holds: nothing is compared."""
-    patch.setattr("cqrepl.replicator.sourcesession.check_lineage", lambda *_: None)
+    patch.setattr("cqrepl.replicator.lineagedesk.check_lineage", lambda *_: None)
+    patch.setattr(LineageDesk, "note", lambda *_: None)
 
 
 def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
@@ -103,10 +110,18 @@ def power_cut(seed: int) -> RunPlan:
     )
 
 
+def bit_flip(seed: int) -> RunPlan:
+    flip = Fault(5.0 + random.Random(seed).random() * 3.0, Kind.BIT_FLIP, 2, 0, 0.3)
+    return RunPlan(
+        seed=seed, seconds=10.0, hosts=2, roll_cycle="FAST_DAILY", rate=20.0, faults=(flip,)
+    )
+
+
 PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (acknowledged_before_it_is_stored, drawn),
     (unsent_bytes_are_lost, drawn),
     (cids_come_from_a_clock, drawn),
+    (stored_otherwise_than_it_was_sent, bit_flip),
     (the_last_acknowledgement_waits_for_ever, drawn),
     (headers_are_trusted_after_a_power_cut, power_cut),
     (a_mark_comes_from_the_next_index_alone, power_cut),

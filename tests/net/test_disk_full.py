@@ -4,6 +4,8 @@ The sink is a process of its own: the limit on the size of its files, or its sma
 lowered and raised from outside while it runs.
 """
 
+import errno
+import os
 import re
 import resource
 import subprocess
@@ -15,12 +17,15 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.syncer import Syncer
 from tests.support.commands import Command, commands
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
-from tests.support.replicas import BEATS, acked, at, eventually, live_source
+from tests.support.replicas import BEATS, acked, at, copied, eventually, live_source
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, layout, read
 
@@ -123,7 +128,7 @@ async def test_listening_sink(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
-async def test_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
+async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
     """The other queue of the connection goes on, on the same connection."""
     last = make_queue(tmp_path / "full")
     with (
@@ -162,16 +167,16 @@ async def test_a_command_that_is_to_end_ends_with_its_code(
         async with commands(120) as start:
             until = ["--until-caught-up"] if source_ends else []
             source = await start("source", tmp_path / "q", "--listen", at(0), *until)
-            copy, once = f"q={tmp_path / 'small' / 'copy'}", [] if source_ends else ["--once"]
-            sink = await start("sink", copy, "--connect", at(await source.port()), *once)
+            copy, once = tmp_path / "small" / "copy", [] if source_ends else ["--once"]
+            sink = await start("sink", f"q={copy}", "--connect", at(await source.port()), *once)
             if source_ends:
                 assert await source.exit_code() == 5
-                expected = "no sink that is connected takes it now: [Errno 28] No space left"
+                expected = f"no sink that is connected takes it now: {copy}: No space left"
                 assert expected in source.said
                 await sink.terminate()
             else:
                 assert await sink.exit_code() == 6
-                assert "queue 'q' stopped (failed): [Errno 28] No space left" in sink.said
+                assert f"queue 'q' stopped (failed): {copy}: No space left" in sink.said
                 await source.terminate()
 
 
@@ -180,3 +185,45 @@ async def test_full_file_system(tmp_path: Path) -> None:
         await fill_up_and_go_on(
             tmp_path / "q", tmp_path / "small" / "copy", "No space left", lambda sink: larger
         )
+
+
+@pytest.mark.parametrize("source_ends", [True, False])
+async def test_a_queue_that_came_whole_hides_no_other_one(
+    tmp_path: Path, source_ends: bool
+) -> None:
+    """What is held up is told at the end, with its code: of the source, or of the sink once the
+    source has ended in order."""
+    make_queue(tmp_path / "q")
+    with Queue.open_for_append(tmp_path / "good", create=layout()) as good:
+        good.append(b"small", now_ms=NOON_MS)
+    with small_file_system(tmp_path / "small"):
+        async with commands(120) as start:
+            until = ["--until-caught-up"] if source_ends else []
+            queues = tmp_path / "q", tmp_path / "good"
+            source = await start("source", *queues, "--listen", at(0), *until)
+            copy, once = tmp_path / "small" / "copy", [] if source_ends else ["--once"]
+            copies = f"q={copy}", f"good={tmp_path / 'copy'}"
+            sink = await start("sink", *copies, "--connect", at(await source.port()), *once)
+            if source_ends:
+                assert await source.exit_code() == 5
+                assert "queue 'q' stopped (refused)" in source.said
+                await sink.terminate()
+            else:
+                await sink.says(re.compile("No space left"))
+                await copied(tmp_path / "good", tmp_path / "copy")
+                await source.terminate()
+                assert await sink.exit_code() == 6
+                assert f"queue 'q' stopped (failed): {copy}: No space left" in sink.said
+        assert_same(tmp_path / "good", tmp_path / "copy")
+
+
+def test_a_directory_that_may_not_be_read_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "iterdir", lambda _: denied())
+        queue = SinkQueue("q", tmp_path / "copy", by_name("FAST_DAILY"), 0, None, Syncer())
+    assert str(queue.error_at_start) == f"{tmp_path / 'copy'}: cannot be opened: Permission denied"
+
+
+def denied() -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -6,16 +6,19 @@ A Java source does not say how its queue rolls: `tests/interop/test_network_java
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue import LayoutMismatch, QueueLayout
+from cqrepl.queue import LayoutMismatch, Queue, QueueLayout
 from cqrepl.queue.format.index import Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator.firstindex import check_first_index
+from cqrepl.replicator.firstindex import AHEAD_FILES_MAX, CyclesAhead, check_first_index
 from cqrepl.replicator.sink import serve_sink
+from cqrepl.surroundings import surroundings
 from tests.support import peer
-from tests.support.replicas import stopped
-from tests.support.samples import NOON_MS
+from tests.support.copies import assert_same
+from tests.support.replicas import acked, eventually, live_sink, live_source, stopped
+from tests.support.samples import NOON_MS, layout
 from tests.support.scripted import scripted
 
 CID = 901
@@ -87,8 +90,8 @@ async def test_a_source_that_says_no_roll_cycle(tmp_path: Path, is_allowed: bool
     assert bool(list(copy.glob("*.cq4"))) == is_allowed
 
 
-async def test_a_later_index_is_not_asked(tmp_path: Path) -> None:
-    """What comes behind the first may jump: the source has it so."""
+async def test_a_later_index_may_jump(tmp_path: Path) -> None:
+    """What comes behind the first is as the source has it."""
     async with serve_sink([tmp_path / "q"], listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:
             await source.offer("q", CID)
@@ -108,3 +111,63 @@ async def test_a_file_that_is_there_is_filled_on(tmp_path: Path) -> None:
                 await source.offer("q", CID, first + sequence if sequence else 0)
                 await source.send(peer.excerpts(first + sequence, b"x", cid=CID))
                 await source.hear("idx")
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_t14_thousands_of_files_of_times_to_come(tmp_path: Path, is_allowed: bool) -> None:
+    """Each excerpt is of the day after the one before: a few are taken, and then no more."""
+    copy, wanted = tmp_path / "q", 3 * AHEAD_FILES_MAX
+    now_ms = surroundings().wall_ms()
+    async with serve_sink([copy], listen=LOOPBACK, any_cycle=is_allowed) as sink:
+        async with scripted(sink.port, 1, 2) as source:
+            await source.offer("q", CID)
+            for day in range(wanted):
+                index = index_in("FAST_DAILY", now_ms + day * _DAY_MS)
+                await source.send(peer.excerpts(index, b"x", cid=CID))
+            if is_allowed:
+                await eventually(lambda: sink.queues["q"].received_excerpts == wanted)
+            else:
+                await stopped(sink)
+                assert "cycles of times to come within 60 s expected" in sink.stops[0].message
+    files = len(list(copy.glob("*.cq4")))
+    # today's and tomorrow's are not of times to come
+    assert files == wanted if is_allowed else files <= AHEAD_FILES_MAX + 3
+
+
+async def test_t14_thousands_of_files_that_a_live_pump_would_make(tmp_path: Path) -> None:
+    """A real source, whose application has a clock that runs far ahead."""
+    now_ms, original = surroundings().wall_ms(), tmp_path / "q"
+    with Queue.open_for_append(original, create=layout()) as queue:
+        queue.append(b"now", now_ms=now_ms)
+        async with live_source(original) as source, live_sink(tmp_path / "copy", source.port):
+            for day in range(3 * AHEAD_FILES_MAX):
+                queue.append(b"later", now_ms=now_ms + day * _DAY_MS)
+                await trio.sleep(0.01)
+            await eventually(lambda: bool(source.stops))
+            assert "cycles of times to come" in source.stops[0].message
+    assert len(list((tmp_path / "copy").glob("*.cq4"))) <= AHEAD_FILES_MAX + 4
+
+
+async def test_t14_short_cycles_go_on(tmp_path: Path) -> None:
+    """Hundreds of cycles of a second that are past, and those that come just now."""
+    now_ms, original = surroundings().wall_ms(), tmp_path / "q"
+    with Queue.open_for_append(original, create=layout("TEST_SECONDLY")) as queue:
+        for second in range(-200, 0):
+            queue.append(b"past", now_ms=now_ms + second * 1000)
+        async with live_source(original) as source, live_sink(tmp_path / "copy", source.port):
+            for second in range(30):
+                last = queue.append(b"now", now_ms=now_ms + second * 1000)
+            await acked(source, last)
+    assert_same(original, tmp_path / "copy")
+
+
+def test_t14_the_limit_is_of_a_minute(tmp_path: Path) -> None:
+    ahead, layout_ = CyclesAhead(), QueueLayout.of(by_name("FAST_DAILY"))
+    for nth in range(30):
+        index = index_in("FAST_DAILY", NOON_MS + (2 + nth) * _DAY_MS)
+        now_s = nth // AHEAD_FILES_MAX * 60.0
+        ahead.check(index, layout_, NOON_MS, now_s, tmp_path)
+    for now_s in (121.0, 179.0):
+        with pytest.raises(LayoutMismatch):
+            ahead.check(index, layout_, NOON_MS, now_s, tmp_path)
+    ahead.check(index_in("FAST_DAILY", NOON_MS), layout_, NOON_MS, 121.0, tmp_path)

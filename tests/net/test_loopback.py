@@ -12,6 +12,7 @@ from cqrepl.net.roster import Roster
 from cqrepl.protocol import Connection, WireShape
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Queue, QueueLocked
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.sinksession import WORKERS
 from cqrepl.replicator.source import serve_source
@@ -177,10 +178,14 @@ async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> 
             busy_last = appender.append([bytes(1000)] * 1000, NOON_MS)
     queues = [tmp_path / "long", tmp_path / "busy"]
     copies = {"long": tmp_path / "1", "busy": tmp_path / "2"}
-    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+    log = tmp_path / "log"
+    async with serve_source(queues, listen=LOOPBACK, ack_log=log, **BEATS) as source:
         async with serve_sink(copies, connect=at(source.port), **BEATS):
             await acked(source, last, "long")
-            assert source.queues["busy"].acknowledged < busy_last
+            await acked(source, busy_last, "busy")
+    ends = {name: ENTRY.unpack(read(log / name)[-1][1]) for name in ("long", "busy")}
+    at_ns = {name: now_ns for name, (_, _, now_ns, _, _) in ends.items()}
+    assert at_ns["long"] < at_ns["busy"]
 
 
 @pytest.mark.parametrize("are_new", [True, False])

@@ -1,4 +1,5 @@
-"""A closed store file that goes, or becomes an older one, while hosts run: both sides are told."""
+"""A closed store file that goes, or becomes an older one, while hosts run: it comes back from the
+other side; where that has none, both are told."""
 
 from functools import partial
 from pathlib import Path
@@ -6,12 +7,22 @@ from pathlib import Path
 import pytest
 
 from cqrepl.protocol import StopReason
+from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycles
-from cqrepl.replicator import syncer
+from cqrepl.replicator import lostfiles, syncer
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
-from tests.support.replicas import acked, eventually, joined, stopped
-from tests.support.samples import fill, noon_path, read
+from tests.support.copies import assert_same
+from tests.support.replicas import (
+    acked,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    received,
+    stopped,
+)
+from tests.support.samples import fill, flip_byte, noon_index, noon_path, read
 
 ROLL = "FAST_HOURLY"
 COUNTS = {0: 5, 1: 30, 2: 7, 3: 2}
@@ -43,6 +54,84 @@ def has_all(closed: ClosedCycles) -> bool:
 
 
 @pytest.mark.parametrize("how", ["gone", "older"])
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_it_comes_back(
+    tmp_path: Path, side: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await acked(source, written[-1][0])
+        await until_noted(source, sink)
+        file = lose(tmp_path / side, how)
+        await eventually(lambda: "gave back" in caplog.text)
+        await eventually(lambda: not source.stops and not sink.stops)
+        with Queue.open_for_append(tmp_path / "q") as queue:
+            last = queue.append(b"more")
+        await acked(source, last)
+    assert f"{file}: expected 30 excerpts" in caplog.text  # it was said
+    assert_same(tmp_path / "q", tmp_path / "copy")
+    aside = [path.read_bytes() != b"" for path in (tmp_path / side).glob("quarantine/*/*.cq4")]
+    assert aside == ([True] if how == "older" else [])
+
+
+async def test_it_comes_back_at_the_start(tmp_path: Path) -> None:
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+    file = lose(tmp_path / "copy", "gone")
+    async with joined(tmp_path / "q", tmp_path / "copy"):
+        await eventually(file.exists)
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+@pytest.mark.parametrize("nth", [3, 28], ids=["early", "late"])
+async def test_so_does_one_that_was_altered_between_two_runs(
+    tmp_path: Path, side: str, nth: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was noted when it was closed tells which side is wrong: no copy is blamed."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+    payload = next(data for index, data in written if index == noon_index(ROLL, ahead=1) + nth)
+    flip_byte(noon_path(tmp_path / side, ROLL, ahead=1), payload, len(payload) // 2)
+    async with joined(tmp_path / "q", tmp_path / "copy"):
+        await eventually(lambda: "gave back" in caplog.text)
+    assert "diverged" not in caplog.text
+    assert read(tmp_path / "q") == read(tmp_path / "copy") == written
+
+
+async def test_another_host_has_it(tmp_path: Path) -> None:
+    """The source's own sink has lost it too; a second sink has not."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await acked(source, written[-1][0])
+            async with live_sink(tmp_path / "other", source.port, host_id=3) as other:
+                await received(other, len(written))
+                await until_noted(source, sink, other)
+        lose(tmp_path / "copy", "gone")
+        file = lose(tmp_path / "q", "gone")
+        async with live_sink(tmp_path / "copy", source.port):
+            await eventually(lambda: bool(source.stops))
+            assert not file.exists()
+            async with live_sink(tmp_path / "other", source.port, host_id=3):
+                await eventually(file.exists)
+                await eventually(noon_path(tmp_path / "copy", ROLL, ahead=1).exists)
+    for copy in ("copy", "other"):
+        assert_same(tmp_path / "q", tmp_path / copy)
+
+
+@pytest.fixture
+def nobody_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a peer that has not announced that it gives store files."""
+    monkeypatch.setattr(lostfiles, "FETCH_CAPABILITY", "no such thing")
+
+
+@pytest.mark.usefixtures("nobody_gives")
+@pytest.mark.parametrize("how", ["gone", "older"])
 async def test_of_the_source(tmp_path: Path, how: str) -> None:
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
@@ -58,6 +147,7 @@ async def test_of_the_source(tmp_path: Path, how: str) -> None:
         assert sink.queues["q"].stop is None  # another source may have it all
 
 
+@pytest.mark.usefixtures("nobody_gives")
 @pytest.mark.parametrize("how", ["gone", "older"])
 async def test_of_a_copy(tmp_path: Path, how: str) -> None:
     written = fill(tmp_path / "q", ROLL, COUNTS)

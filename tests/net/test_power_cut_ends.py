@@ -16,6 +16,7 @@ import trio
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.listing import BOOT_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
@@ -31,6 +32,7 @@ from tests.support.replicas import (
     at,
     copied,
     eventually,
+    joined,
     live_sink,
     more_excerpts,
     received,
@@ -145,7 +147,8 @@ async def test_a_cut_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def test_bytes_that_are_no_tear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another byte, behind the mark: both sides stop, and nothing is overwritten."""
+    """Another byte, behind the mark of a copy: what is there from it on is put aside, nothing of it
+    overwritten, and comes again."""
     await pair(tmp_path)
     copy = tmp_path / "copy"
     cut_power(copy, monkeypatch, proved=10, torn=[])
@@ -160,11 +163,55 @@ async def test_bytes_that_are_no_tear(tmp_path: Path, monkeypatch: pytest.Monkey
     changed = read(copy)
     async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
         async with live_sink(copy, source.port) as sink:
+            await eventually((copy / "quarantine").exists)
+            await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+            await copied(tmp_path / "q", copy)
+            assert not sink.stops
+    (aside,) = (copy / "quarantine").iterdir()
+    assert aside.name == f"{hex(noon_index(sequence=77))}-1"
+    assert read(aside)[-(COUNT - 77) :] == changed[77:]
+
+
+async def test_what_only_the_copy_has_whole_is_not_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both machines lost their power, and the source an excerpt; another sink came first, and took
+    it as it stands. A torn one must not take the place of a whole one: both sides stop."""
+    written = await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[298])
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[])
+    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for": ()} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        async with live_sink(tmp_path / "new", source.port, host_id=3):
+            await acked(source, written[-1][0])
+        async with live_sink(tmp_path / "copy", source.port) as sink:
             await eventually(lambda: bool(sink.stops and source.stops))
             (stop,) = sink.stops
-    assert stop.reason is StopReason.DIVERGED
-    assert hex(noon_index(sequence=77)) in stop.message
-    assert read(copy) == changed
+            assert stop.reason is StopReason.DIVERGED
+            assert hex(noon_index(sequence=298)) in stop.message
+    assert read(tmp_path / "copy") == written
+    assert not (tmp_path / "copy" / "quarantine").exists()
+
+
+async def test_the_lost_end_of_a_closed_cycle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the next cycle got to the disk, and that of the last one not as a whole."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(path, "FAST_DAILY", {0: 50, 1: 30})
+    async with joined(path, copy) as (source, _):
+        await acked(source, written[-1][0])
+    fill(tmp_path / "short", "FAST_DAILY", {0: 45, 1: 1})
+    noon_path(tmp_path / "short").replace(noon_path(copy))
+    (copy / CLOSED_FILE_NAME).unlink(missing_ok=True)  # it was not noted yet
+    cut_power(copy, monkeypatch, proved=40, torn=[])
+    async with joined(path, copy) as (source, sink):
+        await eventually((copy / "quarantine").exists)
+        await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+        await copied(path, copy)
+        assert not sink.stops
+    (aside,) = (copy / "quarantine").iterdir()
+    assert aside.name == f"{hex(noon_index(sequence=45))}-1"
 
 
 async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +294,17 @@ async def test_a_source_waits_for_it_no_longer_than_it_is_told(
     assert "goes out as it stands" in caplog.text
     assert_same(tmp_path / "q", tmp_path / "new")
     assert inspect_queue(tmp_path / "q").unproved_from is None
+
+
+@pytest.mark.parametrize(("hosts", "is_waited_for"), [((), False), ((5,), False), ((5, 2), True)])
+async def test_which_sinks_a_source_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: tuple[int, ...], is_waited_for: bool
+) -> None:
+    await pair(tmp_path)
+    cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[])
+    options: dict[str, Any] = {"listen": LOOPBACK, "wait_for": hosts} | BEATS
+    async with serve_source({"q": tmp_path / "q"}, **options) as source:
+        assert (source.queues["q"].held_from is not None) == is_waited_for
 
 
 async def test_a_copy_whose_source_has_less_returns_it(

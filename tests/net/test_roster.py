@@ -1,13 +1,18 @@
 """Two connections of one host: the newer one wins, but not for ever."""
 
+from pathlib import Path
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cqrepl.net.pump import Pump
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX, Roster
+from cqrepl.protocol import Connection, ConnectionConfig
 from tests.net.streams import InMemory, Recorder, make_pump, memory_streams
 from tests.support import peer
+from tests.support.replicas import live_sink, live_source
+from tests.support.samples import fill
 
 
 class House:
@@ -46,7 +51,7 @@ async def test_the_newer_one_wins(autojump_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_more_than_three_take_overs_in_ten_seconds_are_refused(
+async def test_t10_more_than_three_take_overs_in_ten_seconds_are_refused(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -91,3 +96,25 @@ async def test_the_loser_does_not_remove_the_winner(autojump_clock: MockClock) -
         await wait_all_tasks_blocked()  # the first one has left by now
         assert house.roster.pumps == [second]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_second_host_of_one_id_hears_why(tmp_path: Path) -> None:
+    """Once the two have taken over from each other too often; the first one goes on."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            other = ConnectionConfig(settings=sink.endpoint.protocol, is_dialler=True)
+            refused = ""
+            while not refused:
+                assert source.port is not None
+                stream = await trio.open_tcp_stream("127.0.0.1", source.port)
+                pump = Pump(stream, Connection(other, trio.current_time()), "other", let_in)
+                with trio.move_on_after(0.2):
+                    await pump.run(Recorder())
+                refused = pump.ended_why if pump.connection.was_refused else ""
+            assert refused.startswith("the peer says: host id 2 is connected")
+            assert refused.endswith("do two hosts have this id?")
+
+
+async def let_in(host_id: int, pump: Pump) -> str | None:
+    return None

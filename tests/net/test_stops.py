@@ -63,7 +63,7 @@ def only(replicator: Source | Sink) -> Stop:
 # the sink
 
 
-async def test_divergence_stops_that_queue_only(
+async def test_t11_divergence_stops_that_queue_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     paths = {name: tmp_path / name for name in TWO}
@@ -408,7 +408,7 @@ async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", [1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
-async def test_a_sink_that_asks_for_an_absurd_index(tmp_path: Path, wanted: int) -> None:
+async def test_t13_a_sink_that_asks_for_an_absurd_index(tmp_path: Path, wanted: int) -> None:
     """The queue stops on that connection; a good sink is served before, during and after."""
     written = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with live_source(tmp_path / "q") as source:
@@ -455,6 +455,12 @@ def test_reasons_of_errors() -> None:
     }
     for error, reason in reasons.items():
         assert reason_of(error) is reason
-        assert Stop.of("q", error) == Stop(name="q", reason=reason, message=str(error))
+        stop = Stop.of("q", error)
+        hint = stop.message.removeprefix(str(error))
+        assert stop == Stop(name="q", reason=reason, message=str(error) + hint)
+        assert hint.endswith("--quarantine 0x1 --apply") == (reason is StopReason.DIVERGED)
+        assert bool(hint) == (reason is StopReason.DIVERGED)
+    elsewhere = Diverged(1, "a", "b", is_before=True)
+    assert Stop.of("q", elsewhere).message == str(elsewhere)  # nobody knows where
     assert Stop.of("q", OSError(28, "No space")).reason is StopReason.FAILED
     assert str(Stop.of("q", QueueError("x"))) == "queue 'q' stopped (failed): x"

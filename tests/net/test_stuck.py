@@ -7,6 +7,8 @@ import pytest
 import trio
 import trio.testing
 
+from cqrepl.net import dialer
+from cqrepl.net.errors import Unreachable
 from cqrepl.protocol import StopReason
 from cqrepl.replicator import queues
 from cqrepl.replicator.queues import STUCK_SECONDS, Signal, until_stuck
@@ -20,6 +22,7 @@ from tests.support.replicas import (
     at,
     eventually,
     joined,
+    last_of,
     live_sink,
 )
 from tests.support.samples import fill
@@ -75,7 +78,7 @@ async def test_names_that_do_not_match(tmp_path: Path, monkeypatch: pytest.Monke
     assert (there.name, there.reason) == ("order", StopReason.REFUSED)
 
 
-async def test_one_queue_that_goes_on_is_enough(
+async def test_a_sink_goes_on_with_one_queue_and_a_source_is_done_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "STUCK_SECONDS", 0.05)
@@ -85,10 +88,12 @@ async def test_one_queue_that_goes_on_is_enough(
     async with serve_source(both, listen=LOOPBACK, **BEATS) as source:
         async with live_sink(tmp_path / "copy", source.port) as sink:
             await acked(source, last, "q")
-            for each in (source, sink):
-                with trio.move_on_after(0.2) as moment:
-                    await each.wait_stuck()
-                assert moment.cancelled_caught
+            with trio.move_on_after(0.2) as moment:
+                await sink.wait_stuck()
+            assert moment.cancelled_caught
+            await stuck(source)  # of what was there the sink has all that it takes
+            (stop,) = source.stops
+            assert (stop.name, stop.reason) == ("orders", StopReason.REFUSED)
 
 
 async def test_a_queue_that_is_taken_in_time(tmp_path: Path) -> None:
@@ -137,3 +142,26 @@ async def test_what_goes_on_again_is_not_stuck(autojump_clock: trio.testing.Mock
             changed.set()
     assert not patience.cancelled_caught
     assert trio.current_time() >= 6.5 * STUCK_SECONDS
+
+
+async def test_one_that_listens_does_not_wait_for_ever_for_the_next_peer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer, "GIVE_UP_SECONDS", 0.5)
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    options: dict[str, Any] = {"listen": LOOPBACK, "gives_up": True} | BEATS
+
+    async def listen() -> None:
+        async with serve_source({"q": tmp_path / "q"}, **options) as source:
+            await trio.sleep(1.5)  # for the first one it waits
+            async with live_sink(tmp_path / "copy", source.port):
+                await acked(source, last_of(tmp_path / "q") or 0)
+            await trio.sleep_forever()
+
+    with trio.fail_after(SECONDS), pytest.raises(ExceptionGroup) as caught:
+        await listen()
+    gone: BaseException = caught.value
+    while isinstance(gone, ExceptionGroup):
+        (gone,) = gone.exceptions
+    assert isinstance(gone, Unreachable)
+    assert "which went: ended in order by the peer" in str(gone)

@@ -118,7 +118,7 @@ async def test_what_is_written_to_a_copy_while_it_is_compared(
         seen.append(arguments)
         check_lineage(*arguments)
 
-    monkeypatch.setattr("cqrepl.replicator.sourcesession.check_lineage", late)
+    monkeypatch.setattr("cqrepl.replicator.lineagedesk.check_lineage", late)
     with opened_by_another_process(tmp_path / "copy"):
         async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
             await acked(source, noon_index(sequence=3))

@@ -75,6 +75,14 @@ class Command:
         self._process.terminate()
         await self.succeeds()
 
+    async def end(self) -> int:
+        """Ends it with SIGTERM unless it has ended, whatever came of its queues; its exit code."""
+        if not self.ended.is_set():
+            self._process.terminate()
+        code = await self.exit_code()
+        assert "Traceback" not in self.said, self.said
+        return code
+
     async def collect(self) -> None:
         """Takes what it says until it has ended; kills it when the block has ended."""
         assert self._process.stderr is not None

@@ -21,6 +21,12 @@ class Scripted:
         self.has_ended = False
         self._splitter = Splitter(1 << 30)
 
+    @property
+    def address(self) -> str:
+        """How the listening side names it."""
+        machine, port = self.stream.socket.getsockname()
+        return f"{machine}:{port}"
+
     async def send(self, *documents: bytes) -> None:
         await self.stream.send_all(b"".join(documents))
 
@@ -82,11 +88,18 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(
-    port: int | None, own: int | None = None, other: int | None = None
+    port: int | None,
+    own: int | None = None,
+    other: int | None = None,
+    machine: str = "127.0.0.1",
 ) -> AsyncIterator[Scripted]:
-    """A connection for the length of a block; greets when it is given host ids."""
+    """A connection for the length of a block; greets when it is given host ids.
+
+    Args:
+        machine: the address of this machine's that it comes from.
+    """
     assert port is not None
-    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+    async with await trio.open_tcp_stream("127.0.0.1", port, local_address=machine) as stream:
         dialled = Scripted(stream)
         if own is not None and other is not None:
             await dialled.greet(own, other)

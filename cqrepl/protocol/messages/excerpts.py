@@ -3,7 +3,7 @@ why it goes no further."""
 
 import struct
 from array import array
-from typing import Final
+from typing import Final, NamedTuple
 
 from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS, PENDING, PROVED, STOPPED
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -40,7 +40,15 @@ def _write_word(name: str) -> bytes:
     return bytes(writer.data)
 
 
-def write_stopped(reason: str, message: str) -> bytes:
+class StopSaid(NamedTuple):
+    """What the other side says of a stop; `differs_at`: the first index where copies differ."""
+
+    reason: str
+    message: str
+    differs_at: int | None = None
+
+
+def write_stopped(reason: str, message: str, index: int | None = None) -> bytes:
     """This queue goes no further; without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
@@ -50,19 +58,23 @@ def write_stopped(reason: str, message: str) -> bytes:
             writer.text(reason)
             writer.name("message")
             writer.text(message[:STOP_TEXT_MAX])
+            if index is not None:
+                writer.name("index")
+                writer.integer(index)
     return bytes(writer.data)
 
 
-def read_stopped(reader: Reader) -> tuple[str, str]:
-    """Reason and message of a stop whose name was read.
+def read_stopped(reader: Reader) -> StopSaid:
+    """A stop whose name was read.
 
     Raises:
-        WireError: the fields are no texts.
+        WireError: the fields are no texts, or the index is no number.
     """
     fields = reader.read_block().read_fields()
     texts = (fields[name].read_text() if name in fields else "" for name in ("reason", "message"))
     reason, message = ((text or "")[:STOP_TEXT_MAX] for text in texts)
-    return reason, message
+    index = fields["index"].read_int() if "index" in fields else None
+    return StopSaid(reason, message, index)
 
 
 def write_acknowledgement(index: int, ns: int) -> bytes:

@@ -77,6 +77,11 @@ class ClosedCycles:
             self._seen = seen
         return {**self._found, **self._remembered} if self._remembered else self._found
 
+    @property
+    def known(self) -> Mapping[Cycle, ClosedCycle]:
+        """What this process knows without looking: what is not in the file yet included."""
+        return self._found | self._remembered
+
     def remember(self, record: ClosedCycle) -> None:
         """Keeps a record for as long as this object is there: its store file is closed, but may not
         be on the disk."""

@@ -13,12 +13,21 @@ and then while it waits: it looks at the table store again when that is another 
 
 import os
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged, QueueError
+from cqrepl.queue.format.errors import (
+    LayoutMismatch,
+    NotAQueue,
+    QueueDamaged,
+    QueueError,
+    cannot_open,
+)
 from cqrepl.queue.format.rollcycle import Cycle, RollCycle
+
+FETCH: Final = "cqrepl repair QUEUE --from HOST:PORT --apply"  # what mends a closed store file
 
 
 class Cycles:
@@ -138,7 +147,7 @@ class Cycles:
             if record.cycle > lowest:
                 raise QueueDamaged(
                     f"expected {record.excerpts} excerpts, the store file is not there;"
-                    " put it back, from a backup or from a copy of this queue",
+                    f" put it back, from a backup or a copy: {FETCH}",
                     path=self.path_of(record.cycle),
                 )
 
@@ -159,7 +168,7 @@ class Cycles:
             found = f", found {count}" if count < noted.excerpts else " and its end, found it open"
             raise QueueDamaged(
                 f"expected {noted.excerpts} excerpts{found}, as in an older store file;"
-                " put the right one back, from a backup or from a copy of this queue",
+                f" put the right one back, from a backup or a copy: {FETCH}",
                 path=self.path_of(cycle),
             )
 
@@ -186,9 +195,12 @@ def store_names(path: Path) -> list[str]:
     """The names of the store files in a directory, in the order of their cycles.
 
     Raises:
-        NotAQueue: it is no directory, or it may not be read.
+        NotAQueue: it is no directory.
+        QueueError: it cannot be read now.
     """
     try:
         return sorted(name for name in os.listdir(path) if name.endswith(SUFFIX))
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NotAQueue(f"expected a queue directory: {error.strerror}", path=path) from error
+    except OSError as error:
+        raise cannot_open(error, path) from error

@@ -8,7 +8,13 @@ from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
 from cqrepl.queue.format import rollcycle
-from cqrepl.queue.format.errors import LayoutMismatch, NotAQueue, QueueDamaged
+from cqrepl.queue.format.errors import (
+    NO_ROOM,
+    LayoutMismatch,
+    NotAQueue,
+    QueueDamaged,
+    cannot_open,
+)
 from cqrepl.queue.format.layout import QueueLayout
 
 
@@ -16,7 +22,11 @@ def open_table(
     path: Path, *, writable: bool, create: QueueLayout | None = None
 ) -> TableStore | None:
     """The table store in a directory; None when there is none, and none is to be created."""
-    if not path.is_dir():
+    try:
+        is_directory = path.is_dir()
+    except OSError as error:
+        raise cannot_open(error, path) from error
+    if not is_directory:
         raise NotAQueue("expected a queue directory, found none", path=path)
     file = path / FILE_NAME
     try:
@@ -27,8 +37,10 @@ def open_table(
         if create is not None:
             return TableStore.create(file, create)  # also one that its creator died over
         return _table_store(path, writable=writable)
-    except PermissionError as error:
-        raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise  # there is none for a new queue
+        raise cannot_open(error, file) from error
 
 
 def _table_store(path: Path, *, writable: bool) -> TableStore:
@@ -92,8 +104,8 @@ def with_indexing(
             store = StoreFile.open(cycles.path_of(cycle), cycle, writable=False)
         except FileNotFoundError:  # removed since it was listed
             continue
-        except PermissionError as error:
-            raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+        except OSError as error:
+            raise cannot_open(error, cycles.path_of(cycle)) from error
         if store is not None:
             store.close()
             numbers = store.header

@@ -1,12 +1,17 @@
 """What a queue directory can cause: one base class, and a subclass where callers act differently.
 
 An operating system's refusal (no space, no permission in the middle of work) is an `OSError` and
-passes through as it is.
+passes through as it is. Only where a queue is opened it becomes a `QueueError`, which says what
+could not be done; never one that tells anything of what the queue is or holds.
 """
 
+import errno
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.format.index import format_index
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class QueueError(Exception):
@@ -34,6 +39,11 @@ class QueueError(Exception):
         self.path = path
         self.position = position
         self.index = index
+
+
+def cannot_open(error: OSError, path: Path) -> QueueError:
+    """The system does not let this file or directory be opened; the error to raise."""
+    return QueueError(f"cannot be opened: {error.strerror or error}", path=path)
 
 
 class NotAQueue(QueueError):
@@ -98,6 +108,8 @@ class Diverged(QueueError):
         super().__init__(text, path=path, index=index)
         self.stored = stored
         self.received = received
+        self.is_before = is_before
+        self.is_torn_there = False  # what came may be what a power cut has left of what is here
 
 
 class ExcerptTooLarge(QueueError):

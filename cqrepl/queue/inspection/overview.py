@@ -32,7 +32,7 @@ from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.syncedmark import SyncedMark, load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
-from cqrepl.queue.format.errors import NotAQueue, QueueError
+from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import End
@@ -228,8 +228,8 @@ def _table(path: Path) -> TableReport | None:
         return scan_table(path / FILE_NAME)
     except FileNotFoundError:
         return None
-    except PermissionError as error:
-        raise NotAQueue(f"expected a queue: {error.strerror}", path=path) from error
+    except OSError as error:
+        raise cannot_open(error, path / FILE_NAME) from error
 
 
 def _layout(path: Path, names: list[str], table: TableReport | None) -> QueueLayout:
@@ -274,9 +274,9 @@ def _report(path: Path, cycle: Cycle, layout: QueueLayout, deep: bool) -> StoreR
         return None
     except QueueError as error:
         kind, text, position = FindingKind.DAMAGE, error.reason, error.position
-    except PermissionError as error:
+    except OSError as error:
         kind, position = FindingKind.UNREADABLE, None
-        text = f"expected a readable file: {error.strerror}"
+        text = f"cannot be opened: {error.strerror}"
     finding = Finding(kind=kind, path=path, position=position, index=index_first, text=text)
     return StoreReport(
         path=path, cycle=cycle, size_bytes=0, allocated_bytes=0, index_first=index_first,

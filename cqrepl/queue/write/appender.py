@@ -17,7 +17,7 @@ What it refuses goes the long way, as everything does without it; what any reade
 afterwards is the same. The long way takes the write lock: one thread goes it at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -76,6 +76,7 @@ class Appender:
         block_bytes: int = BLOCK_BYTES,
         payload_max: int | None = None,
         toucher: PageToucher | None = None,
+        before_first: Callable[[], None] = lambda: None,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
 
@@ -84,6 +85,7 @@ class Appender:
             block_bytes: what this process's readers map at a time; decides the longest excerpt.
             payload_max: the longest excerpt in bytes, where the caller has decided it.
             toucher: brings pages into memory ahead; the caller closes it.
+            before_first: is called before something is appended at the end, at least once.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
@@ -101,6 +103,7 @@ class Appender:
         self._comparer = Comparer(cycles)
         self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False
+        self._before_first = before_first
         self.is_closed = False
         self._pen: Pen | None = None
         self._pens = PenCase(
@@ -206,6 +209,7 @@ class Appender:
         return self._append_slowly((payload,), now_ms)
 
     def _append_slowly(self, payloads: Sequence[bytes | memoryview], now_ms: int | None) -> int:
+        self._before_first()
         if now_ms is None:
             now_ms = surroundings().wall_ms()
         if self._commits is None or self._is_exclusive:

@@ -95,8 +95,7 @@ class HeldExcerpts:
             if stored != received:
                 nth = index - mine.index_first
                 if index < self._proved_end or not is_torn(stored, received, position):
-                    one = mine.part(nth, nth + 1), theirs.part(nth, nth + 1)
-                    check_equal(*one, self._cycles.path)
+                    self._refuse(mine.part(nth, nth + 1), theirs.part(nth, nth + 1))
                 torn.append((position, received))
         path = self._cycles.path_of(cycle_of(mine.index_first, self._cycles.shift))
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -107,6 +106,15 @@ class HeldExcerpts:
         finally:
             os.close(descriptor)
         self.mended += len(torn)
+
+    def _refuse(self, mine: ExcerptBatch, theirs: ExcerptBatch) -> None:
+        """Raises for one excerpt that differs, and is not torn here."""
+        try:
+            check_equal(mine, theirs, self._cycles.path)
+        except Diverged as error:
+            here, there = bytes(mine.payload(0)), theirs.payload(0)
+            error.is_torn_there = is_torn(there, here, mine.offsets[0])
+            raise
 
 
 def first_doubtful(batch: ExcerptBatch, start: int) -> int:

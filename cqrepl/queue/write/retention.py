@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files import atomics
+from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, ChronicleMarks
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.keptmarks import KeptMarks, marks_of, read_slots
@@ -131,6 +132,7 @@ def remove(cycles: Cycles, policy: Policy) -> list[FileVerdict]:
             try:
                 for one in going:
                     one.path.unlink(missing_ok=True)
+                    one.path.with_suffix(CHAIN_SUFFIX).unlink(missing_ok=True)
             finally:
                 listing.renew(cycles.listing())
             return going

@@ -21,6 +21,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue import Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.spark.jobs.blocks import Piece, batch_of, digest_of, read_pieces
+from cqrepl.surroundings import sync_path
 
 _SUFFIX: Final = ".building"
 
@@ -66,7 +67,7 @@ def build_cycle(
         if is_closed:
             appender.end_cycle()
         path = next(queue.path.glob("*.cq4"))
-    _sync(path)
+    sync_path(path)
     return path
 
 
@@ -85,8 +86,8 @@ def install(target: Path, layout: QueueLayout, files: Sequence[Path]) -> None:
             raise QueueError("it has come meanwhile", path=target / path.name) from error
     with Queue.open_for_append(target, create=layout) as queue:
         queue.appender().close()  # closes the cycles below the last one
-    _sync(target / FILE_NAME)
-    _sync(target)
+    sync_path(target / FILE_NAME)
+    sync_path(target)
 
 
 def check_held(file: Path, spans: Sequence[tuple[int, int, str]]) -> None:
@@ -109,11 +110,3 @@ def check_held(file: Path, spans: Sequence[tuple[int, int, str]]) -> None:
             f"expected {first:#x} to {last:#x} as they are elsewhere, found other ones",
             path=file,
         )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -112,7 +112,7 @@ def test_kinds_of_payload(invoke: Invoke, kinds: Path) -> None:
     assert texts(invoke("tail", kinds, "--as", "hex")) == hexes
     assert texts(invoke("tail", kinds, "--as", "text"))[2:] == ["\\x00\\xff", ""]
     assert [json.loads(text) for text in texts(invoke("tail", kinds, "--as", "json"))] == [
-        "grüße\t1", ORDER, "00ff", ""
+        "grüße\t1", ORDER, {"!!binary": "AP8="}, ""
     ]  # fmt: skip
     yaml = invoke("tail", kinds, "--as", "yaml").stdout
     assert "# 0x4d4b00000001\n--- !!data #binary\norder: {\n  id: 42,\n" in yaml
@@ -133,7 +133,27 @@ def test_json_lines(invoke: Invoke, kinds: Path) -> None:
 
 def test_json_with_hex_is_exactly_this(invoke: Invoke, kinds: Path) -> None:
     result = invoke("tail", kinds, "--json", "--as", "hex", "--from", "-2", "--max", 1)
-    assert result.stdout == '{"v":1,"index":"0x4d4b00000002","bytes":2,"data":"00ff"}\n'
+    assert result.stdout == '{"v":1,"index":"0x4d4b00000002","bytes":2,"as":"hex","data":"00ff"}\n'
+
+
+def test_json_tells_text_and_bytes_apart(invoke: Invoke, tmp_path: Path) -> None:
+    """Text that reads as the bytes beside it do."""
+    alike = [b"00ff", b"\x00\xff", b"\\x00", b"\x00", b"\n"]
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue:
+        queue.append_many(alike)
+    for form, kinds in (
+        ([], "text hex text hex text"),
+        (["--as", "text"], "text hex text text text"),
+    ):
+        found = invoke("tail", tmp_path / "q", "--json", *form).stdout.splitlines()
+        lines = [json.loads(line) for line in found]
+        assert [line["as"] for line in lines] == kinds.split()
+        assert alike == [
+            line["data"].encode() if line["as"] == "text" else bytes.fromhex(line["data"])
+            for line in lines
+        ]
+    values = texts(invoke("tail", tmp_path / "q", "--as", "json"))
+    assert len(set(values)) == len(alike)
 
 
 def test_times(invoke: Invoke, kinds: Path) -> None:

@@ -1,5 +1,6 @@
 """What a sink and a source say of what they hold, on the wire, before anything moves."""
 
+import math
 from typing import Any
 
 import pytest
@@ -59,3 +60,27 @@ def test_excerpts_before_it_are_refused() -> None:
     ours = answered(5)
     with pytest.raises(RemoteProtocolError, match="ANSWERED"):
         ours.receive(peer.excerpts(5, b"x"))
+
+
+def test_a_sink_that_owes_its_proof_stops_the_queue_and_then_nothing_is_due() -> None:
+    ours = Ours(Role.SOURCE, cid_first=CID, heartbeat_timeout_ms=9000)
+    ours.receive(peer.uber(SINK_ID, SOURCE_ID, cqrepl=CAPABLE), peer.heartbeats())
+    held: dict[str, Any] = {
+        "acknowledgement": True,
+        "source_id": SOURCE_ID,
+        "shape": None,
+        "lineage": HELD,
+    }
+    ours.connection.offer_queue(peer.NAME, 9, **held)
+    chains = {"v": 1, "firstCycle": 3, "chain": "63" * 16, "cycles": "64" * 16}
+    answer = peer.source_handler(9, cqrepl=chains)
+    (claim,) = ours.receive(peer.register(CSP, CID, answer))
+    assert isinstance(claim, ev.LineageClaimed)
+    ours.connection.ask_proof(CID, 5)
+    ours.tick(8)
+    ours.receive(peer.heartbeat())
+    ours.tick(2)
+    (stop,) = ours.events()
+    assert isinstance(stop, ev.QueueStopped)
+    assert ours.connection.source(CID).deadline == math.inf
+    assert ours.connection.next_deadline() > ours.now

@@ -195,7 +195,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("name", CLASSES, ids=[each[:30] for each in CLASSES])
-def test_an_unknown_handler_is_refused_and_deselects(name: str) -> None:
+def test_t3_an_unknown_handler_is_refused_and_deselects(name: str) -> None:
     """Threat T3. In Java the previous selection stays, and its handler gets foreign data."""
     ours = receiving_sink()
     text = message(ours.receive(register(CSP + "x", 902, Typed(name, replication_body()))))

@@ -60,7 +60,7 @@ def test_our_own_id_left_by_an_earlier_process_is_taken_over(table: TableStore) 
     lock.release()
 
 
-def test_a_living_holder_is_never_robbed(table: TableStore) -> None:
+def test_t23_a_living_holder_is_never_robbed(table: TableStore) -> None:
     table.value(KEY, UNLOCKED).store(ALIVE)
     lock = WordLock(table, KEY)
     for timeout_s in (0.0, 0.002):

@@ -13,6 +13,7 @@ from cqrepl.queue import (
     NotAQueue,
     Queue,
     QueueDamaged,
+    QueueError,
     QueueLayout,
 )
 from cqrepl.queue.files import atomics
@@ -103,7 +104,7 @@ def test_a_store_file_that_is_a_pipe_keeps_nobody_waiting(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["metadata.cq4t", "20240305F.cq4"])
-def test_refused_permission_is_not_a_queue(
+def test_refused_permission_tells_nothing_of_the_queue(
     path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(path, "FAST_DAILY", {0: 1})
@@ -115,8 +116,9 @@ def test_refused_permission_is_not_a_queue(
         return real_open(file, *options)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(NotAQueue, match="Permission denied"):
+    with pytest.raises(QueueError, match=f"{name}: cannot be opened: Permission denied") as refused:
         Queue.open(path)
+    assert type(refused.value) is QueueError
 
 
 def test_a_directory_that_may_not_be_listed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +128,7 @@ def test_a_directory_that_may_not_be_listed(path: Path, monkeypatch: pytest.Monk
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "listdir", refuse)
-    with pytest.raises(NotAQueue, match="Permission denied"):
+    with pytest.raises(QueueError, match="queue: cannot be opened: Permission denied"):
         Queue.open(path)
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from cqrepl.net.address import Address
 from cqrepl.net.dialer import PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS
+from cqrepl.net.doorstep import UNGREETED_MAX
 from cqrepl.net.listener import CONNECTIONS_MAX
+from cqrepl.net.peerlog import QUIET_SECONDS
 from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import PAYLOAD_MAX
@@ -34,6 +36,8 @@ from cqrepl.protocol.uber import (
     SMALL_DOCUMENT_MAX,
     WAITING_MAX,
 )
+from cqrepl.replicator.firstindex import AHEAD_FILES_MAX
+from cqrepl.replicator.resends import RESEND_SECONDS, RESENDS_MAX
 from tools.state_diagrams import PAGE, TABLES, Table, main, section, written
 
 KIB, MIB = 1024, 1024 * 1024
@@ -60,6 +64,10 @@ LIMITS = {
     "heartbeat interval": f"at least {INTERVAL_MIN_MS} ms",
     "heartbeat time-out": f"at least {TIMEOUT_MIN_MS} ms",
     "connections to a listener": f"{CONNECTIONS_MAX}",
+    "of them from one machine": f"{UNGREETED_MAX}",
+    "log lines for one reason": f"{QUIET_SECONDS:g} a second",
+    "streams of what a sink has acknowledged before": f"{RESENDS_MAX}",
+    "new store files of cycles": f"{AHEAD_FILES_MAX} a minute",
 }
 
 DOCUMENTS = {
@@ -142,6 +150,7 @@ def test_other_numbers_are_those_of_the_code() -> None:
     assert f"{EXCERPTS_MAX:,} excerpts or {BYTES_MAX // MIB} MiB" in text
     assert f"after {PAUSE_FIRST_SECONDS:g} s at first" in text
     assert f"double up to {PAUSE_MAX_SECONDS:g} s" in text
+    assert f"one after the other; then one every {RESEND_SECONDS:g} s" in text
     assert (TAKE_OVERS_MAX, TAKE_OVER_SECONDS) == (3, 10)
     assert "taken over three times within ten seconds" in text
 

@@ -121,7 +121,7 @@ def test_pairs_of_surrogates_are_escaped_one_by_one() -> None:
     assert dump_text(document(pair)) == '--- !!data #binary\na: "\\uD83D\\uDE00"\n'
 
 
-def test_control_characters_do_not_reach_a_terminal() -> None:
+def test_t19_control_characters_do_not_reach_a_terminal() -> None:
     assert terminal_safe("a\x1b[2J\nb\x7f\x9b") == "a\\x1B[2J\nb\\x7F\\x9B"
 
 

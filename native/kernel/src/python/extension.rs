@@ -9,7 +9,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 10;
+const INTERFACE: u32 = 11;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -30,6 +30,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::extend_chain, module)?)?;
     module.add_function(wrap_pyfunction!(functions::populate_pages, module)?)?;
     module.add_function(wrap_pyfunction!(functions::give_time, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::name_cut_files, module)?)?;
     module.add_class::<PyAtomicWords>()?;
     module.add_class::<PyPen>()?;
     module.add_class::<PyWordLooks>()?;

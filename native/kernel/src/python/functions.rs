@@ -231,6 +231,12 @@ pub fn give_time(time: Option<(i64, i64)>) {
     clock::give(time);
 }
 
+/// Has the process say which mapped file was cut under it, before it ends; see `cqrepl/kernel/memory.py`.
+#[pyfunction]
+pub fn name_cut_files(speaker: &str, code_cut: i32, code_full: i32) -> PyResult<()> {
+    Ok(mem::name_cut_files(speaker, code_cut, code_full)?)
+}
+
 /// Brings the pages of these bytes into memory; see `cqrepl/kernel/batch.py`.
 #[pyfunction]
 pub fn populate_pages(buffer: &Bound<'_, PyAny>, start: i64, end: i64) -> PyResult<()> {

@@ -1,0 +1,80 @@
+"""Queues of a source that could not be opened at its start, for too few descriptors or the like.
+
+They are opened later, while the others go out.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import trio
+
+from cqrepl.queue import QueueError
+from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.stops import Stop
+
+SPARE_DESCRIPTORS: Final = 12  # for a listener, a connection, a store file that begins
+_logger: Final = logging.getLogger(__name__)
+
+
+class LateQueues:
+    """Those that are still to be opened.
+
+    Args:
+        open_queue: opens one of them.
+    """
+
+    def __init__(self, open_queue: Callable[[str], SourceQueue]) -> None:
+        self._open = open_queue
+        self._troubles: dict[str, Stop] = {}
+
+    @property
+    def troubles(self) -> Mapping[str, Stop]:
+        """Why each of them is not open, by name."""
+        return self._troubles
+
+    def add(self, trouble: Stop) -> None:
+        """One that cannot be opened now."""
+        _logger.error("queue %r pauses: %s", trouble.name, trouble.message)
+        self._troubles[trouble.name] = trouble
+
+    async def work(self, take: Callable[[SourceQueue], None]) -> None:
+        """Opens all of them, as soon as that can be done; `take` gets each."""
+        seconds = PAUSE_SECONDS
+        while self._troubles:
+            await trio.sleep(seconds)
+            seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
+            for name in list(self._troubles):
+                with spare_descriptors():
+                    queue = self._try(name)
+                if queue is not None:
+                    seconds = PAUSE_SECONDS
+                    take(queue)
+
+    def _try(self, name: str) -> SourceQueue | None:
+        try:
+            queue = self._open(name)
+        except (QueueError, OSError) as error:  # damaged, too: it is said again when it is read
+            self._troubles[name] = Stop.of(name, error)
+            return None
+        del self._troubles[name]
+        _logger.info("queue %r goes on", name)
+        return queue
+
+
+@contextmanager
+def spare_descriptors() -> Iterator[None]:
+    """Keeps some descriptors for the length of a block, and frees them behind it: of many queues
+    none takes the last, which a connection needs."""
+    kept: list[int] = []
+    with suppress(OSError):  # there are even fewer
+        while len(kept) < SPARE_DESCRIPTORS:
+            kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        yield
+    finally:
+        for each in kept:
+            os.close(each)

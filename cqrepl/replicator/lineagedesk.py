@@ -1,0 +1,165 @@
+"""What a source compares with its sinks over one connection: before anything moves, and all along.
+
+Before a stream begins the sink tells what it holds (`LineageClaimed`). While it is on, the sink
+reads what has come from its files, and tells the chain every half second (`CopyAudited`): an
+excerpt that is stored otherwise than it was sent is found so. Where the two differ, the sink is
+asked until the first differing index is known.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import Connection
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.queue import Diverged, IndexGap
+from cqrepl.queue.format.index import Index
+from cqrepl.replicator.divergence import Compared, DivergenceSearch
+from cqrepl.replicator.lineage import NO_CYCLE, check_lineage
+from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.returndesk import ReturnDesk
+
+AUDIT_SECONDS: Final = 5.0  # longest wait for what a sink's files hold, before an end
+AUDITED_MAX: Final = 64  # of one queue, that wait to be compared
+
+
+class LineageDesk:
+    """The comparisons of one connection.
+
+    Args:
+        outgoing: the queues that are on it, as they come and go.
+        returns: says whether a sink that is ahead may give back.
+        changed: is set when a sink holds what was sent.
+    """
+
+    def __init__(
+        self,
+        outgoing: Mapping[Cid, Outgoing],
+        returns: ReturnDesk,
+        connection: Connection,
+        changed: Signal,
+    ) -> None:
+        self._outgoing = outgoing
+        self._returns = returns
+        self._connection = connection
+        self._changed = changed
+        self._audited: dict[Cid, deque[ev.CopyAudited]] = {}
+        self._has_audited = Signal()
+
+    async def compare(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
+        """Goes on only with a sink that holds what this queue does, up to the shorter end.
+
+        Raises:
+            Diverged: they differ, and where.
+            QueueError, OSError: it may not give back, or a store file cannot be read.
+        """
+        chains, index, lineage = each.queue.chains, claimed.index, claimed.lineage
+        source = self._connection.source(each.cid)
+        assert source.answer is not None
+        next_index = source.answer.next_index
+        who = f"host {each.marks.host_id}"
+        try:
+            await in_thread(partial(check_lineage, chains, index, lineage, each.shift, who))
+            # a sink that hears that it is proved locks its queue: not where that ends here
+            if next_index > source.offer.next_index:
+                self._returns.check(each, next_index)
+                if not self._returns.gets_turn(each):
+                    return
+            self._connection.lineage_compared(each.cid)
+        except Diverged:
+            compared = Compared(
+                end=Index(index),
+                theirs=lineage,
+                own_next=Index(source.offer.next_index),
+                their_next=Index(next_index),
+                who=who,
+            )
+            await self._search(each, compared)
+
+    async def search_on(self, each: Outgoing, given: ev.ProofGiven) -> None:
+        """The sink has answered: on to the next place.
+
+        Raises:
+            Diverged: it was the last one.
+            QueueError, OSError: a store file cannot be read.
+        """
+        if each.search is not None and not each.has_stopped:
+            await self._ask_on(each, partial(each.search.take, given.lineage))
+
+    def note(self, event: ev.CopyAudited) -> None:
+        """The sink has told what its files hold: `compare_next` looks at it."""
+        self._audited.setdefault(event.cid, deque(maxlen=AUDITED_MAX)).append(event)
+        self._has_audited.set()
+
+    async def next_audited(self) -> tuple[Outgoing, ev.CopyAudited]:
+        """Waits for what is to be compared next, of a queue that goes on."""
+        while True:
+            for cid, waiting in list(self._audited.items()):
+                del self._audited[cid]
+                each = self._outgoing.get(cid)
+                if each is None or not each.is_going_on:
+                    continue
+                event = waiting.popleft()
+                if waiting:
+                    self._audited[cid] = waiting  # behind the other queues
+                return each, event
+            await self._has_audited.wait()
+
+    async def compare_audited(self, each: Outgoing, event: ev.CopyAudited) -> None:
+        """Holds what the sink's files hold against this queue.
+
+        Raises:
+            Diverged: they differ, and where.
+            QueueError, OSError: a store file cannot be read.
+        """
+        try:
+            chain = await in_thread(partial(each.queue.chains.at, event.index))
+        except IndexGap:
+            return  # retention has taken its cycle meanwhile
+        if not self._is_on(each) or not each.is_going_on:
+            return
+        if chain == event.chain:
+            each.audited = max(each.audited, event.index)
+            self._changed.set()
+            return
+        compared = Compared(
+            end=event.index,
+            theirs=Lineage(first_cycle=NO_CYCLE, chain=event.chain),
+            own_next=each.queue.queue.next_index(),
+            their_next=event.index,
+            who=f"host {each.marks.host_id}",
+            is_of_cycle=True,
+        )
+        await self._search(each, compared)
+
+    def ask_audit(self, each: Outgoing) -> None:
+        """Asks a sink what its files hold of all that it has acknowledged, without waiting for its
+        own time; nothing for one that has told, or cannot."""
+        index = Index(self._connection.source(each.cid).index_acknowledged + 1)
+        if index <= max(each.audited, each.audit_asked):
+            return
+        if each.is_going_on and self._connection.ask_audit(each.cid, index):
+            each.audit_asked, each.audit_until = index, trio.current_time() + AUDIT_SECONDS
+
+    async def _search(self, each: Outgoing, compared: Compared) -> None:
+        await in_thread(each.queue.chains.check_believed)
+        each.search = DivergenceSearch(each.queue.chains, compared, each.shift)
+        await self._ask_on(each, each.search.begin)
+
+    async def _ask_on(self, each: Outgoing, step: Callable[[], Index | Diverged]) -> None:
+        place = await in_thread(step)
+        if isinstance(place, Diverged):
+            raise place
+        if self._is_on(each) and not self._connection.has_stopped(each.cid):
+            self._connection.ask_proof(each.cid, place)
+
+    def _is_on(self, each: Outgoing) -> bool:
+        """False once the sink has let go of the queue."""
+        return self._outgoing.get(each.cid) is each

@@ -1,0 +1,139 @@
+"""A running host takes closed store files that it has lost from the hosts that it is connected to.
+
+Theory of operation. A queue that has lost one stops as damaged, on both sides. Where the other side
+of a connection gives store files, as every host of ours does, what is missing or is not what it was
+comes from there (`fetcher`), and is held against what was noted. Then the queue goes on, with
+another connection. Where nobody has it, the queue stays as it is, and each new connection is asked.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.net.errors import Refused, Unreachable
+from cqrepl.net.program import Program
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import LocalProtocolError
+from cqrepl.protocol.subhandler import HandlerKind, LinkView
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.format.index import Cycle
+from cqrepl.replicator.fetcher import Asker, FetchTold, wanting
+from cqrepl.replicator.fetchkind import FETCH_CAPABILITY, FetchKind
+from cqrepl.replicator.queues import Signal
+
+REST_SECONDS: Final = 60.0  # nothing is looked for where nothing was missing
+_logger: Final = logging.getLogger(__name__)
+
+
+class LostFiles:
+    """A program of its own on the connections of a host, beside the one that the user has.
+
+    Args:
+        paths: the directories of the host's queues, by name.
+        program: the user's.
+        restored: is called with the name of a queue whose store files are all there again.
+        looked: is called when a host that was asked has given what it could.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        program: Program | None,
+        restored: Callable[[str], None],
+        looked: Callable[[], None],
+    ) -> None:
+        own: tuple[HandlerKind, ...] = (FetchKind(paths),)
+        self.kinds = own if program is None else (*own, *program.kinds)
+        self._paths = paths
+        self._program = program
+        self._restored = restored
+        self._looked = looked
+        self._is_taking = False
+        self._links: dict[int, LinkView] = {}  # the last one of each host that gives store files
+        self._lost: dict[str, list[LinkView]] = {}  # queues, and who is still to be asked
+        self._known: dict[str, Mapping[Cycle, ClosedCycle]] = {}
+        self._rests: dict[str, float] = {}  # queues that lack no store file, and until when that is
+        self._asker: Asker | None = None
+        self._changed = Signal()
+
+    @property
+    def is_taking(self) -> bool:
+        """True while somebody may still give what a queue has lost."""
+        return self._is_taking or any(self._lost.values())
+
+    def note(self, name: str, known: Mapping[Cycle, ClosedCycle]) -> None:
+        """A queue is damaged: it may have lost closed store files.
+
+        Args:
+            known: what they held, as far as this process knows.
+        """
+        self._known[name] = known
+        if name not in self._lost and trio.current_time() >= self._rests.get(name, -math.inf):
+            self._lost[name] = list(self._links.values())
+            self._changed.set()
+
+    async def connected(self, link: LinkView) -> None:
+        if link.remote_id and FETCH_CAPABILITY in link.capabilities:
+            self._links[link.remote_id] = link
+            for asked in self._lost.values():
+                asked.append(link)
+            self._changed.set()
+        if self._program is not None:
+            await self._program.connected(link)
+
+    async def told(self, link: LinkView, event: object) -> None:
+        if not isinstance(event, FetchTold):
+            assert self._program is not None
+            await self._program.told(link, event)
+        elif self._asker is not None and self._asker.csp == event.csp:
+            await self._asker.told(link, event)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Takes what is lost, for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            for name in [name for name, links in self._lost.items() if links]:
+                self._is_taking = True
+                await self._take(name, self._lost[name].pop())
+                self._is_taking = False
+                self._looked()
+            if not any(self._lost.values()):
+                await self._changed.wait()
+
+    async def _take(self, name: str, link: LinkView) -> None:
+        """Takes what a queue has lost over this link."""
+        try:
+            with Queue.open(self._paths[name]) as queue:
+                wanted = await in_thread(partial(wanting, queue, self._known[name]))
+                if not wanted:  # it is damaged otherwise
+                    del self._lost[name]
+                    self._rests[name] = trio.current_time() + REST_SECONDS
+                    return
+                self._asker = asker = Asker(queue, wanted, name, stays=False)
+                await asker.connected(link)
+                await asker.ended(f"host {link.remote_id}")
+                asker.check()
+        except LocalProtocolError:
+            return  # the connection is over
+        except (Refused, Unreachable, QueueError, OSError) as error:
+            _logger.warning("queue %r: host %d: %s", name, link.remote_id, error)
+            return
+        finally:
+            self._asker = None
+        del self._lost[name]
+        files = ", ".join(queue.cycles.path_of(each.cycle).name for each in wanted)
+        _logger.warning("queue %r: host %d gave back %s", name, link.remote_id, files)
+        self._restored(name)

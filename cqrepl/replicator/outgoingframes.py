@@ -1,0 +1,120 @@
+"""The frames of one connection's queues: which queue is looked at next, and how much of it goes
+out."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import trio
+
+from cqrepl.net.link import OUT_BYTES
+from cqrepl.protocol import Connection
+from cqrepl.protocol.cid import Cid
+from cqrepl.queue import Tailer
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.surroundings import surroundings
+
+MANY: Final = 16  # queues of one connection
+ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more often
+
+
+class OutgoingFrames:
+    """The queues in turn, so that a busy queue does not hold up the rest.
+
+    Args:
+        outgoing: the queues that are on the connection, as they come and go.
+        look: what comes next in a queue; None when there is nothing now, or it cannot be read.
+        note_sent: is told of what has been framed.
+    """
+
+    def __init__(
+        self,
+        outgoing: Mapping[Cid, Outgoing],
+        connection: Connection,
+        look: Callable[[Outgoing, Tailer], ExcerptBatch | None],
+        note_sent: Callable[[Outgoing, ExcerptBatch], None],
+    ) -> None:
+        self.out_bytes = OUT_BYTES
+        self._outgoing = outgoing
+        self._connection = connection
+        self._look = look
+        self._note_sent = note_sent
+        self._started: list[Outgoing] = []  # and not looked at to the end of what they have
+        self._started_at = self._looked_at = -math.inf
+        self._turn = 0
+        self._large: Outgoing | None = None  # waits for a buffer as long as its next frame
+
+    def close(self) -> None:
+        """Lets go of the session: a circle would keep the buffers of what is over."""
+        self._look = lambda each, tailer: None
+        self._note_sent = lambda each, sent: None
+
+    def begin(self, each: Outgoing) -> None:
+        """Its stream has begun."""
+        self._started.append(each)
+        self._started_at = trio.current_time()
+
+    def drop(self, each: Outgoing) -> None:
+        """It is on the connection no more."""
+        self._started = [one for one in self._started if one is not each]
+        self._large = None if self._large is each else self._large
+
+    def fill(self, out: bytearray) -> int:
+        """Frames of the queues; how many bytes of `out` they take."""
+        filled = 0
+        looked_at = self._in_turn()
+        for each in looked_at:
+            if each.tailer is not None:
+                filled = self._frame_queue(each, each.tailer, out, filled)
+        self._started = [each for each in self._started if each.batch is not None]
+        self._turn += 1
+        return filled
+
+    @property
+    def is_filling(self) -> bool:
+        """True while one of many queues starts after the other. With each of them the writer is
+        woken: were all looked at each time, the cost would grow with the square of their number."""
+        is_young = trio.current_time() - self._started_at < ALL_SECONDS
+        return is_young and len(self._outgoing) >= MANY
+
+    def _in_turn(self) -> list[Outgoing]:
+        if self.is_filling:
+            now = trio.current_time()
+            if self._large is None and now - self._looked_at < ALL_SECONDS:
+                return self._started
+            self._looked_at = now
+        live = list(self._outgoing.values())
+        large, self._large = self._large, None
+        self.out_bytes = OUT_BYTES
+        at = live.index(large) if large is not None else self._turn % max(len(live), 1)
+        return live[at:] + live[:at]
+
+    def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
+        """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
+        source = self._connection.source(each.cid)
+        while source.has_room and not source.has_stopped:
+            if each.batch is None:
+                if len(out) - filled < OUT_BYTES // 4 and filled:
+                    break  # what is left is too little to be worth a look
+                each.batch = self._look(each, tailer)
+                each.start = 0
+                if each.batch is None:
+                    break
+            batch, start = each.batch, each.start
+            framed, end = self._connection.frame_excerpts(
+                each.cid, batch, start, surroundings().monotonic_ns(), out, filled
+            )
+            if framed is None:
+                size = self._connection.frame_size(each.cid, batch.lengths[start])
+                if (
+                    size > OUT_BYTES and self._large is None
+                ):  # it gets a buffer of its own, and first
+                    self._large, self.out_bytes = each, size
+                break
+            filled = end
+            each.start += len(framed)
+            if each.start == len(batch):
+                each.batch = None
+            self._note_sent(each, framed)
+        return filled

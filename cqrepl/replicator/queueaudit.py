@@ -1,0 +1,139 @@
+"""Reads what was appended to a queue from its files, behind the stream.
+
+Theory of operation. A chain over what the files hold (`queue.read.chains`) is what two copies
+compare. So each excerpt is read once after it was appended, in short stretches, so that a stream at
+full rate is hardly held up; a copy is at its end half a second after the last excerpt has come. How
+far that was is kept in side files: the next start goes on from there. A store file that was written
+to since its side file was is read once more as a whole, in the same way, and what is there has to
+be what was there.
+"""
+
+import logging
+from typing import Final
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.queue.files.chainfile import Point
+from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index
+from cqrepl.queue.read.chainpoints import START
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import end_index
+from cqrepl.surroundings import monotonic
+
+FOLLOW_SECONDS: Final = 0.02  # of reading, each time
+ALONE_SECONDS: Final = 60.0  # between two times, where nobody waits for it
+ALONE_FOLLOW_SECONDS: Final = 0.5  # of reading then
+REREAD_SECONDS: Final = 0.2  # of reading once more, each time
+
+_logger: Final = logging.getLogger(__name__)
+NO_CYCLE: Final = Cycle(-1)
+Place = tuple[Index, bytes]
+"""A next index, and the chain over all before it in its cycle."""
+
+
+class QueueAudit:
+    """Of one queue. One thread at a time uses it.
+
+    Args:
+        at: everything before it was read, or is by others; None: it begins with the end.
+    """
+
+    def __init__(self, chains: Chains, at: Index | None) -> None:
+        self.at = at
+        self._chains = chains
+        self._has_failed = False  # to keep how far it was read
+        self._due = monotonic() + ALONE_SECONDS  # to read on where nobody waits for it
+        self._reread: tuple[Cycle, Point] | None = None  # how far
+        self._scrubbed: tuple[Cycle, Point] = (NO_CYCLE, START)  # the same
+
+    def follow_now_and_then(self, cycles: Cycles) -> None:
+        """Reads on towards the end, where nobody waits for that, so that a sink that comes need not
+        wait for all of it.
+
+        Raises:
+            QueueError: a store file cannot be read.
+        """
+        if monotonic() >= self._due:
+            self._due = monotonic() + ALONE_SECONDS
+            self.follow(end_index(cycles), ALONE_FOLLOW_SECONDS)
+
+    def follow(self, end: Index, seconds: float = FOLLOW_SECONDS) -> list[Place]:
+        """Reads on towards the end, for a short time.
+
+        Returns:
+            The chains on the way, as `Chains.follow` has them.
+
+        Raises:
+            QueueError: a store file cannot be read.
+        """
+        if not has_chains() or end == NEXT_OF_EMPTY:
+            self.at = end
+            return []
+        start = end if self.at is None else min(self.at, end)
+        found = self._chains.follow(start, end, seconds)
+        self.at = found[-1][0]
+        return found
+
+    def reread(self, cycles: Cycles) -> None:
+        """Reads on in store files that were written to while nobody watched.
+
+        Raises:
+            QueueDamaged: one does not hold what it held.
+            QueueError: one cannot be read.
+        """
+        until = monotonic() + REREAD_SECONDS
+        while (cycle := self._chains.to_check) is not None and monotonic() < until:
+            self._check_closed(cycles, cycle)
+        while (cycle := self._chains.to_reread) is not None and monotonic() < until:
+            if self._reread is None or self._reread[0] != cycle:
+                self._reread = cycle, START
+            place, _ = self._chains.reread(*self._reread)
+            self._reread = None if place is None else (cycle, place)
+            if place is None:
+                self._check_closed(cycles, cycle)
+
+    def scrub(self, cycles: Cycles) -> int | None:
+        """Reads a stretch of the store files once more, as far as they were read before.
+
+        Returns:
+            How many bytes; None when all of them have been read.
+
+        Raises:
+            QueueDamaged: one does not hold what it held.
+            QueueError: one cannot be read.
+            OSError: what they held is not known.
+        """
+        cycle, start = self._scrubbed
+        place: Point | None = None
+        count = 0
+        if cycle != NO_CYCLE and cycles.has(cycle):
+            place, count = self._chains.reread(cycle, start)
+            if place is None:
+                self._check_closed(cycles, cycle)
+        if place is not None:
+            self._scrubbed = cycle, place
+            return count
+        following = min((each for each in cycles.listing() if each > cycle), default=NO_CYCLE)
+        self._scrubbed = following, START
+        return None if following == NO_CYCLE else count
+
+    def _check_closed(self, cycles: Cycles, cycle: Cycle) -> None:
+        """Holds a store file against what was noted when it was closed."""
+        record = cycles.closed.load().get(cycle)
+        self._chains.check_closed(
+            ClosedCycle(cycle, 0, UNKNOWN_CHAIN) if record is None else record
+        )
+
+    def save(self, synced: Index) -> None:
+        """Keeps how far it was read, of what is on the disk.
+
+        Raises:
+            QueueError: a store file cannot be read.
+        """
+        try:
+            self._chains.save(synced)
+        except OSError as error:
+            if not self._has_failed:
+                _logger.warning("chains are not kept, the next start reads more: %s", error)
+            self._has_failed = True

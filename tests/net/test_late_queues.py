@@ -1,0 +1,83 @@
+"""Too few descriptors at the start: the queues that find some run, the others come later."""
+
+import re
+import resource
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import QueueError
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from tests.support.commands import commands
+from tests.support.copies import assert_same
+from tests.support.replicas import BEATS, LOOPBACK, acked, at, copied, eventually
+from tests.support.samples import fill, noon_path
+from tests.support.unreadable import made_unreadable
+
+NAMES = [f"q{nth:02}" for nth in range(24)]
+
+
+@pytest.mark.parametrize(("role", "few"), [("source", 32), ("sink", 50)])
+async def test_those_that_find_descriptors_run_and_the_others_come(
+    role: str, few: int, tmp_path: Path
+) -> None:
+    before = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({few}, 4096))"
+    for name in NAMES:
+        fill(tmp_path / name, "FAST_DAILY", {0: 3})
+        fill(tmp_path / "copies" / name, "FAST_DAILY", {0: 1})
+    queues = [str(tmp_path / name) for name in NAMES]
+    copies = [f"{name}={tmp_path / 'copies' / name}" for name in NAMES]
+    async with commands(90) as start, commands(90, before=before) as start_poor:
+        starts = {"source": start, "sink": start} | {role: start_poor}
+        source = await starts["source"]("source", *queues, "--listen", at(0))
+        sink = await starts["sink"]("sink", *copies, "--connect", at(await source.port()))
+        poor, other = (source, sink) if role == "source" else (sink, source)
+        await poor.says(re.compile("queue .* pauses: .*Too many open files"))
+        if role == "source":  # a sink's queues all open at once, and may take them from each other
+            await copied(tmp_path / NAMES[0], tmp_path / "copies" / NAMES[0])
+            await other.says(re.compile("pauses: the peer says: .*Too many open files"))
+        assert "not a queue" not in poor.said
+        assert "expected" not in poor.said
+        resource.prlimit(poor.pid, resource.RLIMIT_NOFILE, (4096, 4096))
+        for name in NAMES:
+            await copied(tmp_path / name, tmp_path / "copies" / name)
+        for each in (sink, source):
+            await each.terminate()
+            assert "Traceback" not in each.said
+            assert "stopped" not in each.said
+    for name in NAMES:
+        assert_same(tmp_path / name, tmp_path / "copies" / name)
+
+
+async def test_a_queue_that_cannot_be_opened_at_the_start_of_its_source(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sink hears why nothing comes; the other queue goes out meanwhile."""
+    written = {name: fill(tmp_path / name, "FAST_DAILY", {0: 3}) for name in NAMES[:2]}
+    late, good = NAMES[:2]
+    sources = {name: tmp_path / name for name in written}
+    sinks = {name: tmp_path / "copies" / name for name in written}
+    bring_back = made_unreadable(noon_path(sources[late]))
+    async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
+            await acked(source, written[good][-1][0], good)
+            await eventually(lambda: sink.queues[late].pause.trouble is not None)
+            assert list(source.queues) == [good]
+            bring_back()
+            await eventually(lambda: late in source.queues)
+            await acked(source, written[late][-1][0], late)
+            assert not source.stops + sink.stops
+    assert f"queue '{late}' pauses: the peer says: " in caplog.text
+    assert_same(sources[late], sinks[late])
+
+
+async def test_a_source_of_nothing_else_does_not_start(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    bring_back = made_unreadable(noon_path(tmp_path / "q"))
+    with pytest.raises(QueueError, match="cannot be opened: Too many levels"):
+        async with serve_source([tmp_path / "q"], listen=LOOPBACK):
+            raise AssertionError
+    bring_back()
+    async with serve_source([tmp_path / "q"], listen=LOOPBACK) as source:
+        assert list(source.queues) == ["q"]

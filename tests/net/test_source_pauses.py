@@ -1,0 +1,163 @@
+"""A queue that its source cannot read for now: it pauses, both sides know why, the rest goes on."""
+
+import os
+import re
+import resource
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.queue import Queue
+from cqrepl.replicator.host import serve_host
+from cqrepl.replicator.settings import host_settings
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.sourcesession import SourceSession
+from tests.net.test_withdrawals import offered_cid
+from tests.support.commands import commands
+from tests.support.copies import assert_same
+from tests.support.peer import (
+    acknowledgement,
+    end_of_stream,
+    heartbeats,
+    register,
+    source_handler,
+    uber,
+)
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    acked,
+    at,
+    eventually,
+    live_source,
+    more_excerpts,
+)
+from tests.support.samples import NOON_MS, fill, layout, noon_path
+from tests.support.unreadable import made_unreadable
+
+CYCLES = {0: 3, 1: 3, 2: 3}
+NAMES = ("bad", "good")
+DAY_MS = 86_400_000
+
+
+def said(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [each.getMessage() for each in caplog.records if words in each.getMessage()]
+
+
+@pytest.mark.parametrize("goes_both_ways", [False, True])
+async def test_a_store_file_that_cannot_be_opened_for_a_while(
+    goes_both_ways: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other queue of the connection goes on; each side says it once, and when it is over."""
+    caplog.set_level("INFO")
+    bad = fill(tmp_path / "bad", "FAST_DAILY", CYCLES)
+    fill(tmp_path / "good", "FAST_DAILY", {0: 3})
+    bring_back = made_unreadable(noon_path(tmp_path / "bad", ahead=1))
+    sources = {name: tmp_path / name for name in NAMES}
+    sinks = {name: tmp_path / "copies" / name for name in NAMES}
+    other = {"other": tmp_path / "other"} if goes_both_ways else {}
+    settings = host_settings(1, 2, listen=LOOPBACK, **BEATS)
+    async with serve_host(settings, sources=sources, sinks=other) as host:
+        source = host.source
+        async with serve_sink(sinks, connect=at(host.port), **BEATS) as sink:
+            await eventually(lambda: sink.queues["bad"].pause.trouble is not None)
+            (session,) = source.endpoint.sessions
+            for nth in range(3):  # while it is tried again
+                more = more_excerpts(tmp_path / "good", 3 + nth, 1)
+                await acked(source, more[-1][0], "good")
+                await trio.sleep(0.4)
+            assert not source.stops + sink.stops
+            pauses = said(caplog, "queue 'bad' pauses: ")
+            assert ["the peer says: " in each for each in pauses].count(True) == 1
+            assert len(pauses) == 2
+            assert all(str(noon_path(tmp_path / "bad", ahead=1)) in each for each in pauses)
+            assert not said(caplog, "goes on")
+            bring_back()
+            await acked(source, bad[-1][0], "bad")
+            await eventually(lambda: len(said(caplog, "queue 'bad' goes on")) == 2)
+            assert source.endpoint.sessions == [session]
+    for name in NAMES:
+        assert_same(tmp_path / name, sinks[name])
+
+
+async def test_a_queue_that_cannot_even_be_offered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end is in the file that cannot be opened: the sink hears why nothing comes."""
+    bad = fill(tmp_path / "bad", "FAST_DAILY", CYCLES)
+    fill(tmp_path / "good", "FAST_DAILY", {0: 3})
+    sinks = {name: tmp_path / "copies" / name for name in NAMES}
+    async with serve_source(
+        {name: tmp_path / name for name in NAMES}, listen=LOOPBACK, **BEATS
+    ) as source:
+        bring_back = made_unreadable(noon_path(tmp_path / "bad", ahead=2))
+        async with serve_sink(sinks, connect=at(source.port), **BEATS) as sink:
+            await eventually(lambda: sink.queues["bad"].pause.trouble is not None)
+            await acked(source, more_excerpts(tmp_path / "good", 3, 1)[-1][0], "good")
+            assert not source.stops + sink.stops
+            bring_back()
+            await acked(source, bad[-1][0], "bad")
+    assert len(said(caplog, "queue 'bad' pauses: ")) == 2
+    assert_same(tmp_path / "bad", sinks["bad"])
+
+
+async def test_a_sink_that_cannot_be_told_gets_nothing_for_a_while(tmp_path: Path) -> None:
+    """As Java's: its connection stays, and the stream goes on where it was."""
+    written = fill(tmp_path / "q", "FAST_DAILY", CYCLES)
+    bring_back = made_unreadable(noon_path(tmp_path / "q", ahead=1))
+    async with (
+        live_source(tmp_path / "q") as source,
+        await trio.open_tcp_stream("127.0.0.1", source.port or 0) as stream,
+        trio.open_nursery() as nursery,
+    ):
+        heard = bytearray()
+
+        async def hear() -> None:
+            async for piece in stream:
+                heard.extend(piece)
+
+        nursery.start_soon(hear)
+        await stream.send_all(uber(2, 1) + heartbeats())
+        cid = await offered_cid(heard)
+        answer = register("/replication/q/2", cid, source_handler(0, name="q"))
+        await stream.send_all(answer + end_of_stream(cid))
+        await eventually(lambda: written[2][1] in heard)
+        (session,) = source.endpoint.sessions
+        assert isinstance(session, SourceSession)
+        await eventually(lambda: bool(session.troubles))
+        bring_back()
+        await eventually(lambda: written[-1][1] in heard)
+        assert all(heard.count(payload) == 1 for _, payload in written if len(payload) > 8)
+        await stream.send_all(acknowledgement(written[-1][0], ns=0, cid=cid))
+        assert not session.troubles
+        assert source.endpoint.sessions == [session]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path: Path) -> None:
+    """It has a process of its own; a cycle begins that takes a descriptor more."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        first = queue.append(b"first", now_ms=NOON_MS)
+        async with commands(60) as start:
+            source = await start("source", tmp_path / "q", "--listen", at(0))
+            sinks = {"q": tmp_path / "copy"}
+            async with serve_sink(sinks, connect=at(await source.port()), **BEATS) as sink:
+                await eventually(lambda: sink.queues["q"].received_excerpts == 1)
+                soft, hard = resource.prlimit(source.pid, resource.RLIMIT_NOFILE)
+                used = {int(each) for each in os.listdir(f"/proc/{source.pid}/fd")}
+                few = next(each for each in range(len(used) + 1) if each not in used)
+                resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (few, hard))
+                last = queue.append(b"second", now_ms=NOON_MS + DAY_MS)
+                await source.says(re.compile("queue 'q' pauses: .*Too many open files"))
+                await eventually(lambda: sink.queues["q"].pause.trouble is not None)
+                resource.prlimit(source.pid, resource.RLIMIT_NOFILE, (soft, hard))
+                await eventually(lambda: sink.queues["q"].received_excerpts == 2)
+                await source.says(re.compile("queue 'q' goes on"))
+                assert first < last
+                assert not sink.stops
+            await source.terminate()
+            assert "Traceback" not in source.said
+            assert "stopped" not in source.said
+    assert_same(tmp_path / "q", tmp_path / "copy")

@@ -1,0 +1,17 @@
+"""Files that cannot be opened for a while, for whatever user tries."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def made_unreadable(file: Path) -> Callable[[], None]:
+    """From now on the system says "Too many levels of symbolic links", to root as well, and nothing
+    tells that the file was removed. What is returned brings it back."""
+    aside = file.with_name(file.name + ".aside")
+    file.rename(aside)
+    file.symlink_to(file.name)
+
+    def bring_back() -> None:
+        aside.replace(file)
+
+    return bring_back
