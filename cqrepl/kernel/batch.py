@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from cqrepl.kernel import choose, plain
 
-NO_LIMIT: Final = (1 << 62) - 1
+NO_LIMIT: Final = (1 << 62) - 1  # of counts, bytes and sequences; indexes are greater than this
 
 
 class FindStop(IntEnum):

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
     FOLLOWER_KEY,
@@ -42,7 +41,7 @@ from cqrepl.queue.files.queuedirectory import (
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.block import BLOCK_BYTES
 from cqrepl.queue.format.errors import LayoutMismatch, QueueError
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read import count as counting
@@ -254,7 +253,7 @@ class Queue:
 
         Costs time for each cycle, not for each excerpt.
         """
-        return counting.count(self._cycles, first, NO_LIMIT if last is None else last)
+        return counting.count(self._cycles, first, INDEX_MAX if last is None else last)
 
     def tailer(
         self, index: int = NEXT_OF_EMPTY, *, pauser: Pauser | None = None, repair: bool = False

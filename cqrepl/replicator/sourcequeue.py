@@ -12,7 +12,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.syncedmark import load_synced
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import NOTHING, SourceCounters
@@ -174,9 +174,10 @@ class SourceQueue:
 
     @property
     def awaited(self) -> int:
-        """The next index for whose acknowledgement a caller of `wait_acked` waits."""
+        """The next index for whose acknowledgement a caller of `wait_acked` waits; the greatest
+        of all while none does."""
         acknowledged = self.counters.index_acknowledged
-        return min((index for index in self._awaited if index > acknowledged), default=NO_LIMIT)
+        return min((index for index in self._awaited if index > acknowledged), default=INDEX_MAX)
 
     @contextmanager
     def awaiting(self, index: int) -> Iterator[None]:

@@ -50,6 +50,16 @@ def test_golden_queues_are_counted(name: str, tmp_path: Path) -> None:
             assert counted == max(0, last - first + 1)
 
 
+def test_cycles_of_a_second_have_great_indexes(path: Path) -> None:
+    """From 2004 on they lie beyond half of what an index may be."""
+    written = fill(path, "TEST4_SECONDLY", {0: 3, 4: 5})
+    assert written[0][0] >= 1 << 62
+    with Queue.open(path) as queue:
+        assert queue.count() == queue.count(written[0][0]) == 8
+        assert queue.count(written[2][0], written[4][0]) == 3
+        assert digests(down_of(queue.backward()))[::-1] == digests(written)
+
+
 @pytest.mark.parametrize("name", READABLE)
 def test_so_many_from_behind(name: str, tmp_path: Path) -> None:
     cycles = golden(name, tmp_path)
