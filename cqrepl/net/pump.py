@@ -191,7 +191,7 @@ class Pump:
                 if not is_live:
                     await self._receive()
             except OSError as error:
-                self._end(f"connection broken: {error}")
+                self._end(f"connection broken: {error.strerror or error}")
                 return
             session.catch_up()
             if not await self._act_on_events(session):
@@ -466,6 +466,9 @@ class Pump:
             self.ended_orderly = True
             self._end("ended in order by the peer")
         elif isinstance(event, PeerLost):
+            is_nobody = self.connection.remote_id is None and self.heard
+            if is_nobody and not self.connection.config.is_dialler:  # who says so for itself
+                self.log.tell(logging.INFO, self.label, f"closed: {event.message}")
             self._end(event.message)
 
     def _close(self, error: RemoteProtocolError) -> None:

@@ -135,8 +135,9 @@ class Connection:
         if self.state is ConnectionState.ENDING or (quiet and self._may_end_unannounced):
             self._outbox.tell(OrderlyEnd())
         else:
-            what = f"in the middle of a document ({mid} bytes of it came)" if mid else "unannounced"
-            self._outbox.tell(PeerLost(message=f"end of stream {what}"))
+            where = f"in the middle of a document ({mid} bytes of it came)"
+            how = where if mid else "without a goodbye"
+            self._outbox.tell(PeerLost(message=f"the connection ended {how}"))
         self._move(ConnectionMove.END)
 
     def next_event(self) -> Event | None:

@@ -187,7 +187,7 @@ async def test_half_a_document_and_gone(victim: Victim) -> None:
             if linger:
                 attacker.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             await trio.aclose_forcefully(attacker.stream)
-    lost = r"disconnected: (end of stream in the middle|connection broken)"
+    lost = r"disconnected: (the connection ended in the middle|connection broken)"
     await eventually(lambda: len(re.findall(lost, victim.said)) >= 2)
 
 

@@ -64,7 +64,7 @@ async def test_greeting_and_end_of_stream(kind: str) -> None:
             await far.send_eof()
         assert session.acted == [Connected(remote_id=THEIRS)]
         assert (session.is_closed, pump.heard, pump.ended_orderly) == (1, True, False)
-        assert pump.ended_why == "end of stream unannounced"
+        assert pump.ended_why == "the connection ended without a goodbye"
         assert pump.ended.is_set()
         assert pump.label == f"host {THEIRS} at test"
 

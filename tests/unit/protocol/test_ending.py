@@ -39,6 +39,8 @@ from tests.support.peer import (
     uber,
 )
 
+MIDDLE = "the connection ended in the middle of a document"
+WITHOUT_GOODBYE = "the connection ended without a goodbye"
 SHAPE = QueueShape(roll_cycle="FAST_DAILY", epoch=0, index_count=4096, index_spacing=256)
 
 
@@ -51,13 +53,13 @@ def crowd(ours: Ours) -> None:
 @pytest.mark.parametrize(
     ("ours", "before", "event"),
     [
-        (lambda: Ours(Role.SINK), b"", "end of stream unannounced"),
-        (lambda: Ours(Role.SINK), header(9), "end of stream in the middle of a document (4 bytes"),
-        (sink, b"", "end of stream unannounced"),
-        (streaming_source, b"", "end of stream unannounced"),
+        (lambda: Ours(Role.SINK), b"", WITHOUT_GOODBYE),
+        (lambda: Ours(Role.SINK), header(9), f"{MIDDLE} (4 bytes"),
+        (sink, b"", WITHOUT_GOODBYE),
+        (streaming_source, b"", WITHOUT_GOODBYE),
         (receiving_sink, b"", None),
-        (receiving_sink, excerpt(index(0), b"x")[:-1], "end of stream in the middle of a document"),
-        (receiving_sink, b"\x05", "end of stream in the middle of a document (1 bytes"),
+        (receiving_sink, excerpt(index(0), b"x")[:-1], MIDDLE),
+        (receiving_sink, b"\x05", f"{MIDDLE} (1 bytes"),
     ],
     ids=["greeting", "in greeting", "sink", "source", "receiving", "in event", "in header"],
 )
