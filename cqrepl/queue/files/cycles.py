@@ -136,11 +136,11 @@ class Cycles:
             QueueDamaged: one is, of a cycle that is known to have had excerpts.
             OSError: what is known cannot be read.
         """
-        noted = [
+        noted = sorted(
             record
             for record in self.closed.load().values()
             if first < record.cycle < last and record.excerpts and not self.has(record.cycle)
-        ]
+        )
         # retention goes upwards: what it has taken meanwhile is below all that is listed now
         lowest = min(self.listing(), default=last) if noted else last
         for record in noted:
@@ -171,6 +171,12 @@ class Cycles:
                 f" put the right one back, from a backup or a copy: {FETCH}",
                 path=self.path_of(cycle),
             )
+
+    def check_counted(self, cycle: Cycle, count: int) -> None:
+        """As `check_closed`, for a caller that passes a cycle by without caring for its end. Its
+        file may be removed meanwhile: retention, or `check_between` tells."""
+        if self.has(cycle):
+            self.check_closed(cycle, count, is_closed=True)
 
     def _table_identity(self) -> tuple[int, ...] | None:
         """What another table store differs in; a number of a removed file may be used again."""

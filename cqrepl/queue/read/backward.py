@@ -13,7 +13,8 @@ not, or where there is no index, the file is walked once from its start, and the
 used in place of the slots from then on.
 
 What a cycle held when it was entered is read; what is appended later lies above. Retention
-removes the lowest cycles first, so files that go meanwhile only bring the end nearer.
+removes the lowest cycles first, so files that go meanwhile only bring the end nearer. One that is
+missing in between, or holds less than when it was closed, is told, as by a tailer that goes up.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,15 @@ from cqrepl.queue.files.storefile import START, Place, StoreFile, Walked
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import Index, Position, Sequence, cycle_of, index_of, sequence_of
+from cqrepl.queue.format.index import (
+    Cycle,
+    Index,
+    Position,
+    Sequence,
+    cycle_of,
+    index_of,
+    sequence_of,
+)
 from cqrepl.queue.read.agreement import Agreement
 from wire.header import HEADER_BYTES
 
@@ -68,7 +77,7 @@ class BackwardTailer:
         one before it.
 
         Raises:
-            QueueDamaged: a store file cannot be followed.
+            QueueDamaged: a store file cannot be followed, is missing, or holds less than it did.
         """
         assert count_max > 0
         if not self._left and not self._step():
@@ -167,11 +176,13 @@ class BackwardTailer:
     def _enter_below(self) -> bool:
         """Goes to the end of the greatest cycle below that is there; false when there is none."""
         self._leave()
-        below = [cycle for cycle in self._cycles.listing() if cycle < self._cycle]
+        listed = self._cycles.listing()
+        below = [cycle for cycle in listed if cycle < self._cycle]
         if not below:
             return False
         if below[-1] < self._cycle - 1:
             self._sequence_max = NO_LIMIT
+            self._cycles.check_between(below[-1], min(Cycle(self._cycle), listed[-1]))
         end = min(self._sequence_max, NO_LIMIT - 1) + 1
         self._cycle, self._sequence_max = below[-1], NO_LIMIT
         store = self._cycles.open(below[-1])
@@ -182,6 +193,8 @@ class BackwardTailer:
         self._upper, self._last = walked.place, walked.position_last
         if walked.place.sequence < end:
             self._check_end(store, walked)
+            if store.cycle < listed[-1]:
+                self._cycles.check_counted(store.cycle, walked.place.sequence)
         elif walked.position_last:
             # the end that was asked for is not the file's: it is held against what comes behind
             last = Place(Sequence(end - 1), walked.position_last)

@@ -5,6 +5,10 @@ cycle is found by walking from its last index slot, checked by the slot before (
 the end: two index spacings, however many excerpts lie before. So all of this costs time for each
 cycle, never for each excerpt, and the cycles are what the directory lists, which is the truth; the
 table store's listing may lag.
+
+A closed store file that is known to have been there (see `closedcycles`) is not counted as nothing:
+what passes it tells. The ends alone are those of what is there: a queue without a file can be
+opened, and may get it back.
 """
 
 from cqrepl.kernel.batch import NO_LIMIT
@@ -61,11 +65,18 @@ def nth_last_index(cycles: Cycles, nth: int) -> Index | None:
     """Index of the `nth` excerpt from behind, 1 for the last; the first one when there are fewer.
 
     None when there is none at all.
+
+    Raises:
+        QueueDamaged: a store file on the way is missing, or holds less than it did.
     """
     assert nth > 0
-    found = None
+    found = above = None
     for cycle in reversed(cycles.listing()):
         in_cycle = count_in(cycles, cycle)
+        if above is not None:
+            cycles.check_between(cycle, above)
+            cycles.check_counted(cycle, in_cycle)
+        above = cycle
         if in_cycle >= nth:
             return index_of(cycle, Sequence(in_cycle - nth), cycles.shift)
         if in_cycle:
@@ -78,17 +89,27 @@ def count(cycles: Cycles, first: int, last: int) -> int:
     """The number of excerpts from index `first` to index `last`, both included.
 
     Neither has to be there: excerpts are counted that have an index between the two.
+
+    Raises:
+        QueueDamaged: a store file between them is missing, or holds less than it did.
     """
     if first > last:
         return 0
     shift, total = cycles.shift, 0
     index_first, index_last = Index(max(first, 0)), Index(last)
     cycle_first, cycle_last = cycle_of(index_first, shift), cycle_of(index_last, shift)
-    for cycle in cycles.listing():
+    listed = cycles.listing()
+    if listed:
+        lowest, greatest = Cycle(cycle_first - 1), Cycle(cycle_last + 1)
+        cycles.check_between(max(lowest, listed[0]), min(greatest, listed[-1]))
+    for cycle in listed:
         if cycle_first <= cycle <= cycle_last:
             end = sequence_of(index_last, shift) + 1 if cycle == cycle_last else NO_LIMIT
             start = sequence_of(index_first, shift) if cycle == cycle_first else 0
-            total += max(0, count_in(cycles, cycle, end) - start)
+            in_cycle = count_in(cycles, cycle, end)
+            if in_cycle < end and cycle < listed[-1]:
+                cycles.check_counted(cycle, in_cycle)
+            total += max(0, in_cycle - start)
     return total
 
 

@@ -103,6 +103,7 @@ class Tailer:
 
         Raises:
             IndexGap: the queue does not reach from what it holds to `index`.
+            QueueDamaged: what it held there once is lost.
             QueueError: no queue of this roll cycle can hold `index`.
         """
         self._cycles = cycles
@@ -367,6 +368,9 @@ class Tailer:
             return  # entered when its file, or that of a later cycle, is there
         store = self._cycles.open(cycle)
         if store is None:
+            following = self._cycles.following(cycle)
+            if following is not None:
+                self._cycles.check_between(self._cycle, following)
             found = self._first_after(cycle)
             path = self._cycles.path
             raise IndexGap(index, found, "its store file is not there", path=path)
@@ -375,6 +379,8 @@ class Tailer:
         try:
             walked = store.walk(self._indexing.place_before(sequence), sequence)
             if walked.place.sequence < sequence:
+                if self._cycles.following(cycle) is not None:
+                    self._cycles.check_counted(cycle, walked.place.sequence)
                 end = index_of(cycle, walked.place.sequence, self._cycles.shift)
                 raise IndexGap(index, end, "its cycle ends before", path=store.path)
         except BaseException:

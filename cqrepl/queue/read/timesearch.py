@@ -35,16 +35,25 @@ def seek_time(cycles: Cycles, time: int, read_time: ReadTime) -> Index:
             is valid during the call only.
 
     Raises:
-        QueueDamaged: a store file cannot be followed.
+        QueueDamaged: a store file cannot be followed; or one that may hold it is missing, or holds
+            less than it did.
     """
     listed = cycles.listing()
     below = _last_before(len(listed), lambda nth: _first_time(cycles, listed[nth], read_time), time)
+    passed: Cycle | None = None
     for cycle in listed[max(below, 0) :]:
+        if passed is not None:
+            cycles.check_between(passed, cycle)
+        passed = cycle
         store = cycles.open(cycle)
         if store is None:  # not ready, or removed since it was listed
             continue
         try:
             sequence = _seek_in(store, time, read_time)
+            if sequence is None and cycle < listed[-1]:
+                cycles.check_counted(
+                    cycle, store.walk(Indexing(store).place_before()).place.sequence
+                )
         finally:
             store.close()
         if sequence is not None:

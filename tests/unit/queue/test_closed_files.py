@@ -3,24 +3,26 @@
 import os
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue import IndexGap, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import (
     CLOSED_FILE_NAME,
     RECORD_BYTES,
     ClosedCycle,
     ClosedCycles,
 )
-from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.cycles import FETCH, Cycles
 from cqrepl.queue.files.storefile import StoreFile
-from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
 from cqrepl.queue.inspection import closedfiles
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support.samples import fill, layout, noon_index, noon_path, read
 
@@ -111,6 +113,70 @@ def test_an_older_file(path: Path, tmp_path: Path, count: int) -> None:
         read(path)
     texts = [one.text for one in inspect_queue(path).findings]
     assert f"expected 300 excerpts, found {count}" in texts
+
+
+READERS: dict[str, Callable[[Queue], object]] = {
+    "down": lambda queue: list(queue.backward()),
+    "down from it": lambda queue: list(queue.backward(noon_index(ROLL, ahead=1, sequence=299))),
+    "count": lambda queue: queue.count(),
+    "count of it": lambda queue: queue.count(noon_index(ROLL, ahead=1), noon_index(ROLL, ahead=2)),
+    "by index": lambda queue: queue.tailer(noon_index(ROLL, ahead=1, sequence=299)),
+    "by time": lambda queue: queue.seek_time(299, lambda payload: time_in(queue, payload)),
+    "from behind": lambda queue: nth_last_index(queue.cycles, 10),
+}
+
+
+def time_in(queue: Queue, payload: memoryview) -> int | None:
+    """A time before that of the first excerpt of the third cycle."""
+    third = queue.read_columns(noon_index(ROLL, ahead=2), INDEX_MAX)
+    starts = zip(third.offsets, third.offsets[1:], strict=False)
+    return 300 if payload in [third.payload[start:end] for start, end in starts] else 0
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_missing_file_is_told_to_every_reader(path: Path, reader: str) -> None:
+    lost = noon_path(path, ROLL, ahead=1)
+    lost.unlink()
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged) as told:
+        READERS[reader](queue)
+    assert told.value.path == lost
+    assert "expected 300 excerpts, the store file is not there" in told.value.reason
+    assert FETCH in told.value.reason
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_older_file_is_told_to_every_reader(path: Path, tmp_path: Path, reader: str) -> None:
+    older(path, tmp_path, 2)
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged) as told:
+        READERS[reader](queue)
+    assert told.value.path == noon_path(path, ROLL, ahead=1)
+    assert "expected 300 excerpts, found 2" in told.value.reason
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_what_does_not_pass_a_missing_file_is_given(path: Path, ahead: int) -> None:
+    noon_path(path, ROLL, ahead=ahead).unlink()
+    with Queue.open(path) as queue:
+        assert len(list(queue.backward(noon_index(ROLL, sequence=9)))) == 5
+        assert queue.count(last=noon_index(ROLL, sequence=9)) == 5
+        assert len(queue.backward().next_batch() or ()) == 2
+        assert queue.count(noon_index(ROLL, ahead=3)) == 2
+        assert nth_last_index(queue.cycles, 2) == noon_index(ROLL, ahead=3)
+
+
+@pytest.mark.parametrize("gone", [(0, 1), (2, 3)])
+def test_no_reader_complains_of_a_lost_end_or_of_retention(
+    path: Path, gone: tuple[int, int]
+) -> None:
+    for ahead in gone:
+        noon_path(path, ROLL, ahead=ahead).unlink()
+    held = sum(count for ahead, count in COUNTS.items() if ahead not in gone)
+    with Queue.open(path) as queue:
+        assert len(list(queue.backward())) == queue.count() == held
+        assert nth_last_index(queue.cycles, 1000) == queue.first_index()
+        for ahead in gone:
+            with pytest.raises(IndexGap):
+                queue.tailer(noon_index(ROLL, ahead=ahead, sequence=1))
 
 
 def test_an_older_file_that_is_closed(path: Path, tmp_path: Path) -> None:
