@@ -57,7 +57,7 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     if info.keys_end > KEYS_END_WARNED:
         yield f"keys  end at {info.keys_end:,} bytes; behind {KEYS_END_JAVA:,} Java adds none"
     for finding in info.findings:
-        yield str(finding)
+        yield f"{finding}: {finding.remedy}" if finding.remedy else str(finding)
 
 
 def info_json(info: QueueInfo) -> str:

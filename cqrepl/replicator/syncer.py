@@ -113,6 +113,8 @@ class DiskEnd:
         if is_proved and mark is None:
             return
         doubtful = range(end()) if mark is None else mark.doubtful_before(end())
+        if not doubtful:
+            return  # and no file is opened: one that is damaged is told of with the first look
         start = max(doubtful.start, queue.first_index() or NEXT_OF_EMPTY)
         if start < doubtful.stop:
             self.unproved_from, self._unproved_to = Index(start), Index(doubtful.stop)

@@ -9,6 +9,7 @@ import pytest
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.replicator import lostfiles, syncer
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
@@ -33,14 +34,25 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
 
 
-def lose(path: Path, how: str) -> Path:
+def lose(path: Path, how: str, ahead: int = 1) -> Path:
     """A file in the middle; its path."""
-    file = noon_path(path, ROLL, ahead=1)
-    file.unlink()
+    file = noon_path(path, ROLL, ahead=ahead)
+    if how == "cut":
+        file.write_bytes(b"")
+    elif how == "zeros":
+        file.write_bytes(bytes(file.stat().st_size))
+    else:
+        file.unlink()
     if how == "older":
         fill(path.parent / "older", ROLL, {1: 9})
         noon_path(path.parent / "older", ROLL, ahead=1).rename(file)
     return file
+
+
+def holds(file: Path, count: int) -> bool:
+    """Whether a store file is there, and has so many excerpts."""
+    files = inspect_queue(file.parent).files
+    return count in [each.count for each in files if each.path == file]
 
 
 async def until_noted(*sides: Source | Sink) -> None:
@@ -53,7 +65,7 @@ def has_all(closed: ClosedCycles) -> bool:
     return len(closed.load()) == len(COUNTS) - 1
 
 
-@pytest.mark.parametrize("how", ["gone", "older"])
+@pytest.mark.parametrize("how", ["gone", "older", "cut", "zeros"])
 @pytest.mark.parametrize("side", ["q", "copy"])
 async def test_it_comes_back(
     tmp_path: Path, side: str, how: str, caplog: pytest.LogCaptureFixture
@@ -70,18 +82,33 @@ async def test_it_comes_back(
         await acked(source, last)
     assert f"{file}: expected 30 excerpts" in caplog.text  # it was said
     assert_same(tmp_path / "q", tmp_path / "copy")
-    aside = [path.read_bytes() != b"" for path in (tmp_path / side).glob("quarantine/*/*.cq4")]
-    assert aside == ([True] if how == "older" else [])
+    aside = list((tmp_path / side).glob("quarantine/*/*.cq4"))
+    assert len(aside) == (how != "gone")
 
 
-async def test_it_comes_back_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["gone", "older", "cut", "zeros"])
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_it_comes_back_at_the_start(tmp_path: Path, side: str, how: str) -> None:
     written = fill(tmp_path / "q", ROLL, COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as sides:
         await acked(sides[0], written[-1][0])
         await until_noted(*sides)
-    file = lose(tmp_path / "copy", "gone")
+    file = lose(tmp_path / side, how)
     async with joined(tmp_path / "q", tmp_path / "copy"):
-        await eventually(file.exists)
+        await eventually(lambda: holds(file, 30))
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_so_does_the_lowest_one_while_it_has_a_name(tmp_path: Path, side: str) -> None:
+    """Gone, it would be what retention took."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+    file = lose(tmp_path / side, "cut", ahead=0)
+    async with joined(tmp_path / "q", tmp_path / "copy"):
+        await eventually(lambda: holds(file, 5))
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 

@@ -4,7 +4,8 @@ Theory of operation. Cycles without a store file are normal, and so is a short o
 directory tells that a file in the middle was removed, or replaced by an older one. Whoever
 replicates a queue notes here what a cycle held, once its store file is closed and on the disk; from
 then on neither changes any more. A file that is missing between others, or that has fewer excerpts
-than noted, is damage; files below the lowest one are retention.
+than noted, is damage; files below the lowest one are retention. A file without a header, cut to
+nothing or overwritten with zeros, looks as one that is being made: not where it held excerpts.
 
 The file is a row of records of 48 bytes, in any order, the last one of a cycle counts. All numbers
 are little-endian.
@@ -32,9 +33,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle
 from cqrepl.surroundings import surroundings
 
+FETCH: Final = "cqrepl repair QUEUE --from HOST:PORT --apply"  # what mends a closed store file
+PUT_BACK: Final = f"put it back, from a backup or a copy: {FETCH}"
 CLOSED_FILE_NAME: Final = "closed.cqmanifest"
 _MAGIC: Final = b"cqclosed"
 _RECORD: Final = struct.Struct("<8sqq16s")
@@ -76,6 +80,18 @@ class ClosedCycles:
             self._found = _records(self.path.read_bytes())
             self._seen = seen
         return {**self._found, **self._remembered} if self._remembered else self._found
+
+    def check_unready(self, cycle: Cycle, path: Path) -> None:
+        """Called when the store file of a cycle has no header: does nothing where it may be one
+        that is being made.
+
+        Raises:
+            QueueDamaged: it is known to have held excerpts.
+            OSError: what is known cannot be read.
+        """
+        noted = self.load().get(cycle)
+        if noted is not None and noted.excerpts:
+            raise QueueDamaged(f"{lost_header(noted)}; {PUT_BACK}", path=path)
 
     @property
     def known(self) -> Mapping[Cycle, ClosedCycle]:
@@ -151,6 +167,14 @@ class ClosedCycles:
             surroundings().sync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def lost_header(noted: ClosedCycle) -> str:
+    """What is wrong with a store file that has no header, and held excerpts."""
+    return (
+        f"expected {noted.excerpts} excerpts, found a file without a header, as when it is cut or"
+        " overwritten"
+    )
 
 
 def _packed(closed: ClosedCycle) -> bytes:

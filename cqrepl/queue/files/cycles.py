@@ -13,9 +13,8 @@ and then while it waits: it looks at the table store again when that is another 
 
 import os
 from pathlib import Path
-from typing import Final
 
-from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.files.closedcycles import FETCH, PUT_BACK, ClosedCycles
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import (
@@ -26,8 +25,6 @@ from cqrepl.queue.format.errors import (
     cannot_open,
 )
 from cqrepl.queue.format.rollcycle import Cycle, RollCycle
-
-FETCH: Final = "cqrepl repair QUEUE --from HOST:PORT --apply"  # what mends a closed store file
 
 
 class Cycles:
@@ -64,11 +61,20 @@ class Cycles:
         return os.path.exists(self.path_of(cycle))
 
     def open(self, cycle: Cycle) -> StoreFile | None:
-        """A cycle's store file, for reading; None when it is not there, or not ready yet."""
+        """A cycle's store file, for reading; None when it is not there, or not ready yet.
+
+        Raises:
+            QueueDamaged: it is not one, or not what it was.
+            OSError: it cannot be opened, or what it held is not known.
+        """
+        path = self.path_of(cycle)
         try:
-            return StoreFile.open(self.path_of(cycle), cycle, writable=False)
+            store = StoreFile.open(path, cycle, writable=False)
         except FileNotFoundError:
             return None
+        if store is None:
+            self.closed.check_unready(cycle, path)
+        return store
 
     def has_ended(self, cycle: Cycle) -> bool:
         """True when the cycle has a store file, and that is closed."""
@@ -146,8 +152,7 @@ class Cycles:
         for record in noted:
             if record.cycle > lowest:
                 raise QueueDamaged(
-                    f"expected {record.excerpts} excerpts, the store file is not there;"
-                    f" put it back, from a backup or a copy: {FETCH}",
+                    f"expected {record.excerpts} excerpts, the store file is not there; {PUT_BACK}",
                     path=self.path_of(record.cycle),
                 )
 

@@ -3,18 +3,17 @@
 Theory of operation. A closed cycle never changes, so it is remembered once, and noted beside the
 queue once its file is on the disk (`files.closedcycles`): what a power cut may still take is not
 noted. Each look then lists the directory, and opens only files that are new to this process, or
-other ones than the last time. The last file is none of them, whatever was noted: a queue that has
-lost its end, as one from a backup, gets it back from its copies. Excerpts are not read again: that
-a byte was changed in place is found where copies are compared.
+other ones than the last time, or were changed since. The last file is none of them, whatever was
+noted: a queue that has lost its end, as one from a backup, gets it back from its copies. Excerpts
+are not read again: that a byte was changed in place is found where copies are compared.
 """
 
-import os
 from typing import Final
 
 from cqrepl.kernel.chain import has_chains
+from cqrepl.queue.files.chainfile import StoreState
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.mapping import identity_in
 from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
@@ -29,7 +28,7 @@ class ClosedFiles:
     def __init__(self, cycles: Cycles, chains: Chains) -> None:
         self._cycles = cycles
         self._chains = chains
-        self._sound: dict[Cycle, tuple[int, int]] = {}  # the file that was looked at
+        self._sound: dict[Cycle, StoreState] = {}  # the file that was looked at, and as it was
 
     def look(self, synced: Index, doubtful: range = range(0)) -> bool:
         """Checks that what was noted is there, and notes what has been closed since; true when that
@@ -67,11 +66,9 @@ class ClosedFiles:
         return closed.is_ahead
 
     def _check(self, record: ClosedCycle) -> None:
-        try:
-            status = os.stat(self._cycles.path_of(record.cycle))
-        except FileNotFoundError:
+        file = StoreState.of(self._cycles.path_of(record.cycle))
+        if file is None:
             return  # retention has just taken it, or the next look tells
-        file = identity_in(status)
         if self._sound.get(record.cycle) != file:
             is_closed = self._cycles.has_ended(record.cycle)
             count = count_in(self._cycles, record.cycle)

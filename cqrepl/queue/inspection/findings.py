@@ -51,6 +51,7 @@ class Finding:
     Args:
         index: the first excerpt concerned, where that can be told.
         repair: what would put it right; None where nothing can be done in place.
+        remedy: what helps then, in half a sentence; empty where it depends.
     """
 
     kind: FindingKind
@@ -59,6 +60,7 @@ class Finding:
     index: int | None
     text: str
     repair: Repair | None = None
+    remedy: str = ""
 
     def __str__(self) -> str:
         where = "" if self.position is None else f" at position {self.position}"

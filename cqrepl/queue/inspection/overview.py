@@ -9,12 +9,19 @@ writers recorded; a deep one reads every byte of every excerpt. Both may run whi
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
+from cqrepl.queue.files.closedcycles import (
+    CLOSED_FILE_NAME,
+    PUT_BACK,
+    ClosedCycle,
+    ClosedCycles,
+    lost_header,
+)
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.keptmarks import mark_key, marks_of, read_slots
@@ -183,11 +190,13 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     cycles, misnamed = _cycles(path, names, layout)
     findings += misnamed
     reports = [_report(path / name, cycle, layout, deep) for cycle, name in sorted(cycles.items())]
-    files = tuple(report for report in reports if report is not None)
+    noted, unnoted = _noted(path)
+    findings += unnoted
+    files = tuple(_judged(report, noted) for report in reports if report is not None)
     for file in files:
         findings += file.findings
     findings += _missing_ends(files)
-    findings += _lost_files(path, layout, files)
+    findings += _lost_files(path, layout, files, noted)
     if table is not None and table.layout is not None:
         findings += listing_findings(table, sorted(cycles))
         findings += _lock_findings(table)
@@ -310,16 +319,44 @@ def _missing_ends(files: tuple[StoreReport, ...]) -> list[Finding]:
     return findings
 
 
-def _lost_files(path: Path, layout: QueueLayout, files: tuple[StoreReport, ...]) -> list[Finding]:
-    """Closed store files that are not what they were; below the first one is retention."""
+def _noted(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:
+    """What closed cycles held; a finding where that cannot be read."""
     try:
-        noted = ClosedCycles(path).load()
+        return ClosedCycles(path).load(), []
     except OSError as error:
         text = f"{CLOSED_FILE_NAME} cannot be read: {error.strerror}"
-        where = path / CLOSED_FILE_NAME
-        return [
-            Finding(kind=FindingKind.UNREADABLE, path=where, position=None, index=None, text=text)
-        ]
+    file = path / CLOSED_FILE_NAME
+    kind = FindingKind.UNREADABLE
+    return {}, [Finding(kind=kind, path=file, position=None, index=None, text=text)]
+
+
+def _judged(file: StoreReport, noted: Mapping[Cycle, ClosedCycle]) -> StoreReport:
+    """The report; a file that held excerpts is not one that is being made, though it looks so."""
+    record = noted.get(file.cycle)
+    if file.count is not None or record is None or not record.excerpts:
+        return file
+    findings = [
+        replace(
+            finding,
+            kind=FindingKind.DAMAGE,
+            text=lost_header(record),
+            repair=None,
+            remedy=PUT_BACK,
+        )
+        if finding.kind is FindingKind.UNFINISHED
+        else finding
+        for finding in file.findings
+    ]
+    return replace(file, findings=tuple(findings))
+
+
+def _lost_files(
+    path: Path,
+    layout: QueueLayout,
+    files: tuple[StoreReport, ...],
+    noted: Mapping[Cycle, ClosedCycle],
+) -> list[Finding]:
+    """Closed store files that are not what they were; below the first one is retention."""
     counts = {file.cycle: file.count for file in files}
     cycles = Cycles(path, layout.roll_cycle, layout.epoch)
     findings = []
@@ -334,8 +371,11 @@ def _lost_files(path: Path, layout: QueueLayout, files: tuple[StoreReport, ...])
         text = f"expected {record.excerpts} excerpts, {found}"
         where = cycles.path_of(cycle)
         findings.append(
-            Finding(kind=FindingKind.DAMAGE, path=where, position=None, index=index, text=text)
-        )
+            Finding(
+                kind=FindingKind.DAMAGE, path=where, position=None, index=index, text=text,
+                remedy=PUT_BACK,
+            )
+        )  # fmt: skip
     return findings
 
 

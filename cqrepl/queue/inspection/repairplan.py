@@ -51,7 +51,8 @@ class RepairPlan:
         for finding in self.remaining:
             if finding.kind is FindingKind.DAMAGE:
                 upto = "" if finding.index is None else f" from {format_index(finding.index)} on"
-                yield f"{finding}: take the excerpts{upto} from a copy of the queue"
+                remedy = finding.remedy or f"take the excerpts{upto} from a copy of the queue"
+                yield f"{finding}: {remedy}"
             elif finding.kind is FindingKind.UNREADABLE:
                 yield f"{finding}: it was not looked at"
 

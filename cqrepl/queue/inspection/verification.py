@@ -222,15 +222,15 @@ class _ComparedCycle:
         self._index_last = index_last
         self._readers: list[_CycleReader | None] = []
         self._unreadable: list[Unreadable] = []
-        self._paths = [
-            next((file.path for file in copy.files if file.cycle == cycle), None) for copy in copies
+        self._files = [
+            next((file for file in copy.files if file.cycle == cycle), None) for copy in copies
         ]
 
     def outcomes(self) -> Iterator[Outcome]:
         """Ranges, then what could not be read, then the digests."""
         try:
-            for path in self._paths:
-                self._readers.append(None if path is None else self._open(path))
+            for file in self._files:
+                self._readers.append(None if file is None else self._open(file))
             yield from _joined(self._ranges())
             self._note_broken()
             yield from self._unreadable
@@ -240,17 +240,18 @@ class _ComparedCycle:
                 if reader is not None:
                     reader.file.close()
 
-    def _open(self, path: Path) -> _CycleReader | None:
+    def _open(self, seen: StoreReport) -> _CycleReader | None:
         try:
-            file = FileBytes(path)
+            file = FileBytes(seen.path)
         except FileNotFoundError:
             return None
         header = read_header(file, self._cycle, self._index)
         if isinstance(header, StoreReport):
             file.close()
-            for finding in header.findings:
+            # the inspection knows what the file held
+            for finding in (header if seen.count is not None else seen).findings:
                 self._unreadable.append(
-                    Unreadable(path=path, position=0, index=self._index, text=finding.text)
+                    Unreadable(path=seen.path, position=0, index=self._index, text=finding.text)
                 )
             return None
         return _CycleReader(file, self._digest_first)

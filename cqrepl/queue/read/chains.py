@@ -31,8 +31,8 @@ from cqrepl.queue.files.chainfile import (
     load_chain_file,
     store_chain_file,
 )
-from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
-from cqrepl.queue.files.cycles import FETCH, Cycles
+from cqrepl.queue.files.closedcycles import FETCH, UNKNOWN_CHAIN, ClosedCycle
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.queue.format.errors import IndexGap, QueueDamaged, QueueError
 from cqrepl.queue.format.index import (

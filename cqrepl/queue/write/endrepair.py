@@ -50,7 +50,11 @@ class EndRepair:
         if with_excerpts_above(self._cycles, stall.cycle) is None:
             return False
         terms = WriterTerms(
-            sequence_end=1 << self._cycles.shift, commits=None, is_restarted=False, synced=-1
+            sequence_end=1 << self._cycles.shift,
+            commits=None,
+            is_restarted=False,
+            synced=-1,
+            closed=self._cycles.closed,
         )
         writer = StoreWriter.open(stall.path, stall.cycle, terms)
         if writer is None:  # it never had a header, and has been renamed

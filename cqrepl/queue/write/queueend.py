@@ -65,6 +65,7 @@ class QueueEnd:
             commits=commits,
             is_restarted=listing.is_restarted(),
             synced=listing.synced(),
+            closed=cycles.closed,
             toucher=toucher,
         )
         if commits is not None:

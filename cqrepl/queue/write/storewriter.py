@@ -97,11 +97,13 @@ class StoreWriter:
         """The file's writer; None, with the file renamed, if its creator died over it.
 
         Raises:
+            QueueDamaged: it has lost its header, or what it held.
             FileNotFoundError: there is no file.
         """
         store = StoreFile.open(path, cycle, writable=True)
         if store is None:
             # the write lock is ours, so no process is still creating it
+            terms.closed.check_unready(cycle, path)
             if not terms.may_have_lost(cycle):
                 check_unfinished(path)
             os.rename(path, _discarded(path))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.write.groupcommit import GroupCommit
 from cqrepl.queue.write.pretoucher import PageToucher
@@ -17,6 +18,7 @@ class WriterTerms:
         commits: makes durable what is written; None leaves that to the kernel.
         is_restarted: marks may be set back that lie ahead of the documents.
         synced: the last excerpt that was recorded as durable.
+        closed: what closed store files held.
         toucher: brings pages into memory ahead of the writer.
     """
 
@@ -24,6 +26,7 @@ class WriterTerms:
     commits: GroupCommit | None
     is_restarted: bool
     synced: int
+    closed: ClosedCycles
     toucher: PageToucher | None = None
 
     def capacity(self, index_count: int, index_spacing: int) -> int:

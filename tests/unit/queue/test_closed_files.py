@@ -11,20 +11,25 @@ import pytest
 from cqrepl.queue import IndexGap, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import (
     CLOSED_FILE_NAME,
+    FETCH,
     RECORD_BYTES,
     ClosedCycle,
     ClosedCycles,
 )
-from cqrepl.queue.files.cycles import FETCH, Cycles
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
-from cqrepl.queue.inspection import closedfiles
+from cqrepl.queue.inspection import closedfiles, repairplan
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.inspection.repairplan import plan_repair
+from cqrepl.queue.inspection.verification import Unreadable, verify
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support.samples import fill, layout, noon_index, noon_path, read
+from tests.support.tables import set_word
 
 ROLL = "FAST_HOURLY"
 COUNTS = {0: 5, 1: 300, 2: 7, 3: 2}
@@ -151,6 +156,92 @@ def test_an_older_file_is_told_to_every_reader(path: Path, tmp_path: Path, reade
         READERS[reader](queue)
     assert told.value.path == noon_path(path, ROLL, ahead=1)
     assert "expected 300 excerpts, found 2" in told.value.reason
+
+
+def lose_header(path: Path, how: str, ahead: int = 1) -> Path:
+    """A store file looks as if its creator were busy with it; its path."""
+    file = noon_path(path, ROLL, ahead=ahead)
+    size = file.stat().st_size
+    file.write_bytes(b"")
+    if how == "zeros":
+        os.truncate(file, size)
+    return file
+
+
+LOST_HEADER = pytest.mark.parametrize("how", ["cut", "zeros"])
+
+
+@LOST_HEADER
+@pytest.mark.parametrize("reader", [*READERS, "up", "the look"])
+def test_a_file_without_its_header_is_told_to_every_reader(
+    path: Path, reader: str, how: str
+) -> None:
+    """Without the note it would be one that is being made: nothing, or waited for."""
+    lost = lose_header(path, how)
+    readers = READERS | {"up": lambda queue: read(queue.path), "the look": lambda _: look(path)}
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged) as told:
+        readers[reader](queue)
+    assert told.value.path == lost
+    assert "expected 300 excerpts, found a file without a header" in told.value.reason
+    assert FETCH in told.value.reason
+
+
+@LOST_HEADER
+def test_a_running_host_sees_that_a_file_was_overwritten(path: Path, how: str) -> None:
+    """It stays the same file to the system."""
+    with Queue.open(path) as queue:
+        files = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        files.look(ALL)
+        lose_header(path, how)
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
+            files.look(ALL)
+
+
+@LOST_HEADER
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_file_without_its_header_is_damage_and_stays(path: Path, how: str, ahead: int) -> None:
+    lost = lose_header(path, how, ahead)
+    (finding,) = [one for one in inspect_queue(path).findings if one.path == lost]
+    assert finding.kind is FindingKind.DAMAGE
+    assert f"expected {COUNTS[ahead]} excerpts" in finding.text
+    plan = plan_repair(path)
+    assert [each for each in plan.repairs if each.path == lost] == []
+    (advice,) = [each for each in plan.advice() if str(lost) in each]
+    assert FETCH in advice
+    repairplan.apply(plan)
+    assert lost.exists()
+
+
+@LOST_HEADER
+def test_verify_says_what_a_file_without_its_header_held(path: Path, how: str) -> None:
+    shutil.copytree(path, path.parent / "copy")
+    lost = lose_header(path, how)
+    (told,) = [one for one in verify([path.parent / "copy", path]) if isinstance(one, Unreadable)]
+    assert told.path == lost
+    assert "expected 300 excerpts, found a file without a header" in told.text
+
+
+@LOST_HEADER
+def test_no_writer_puts_aside_what_held_excerpts(path: Path, how: str) -> None:
+    """An appender that does not know which files are closed opens all of them."""
+    lost = lose_header(path, how)
+    set_word(path, "cqrepl.endsChecked", -1)
+    set_word(path, "normalisedEOFsTo", 0)
+    with (
+        Queue.open_for_append(path) as queue,
+        pytest.raises(QueueDamaged, match="expected 300 excerpts, found a file without a header"),
+    ):
+        queue.appender()
+    assert lost.exists()
+    assert not list(path.glob("*.discard"))
+
+
+def test_a_file_that_is_being_made_is_no_damage(path: Path) -> None:
+    made = noon_path(path, ROLL, ahead=4)
+    made.touch()
+    (finding,) = [one for one in inspect_queue(path).findings if one.path == made]
+    assert finding.kind is FindingKind.UNFINISHED
+    assert len(read(path)) == sum(COUNTS.values())
 
 
 @pytest.mark.parametrize("ahead", [1, 2])
