@@ -1,17 +1,21 @@
 """Entry points of the commands `cqrepl`, which is `python -m cqrepl`, and `wire-dump`.
 
-What takes time to load is imported inside, so that Ctrl-C ends them in order from the first moment
+What takes time to load is imported inside, so that signals end them in order from the first moment
 on.
 """
 
 import sys
 from collections.abc import Callable
 
-from cqrepl.console.exitcodes import INTERRUPTED, USAGE
+from cqrepl.console.endings import end_at_once
+from cqrepl.console.exitcodes import INTERRUPTED, OK, USAGE
+
+_RUN_UNTIL_TOLD = ("source", "sink")  # what they have done when they are told is all of it
 
 
 def main() -> None:
     """Runs the command line of `cqrepl`."""
+    end_at_once(OK if sys.argv[1:2] and sys.argv[1] in _RUN_UNTIL_TOLD else INTERRUPTED)
 
     def run() -> None:
         from cqrepl.cli.main import cli
@@ -23,6 +27,7 @@ def main() -> None:
 
 def wire_dump() -> None:
     """Runs the command line of `wire-dump`."""
+    end_at_once(INTERRUPTED)
 
     def run() -> None:
         from cqrepl.cli.wiredump import main as dump

@@ -1,12 +1,14 @@
 """`cqrepl append`: what comes on standard input, as excerpts."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from cqrepl.cli.options import SIZE, json_option, queue_argument
+from cqrepl.console.endings import ending_signals
 
 if TYPE_CHECKING:
     from cqrepl.commands.append import AppendOptions
@@ -77,4 +79,5 @@ def append(path: Path, **options: "Unpack[AppendOptions]") -> None:
     from cqrepl.commands import outcome
     from cqrepl.commands.append import append_input
 
-    sys.exit(outcome.guarded("cqrepl append", lambda: append_input(path, options)))
+    work = partial(append_input, path, options)
+    sys.exit(outcome.guarded("cqrepl append", work, interrupted_by=ending_signals()))

@@ -1,12 +1,14 @@
 """`cqrepl tail`: the excerpts of a queue."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from cqrepl.cli.options import PATTERN, SPOT, json_option, queue_argument
+from cqrepl.console.endings import ending_signals
 
 if TYPE_CHECKING:
     from cqrepl.commands.tail import TailOptions
@@ -80,7 +82,8 @@ def tail(path: Path, **options: "Unpack[TailOptions]") -> None:
     from cqrepl.commands import outcome
     from cqrepl.commands.tail import print_excerpts
 
-    sys.exit(outcome.guarded("cqrepl tail", lambda: print_excerpts(path, options)))
+    work = partial(print_excerpts, path, options)
+    sys.exit(outcome.guarded("cqrepl tail", work, interrupted_by=ending_signals()))
 
 
 def _check(options: "TailOptions") -> None:

@@ -4,10 +4,12 @@ What the user or the world did wrong becomes a line on standard error; only a fa
 a traceback.
 """
 
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from cqrepl.console.endings import ended_as_by_ctrl_c
 from cqrepl.console.exitcodes import (
     DAMAGED,
     DISK_FULL,
@@ -26,11 +28,22 @@ from cqrepl.queue.format.errors import NO_ROOM
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 
 
-def guarded(name: str, work: Callable[[], int]) -> int:
-    """The exit code of `work`, which may run tasks; an expected error is printed."""
+def guarded(
+    name: str,
+    work: Callable[[], int],
+    *,
+    interrupted_by: Iterable[signal.Signals] = (signal.SIGINT,),
+) -> int:
+    """The exit code of `work`, which may run tasks; an expected error is printed.
+
+    Args:
+        interrupted_by: signals that raise `KeyboardInterrupt` in it; none for one that takes them
+            for itself.
+    """
     name_cut_files(name, DAMAGED, DISK_FULL)
     try:
-        return work()
+        with ended_as_by_ctrl_c(interrupted_by):
+            return work()
     except KeyboardInterrupt:
         return INTERRUPTED
     except OutputError as error:

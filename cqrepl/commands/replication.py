@@ -93,7 +93,9 @@ def run_command(
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format=f"{name}: %(message)s", force=True
     )
-    return outcome.guarded(name, lambda: trio.run(_run, name, serve, finished, listen))
+    return outcome.guarded(
+        name, lambda: trio.run(_run, name, serve, finished, listen), interrupted_by=()
+    )
 
 
 def code_of_stops(stops: list[Stop]) -> int:

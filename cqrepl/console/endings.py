@@ -1,8 +1,18 @@
-"""The signals that end a command in order."""
+"""The signals that end a command in order, from its first moment on.
 
+Theory of operation. Until a command has begun its work there is nothing to put in order, and an
+exception that a signal raises while modules are loaded may get lost in a place that takes none. So
+at first a signal ends the process at once, with the exit code that the command has for it
+(`end_at_once`). Then the command takes them over: as an exception, or as what a task waits for.
+"""
+
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+from cqrepl.console.exitcodes import INTERRUPTED
 
 
 def ending_signals() -> list[signal.Signals]:
@@ -11,6 +21,25 @@ def ending_signals() -> list[signal.Signals]:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
     return signals
+
+
+def end_at_once(code: int) -> None:
+    """From now on each of these ends the process, without a word: it has not begun.
+
+    Args:
+        code: for all but Ctrl-C's.
+    """
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        os._exit(INTERRUPTED if number == signal.SIGINT else code)
+
+    for number in _heard(ending_signals()):
+        signal.signal(number, end)
+
+
+def _heard(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
+    """Those that are not ignored, as a shell has Ctrl-C for what runs in its background."""
+    return [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
@@ -37,9 +66,14 @@ def _masked(how: int) -> Iterator[None]:
 
 
 @contextmanager
-def ended_as_by_ctrl_c() -> Iterator[None]:
-    """For the length of a block each of these raises `KeyboardInterrupt`, as Ctrl-C does."""
-    before = {number: signal.getsignal(number) for number in ending_signals()}
+def ended_as_by_ctrl_c(signals: Iterable[signal.Signals] | None = None) -> Iterator[None]:
+    """For the length of a block each of these raises `KeyboardInterrupt`, as Ctrl-C does.
+
+    Args:
+        signals: all that end a command, if not given.
+    """
+    wanted = ending_signals() if signals is None else signals
+    before = {number: signal.getsignal(number) for number in _heard(wanted)}
     for number in before:
         signal.signal(number, signal.default_int_handler)
     try:

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import click
 
+from cqrepl.console.endings import ended_as_by_ctrl_c, ending_signals
 from cqrepl.console.exitcodes import INTERRUPTED
 from cqrepl.console.output import OutputError, end_of_output
 from cqrepl.dump.printer import Printer
@@ -39,8 +40,11 @@ def run(options: DumpOptions) -> int:
         UsageError: the addresses of the proxy are none, or bytes would go to a terminal.
     """
     printer = Printer(as_json=options["as_json"], with_hex=options["with_hex"])
+    # a proxy takes signals for itself
+    signals = [] if options["proxy"] is not None else ending_signals()
     try:
-        _run(printer, options)
+        with ended_as_by_ctrl_c(signals):
+            _run(printer, options)
         printer.flush()
     except OutputError as error:
         return end_of_output("wire-dump", error)

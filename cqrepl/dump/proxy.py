@@ -6,7 +6,6 @@ recorded and decoded before it is passed on. So a message is always shown before
 recording shows the same documents again, in the same order.
 """
 
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +14,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import INTERRUPTED, UNREACHABLE, USAGE
 from cqrepl.console.output import OutputError
 from cqrepl.dump.captures import CapturedConnection
@@ -157,7 +157,7 @@ async def _run(
             scope.cancel()
 
     listener = await open_listener(listen)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(*ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
             scope = nursery.cancel_scope
             nursery.start_soon(end_on_signal, signals)
