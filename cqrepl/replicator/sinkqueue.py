@@ -30,7 +30,8 @@ from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.chains import Chains
-from cqrepl.queue.write.heldexcerpts import HeldExcerpts, first_doubtful
+from cqrepl.queue.read.tornsectors import first_doubtful
+from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Index, cycle_of
-from cqrepl.queue.write.heldexcerpts import SECTOR_BYTES
+from cqrepl.queue.read.tornsectors import SECTOR_BYTES
 
 
 def tear(path: Path, index: int, first: int, stop: int | None) -> int:

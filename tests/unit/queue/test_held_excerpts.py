@@ -10,7 +10,8 @@ from cqrepl.queue import Diverged, ExcerptBatch, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced, this_boot
 from cqrepl.queue.format.index import Index
-from cqrepl.queue.write.heldexcerpts import SECTOR_BYTES, HeldExcerpts, first_doubtful, is_torn
+from cqrepl.queue.read.tornsectors import SECTOR_BYTES, first_doubtful, is_torn
+from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from tests.support.samples import (
     NOON_MS,
     Excerpts,
