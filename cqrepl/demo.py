@@ -5,14 +5,13 @@ relay cuts the connection; the sink dials again and goes on at its next index. W
 have ended, the two queues are read and compared index by index.
 """
 
-import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +22,12 @@ import trio
 
 from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.meter import show_line
-from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
-from cqrepl.queue import ExcerptBatch, NotAQueue, Queue, QueueError
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue import NotAQueue, QueueError
+from cqrepl.queue.inspection.differences import CycleDigests
+from cqrepl.queue.inspection.verification import verify
 from cqrepl.samplequeue import make_queue
 
 NAME: Final = "demo"
@@ -110,55 +109,8 @@ def run(count: int, size: int, keep: Path | None, *, as_json: bool) -> bool:
 
 def difference(one: Path, other: Path) -> str | None:
     """The first difference between two queues in indexes or bytes; None when they are identical."""
-    with Queue.open(one) as first, Queue.open(other) as second:
-        for mine, theirs in _pairs(first, second):
-            if mine is None or theirs is None:
-                there = mine or theirs
-                assert there is not None
-                only = one if theirs is None else other
-                return f"index {format_index(there.index_first)} is only in {only}"
-            if mine.index_first != theirs.index_first:
-                first_, second_ = format_index(mine.index_first), format_index(theirs.index_first)
-                return f"index {first_} stands where {second_} stands in the other"
-            if _digest(mine) != _digest(theirs):
-                return _differing(mine, theirs)
-    return None
-
-
-def _pairs(
-    first: Queue, second: Queue
-) -> Iterator[tuple[ExcerptBatch | None, ExcerptBatch | None]]:
-    """Batches of the same size from both, until both are at their end."""
-    mine_left: ExcerptBatch | None = None
-    tailers = first.tailer(), second.tailer()
-    theirs_left: ExcerptBatch | None = None
-    while True:
-        mine = mine_left or tailers[0].next_batch(payload_max=NO_LIMIT)
-        theirs = theirs_left or tailers[1].next_batch(payload_max=NO_LIMIT)
-        if mine is None and theirs is None:
-            return
-        if mine is None or theirs is None:
-            yield mine, theirs
-            return
-        count = min(len(mine), len(theirs))
-        yield mine.part(0, count), theirs.part(0, count)
-        mine_left = mine.part(count, len(mine)) if count < len(mine) else None
-        theirs_left = theirs.part(count, len(theirs)) if count < len(theirs) else None
-
-
-def _digest(batch: ExcerptBatch) -> bytes:
-    digest = hashlib.blake2b(memoryview(batch.lengths))
-    for _, payload in batch:
-        digest.update(payload)
-    return digest.digest()
-
-
-def _differing(mine: ExcerptBatch, theirs: ExcerptBatch) -> str:
-    for (index, one), (_, other) in zip(mine, theirs, strict=True):
-        if one != other:
-            digests = (hashlib.sha256(each).hexdigest()[:16] for each in (one, other))
-            return f"index {format_index(index)} differs: sha256 {' / '.join(digests)}"
-    raise AssertionError("two batches of different digests are equal")
+    found = (outcome for outcome in verify([one, other]) if not outcome.is_same)
+    return next((str(each) for each in found if not isinstance(each, CycleDigests)), None)
 
 
 def _replicate(folder: Path, count: int, size: int) -> Result:

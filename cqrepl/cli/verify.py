@@ -10,14 +10,19 @@ from cqrepl.commands.spot import Spot
 
 
 @click.command()
-@click.argument("paths", metavar="QUEUE_DIR QUEUE_DIR...", type=QUEUE_DIR, nargs=-1, required=True)
+@click.argument("paths", metavar="QUEUE_DIR...", type=QUEUE_DIR, nargs=-1, required=True)
 @click.option("--from", "index_from", type=SPOT, metavar="INDEX", help="Compare from there on.")
 @click.option("--to", "index_to", type=SPOT, metavar="INDEX", help="Compare up to there.")
 @click.option(
     "--common", is_flag=True, help="Compare up to the end of the shortest: for a copy being made."
 )
-@click.option("--digests", is_flag=True, help="Show a digest for each cycle and copy.")
+@click.option("--digests", is_flag=True, help="Show the chain of each cycle and copy.")
 @click.option("--first", is_flag=True, help="End at the first difference.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Read no excerpt: compare numbers, ends, and what side files say; tell what was not read.",
+)
 @json_option
 def verify(
     paths: tuple[Path, ...],
@@ -26,17 +31,21 @@ def verify(
     common: bool,
     digests: bool,
     first: bool,
+    quick: bool,
     as_json: bool,
 ) -> None:
     """Compare copies of a queue, index by index and byte by byte.
 
-    Takes no lock and changes nothing. Exits 1 unless all copies hold the same excerpts, 4 if one
-    cannot be read to its end.
+    What differs is named by kind and place. Each copy is held against its own index pages, marks
+    and side files too; of one QUEUE_DIR alone only that.
+
+    Takes no lock and changes nothing. Exits 1 unless all copies hold the same excerpts, in files of
+    their own, 4 if one is damaged or cannot be read to its end.
     """
-    if len(paths) < 2:
-        raise click.UsageError("at least two queues are needed")
     if common and index_to is not None:
         raise click.UsageError("--common and --to do not go together")
+    if quick and (common or digests or index_from is not None or index_to is not None):
+        raise click.UsageError("--quick goes with --first and --json only")
     index_first, index_last = only_index(index_from), only_index(index_to)
     from cqrepl.commands import outcome
     from cqrepl.commands.verify import Comparison
@@ -48,6 +57,7 @@ def verify(
         common=common,
         digests=digests,
         only_first=first,
+        quick=quick,
         as_json=as_json,
     )
     sys.exit(outcome.guarded("cqrepl verify", comparison.run))

@@ -21,6 +21,7 @@ from cqrepl.queue.format.index import (
     index_of,
     sequence_of,
 )
+from cqrepl.queue.inspection.bisection import Bisection
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.lineage import held
 
@@ -105,14 +106,10 @@ class DivergenceSearch:
 
     def _halved(self, place: Callable[[int], Index], last: int) -> Generator[Index, Lineage, int]:
         """The first of the places 0 to `last` before which the two differ; they do at the last."""
-        equal, different = -1, last
-        while different - equal > 1:
-            middle = (equal + different) // 2
-            if (yield from self._agree(place(middle))):
-                equal = middle
-            else:
-                different = middle
-        return different
+        search = Bisection(last)
+        while (middle := search.middle) is not None:
+            search.take(is_equal=(yield from self._agree(place(middle))))
+        return search.first
 
     def _agree(self, index: Index) -> Generator[Index, Lineage, bool]:
         """Whether the two hold the same before an index."""

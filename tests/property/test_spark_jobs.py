@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from cqrepl.queue import Queue, index_of
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
+from cqrepl.queue.inspection.bisection import first_difference
 from cqrepl.spark.jobs.archivefiles import ArchivePart, read_part, write_part
-from cqrepl.spark.jobs.blockcomparer import BlockVerdict, compare_block, first_difference
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, compare_block
 from cqrepl.spark.jobs.blocks import (
     BLOCK_EXCERPTS,
     batch_of,

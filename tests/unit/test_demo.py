@@ -37,8 +37,8 @@ def test_every_flipped_byte_is_found(pair: tuple[Path, Path]) -> None:
             index, payload = read(one)[place + 1 if place < 499 else place - 1]
         flip_byte(noon_path(other), payload, len(payload) // 2)
         found = demo.difference(one, other)
-        assert found is not None
-        assert found.startswith(f"index {format_index(index)} differs: sha256 "), place
+        byte = len(payload) // 2
+        assert found == f"{format_index(index)}: excerpt: first byte that differs: {byte}", place
         assert demo.difference(other, one) is not None
         data = noon_path(one).read_bytes()
         noon_path(other).unlink()
@@ -51,7 +51,10 @@ def test_one_has_more(pair: tuple[Path, Path], longer: int) -> None:
     index = noon_index(ahead=2, sequence=30)
     with Queue.open_for_append(pair[longer]) as queue:
         queue.appender().append_at(ExcerptBatch.of(index, [b"more"]))
-    assert demo.difference(*pair) == f"index {format_index(index)} is only in {pair[longer]}"
+    found = demo.difference(*pair)
+    assert found is not None
+    shorter = noon_path(pair[1 - longer], ahead=2)
+    assert found.startswith(f"{format_index(index)}: missing: {shorter} ends before, at position ")
 
 
 def test_same_bytes_at_another_index(tmp_path: Path) -> None:
@@ -59,9 +62,10 @@ def test_same_bytes_at_another_index(tmp_path: Path) -> None:
         with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
             batch = ExcerptBatch.of(noon_index(ahead=ahead), payloads(5))
             queue.appender().append_at(batch)
-    first, second = format_index(noon_index()), format_index(noon_index(ahead=1))
     found = demo.difference(tmp_path / "one", tmp_path / "other")
-    assert found == f"index {first} stands where {second} stands in the other"
+    first, last = format_index(noon_index()), format_index(noon_index(sequence=4))
+    lacking = f"{tmp_path / 'other'} has no store file, its first one is later"
+    assert found == f"{first} .. {last}: file-missing: {lacking}"
 
 
 def test_same_bytes_cut_elsewhere(tmp_path: Path) -> None:

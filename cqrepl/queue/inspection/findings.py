@@ -19,6 +19,17 @@ class FindingKind(Enum):
     LOCK = "lock"  # held by a dead process
 
 
+class FilePart(Enum):
+    """What part of a queue a finding is in."""
+
+    DOCUMENTS = "documents"  # excerpts and their headers, up to the end
+    HEADER = "store header"  # the first document of a store file
+    PAGE = "index page"
+    TABLE = "table store"
+    DIRECTORY = "directory"  # names of files, files that are not there
+    SIDE_FILE = "side file"  # what replication has noted beside the store files
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """One change of one file: bytes stored in place, or another name for the file.
@@ -61,6 +72,7 @@ class Finding:
     text: str
     repair: Repair | None = None
     remedy: str = ""
+    part: FilePart = FilePart.DOCUMENTS
 
     def __str__(self) -> str:
         where = "" if self.position is None else f" at position {self.position}"

@@ -43,7 +43,7 @@ from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.documentwalk import End
-from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
 from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
 from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
@@ -268,8 +268,11 @@ def _cycles(
             continue
         text = f"the name is not one of {layout.roll_cycle.name} with epoch {layout.epoch}"
         findings.append(
-            Finding(kind=FindingKind.DAMAGE, path=path / name, position=None, index=None, text=text)
-        )
+            Finding(
+                kind=FindingKind.DAMAGE, path=path / name, position=None, index=None, text=text,
+                part=FilePart.DIRECTORY,
+            )
+        )  # fmt: skip
     return cycles, findings
 
 
@@ -326,8 +329,11 @@ def _noted(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:
     except OSError as error:
         text = f"{CLOSED_FILE_NAME} cannot be read: {error.strerror}"
     file = path / CLOSED_FILE_NAME
-    kind = FindingKind.UNREADABLE
-    return {}, [Finding(kind=kind, path=file, position=None, index=None, text=text)]
+    finding = Finding(
+        kind=FindingKind.UNREADABLE, path=file, position=None, index=None, text=text,
+        part=FilePart.SIDE_FILE,
+    )  # fmt: skip
+    return {}, [finding]
 
 
 def _judged(file: StoreReport, noted: Mapping[Cycle, ClosedCycle]) -> StoreReport:
@@ -374,6 +380,7 @@ def _lost_files(
             Finding(
                 kind=FindingKind.DAMAGE, path=where, position=None, index=index, text=text,
                 remedy=PUT_BACK,
+                part=FilePart.DIRECTORY,
             )
         )  # fmt: skip
     return findings
@@ -427,8 +434,9 @@ def _key_finding(
             written=long_bytes(value), reason=text,
         )  # fmt: skip
     return Finding(
-        kind=kind, path=table.path, position=key.position, index=None, text=text, repair=repair
-    )
+        kind=kind, path=table.path, position=key.position, index=None, text=text, repair=repair,
+        part=FilePart.TABLE,
+    )  # fmt: skip
 
 
 def _listing(table: TableReport | None) -> ListingState:
@@ -503,7 +511,11 @@ def _slots(path: Path) -> tuple[bytes, list[Finding]]:
     except OSError as error:
         text = f"expected a readable file: {error.strerror}"
     file = path / SLOTS_FILE_NAME
-    return b"", [Finding(kind=FindingKind.HINT, path=file, position=None, index=None, text=text)]
+    finding = Finding(
+        kind=FindingKind.HINT, path=file, position=None, index=None, text=text,
+        part=FilePart.SIDE_FILE,
+    )  # fmt: skip
+    return b"", [finding]
 
 
 def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:

@@ -20,7 +20,7 @@ from cqrepl.queue.files.storefile import StoreHeader
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES, page_image
 from cqrepl.queue.inspection.documentwalk import INDEX, INDEX2INDEX, DocumentWalk, End, Stretch
-from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_metadata, is_ready
@@ -58,6 +58,7 @@ class PageScan:
         self._header = header
         self._count, self._spacing = header.index_count, header.index_spacing
         self._index_first = index_first
+        self._header_end = HEADER_BYTES + body_length(file.word(0))
         self._marks: array[int] = array("q")  # positions of what belongs into page `_page`
         self._page = 0
         self._held: dict[int, array[int]] = {}  # of pages that could not be found yet
@@ -217,7 +218,7 @@ class PageScan:
         self._findings.append(
             Finding(
                 kind=FindingKind.DAMAGE, path=self._file.path, position=start,
-                index=None, text=reason, repair=repair,
+                index=None, text=reason, repair=repair, part=FilePart.PAGE,
             )
         )  # fmt: skip
         return array_at
@@ -342,7 +343,7 @@ class PageScan:
         if found is None:
             return Finding(
                 kind=kind, path=self._file.path, position=at,
-                index=self._index_of(sequence), text=text,
+                index=self._index_of(sequence), text=text, part=self._part_of(at),
             )  # fmt: skip
         return self._bytes_finding(
             kind, at, sequence, text, long_bytes(found), long_bytes(expected)
@@ -361,8 +362,11 @@ class PageScan:
         repair = Repair(path=path, position=at, found=found, written=written, reason=text)
         return Finding(
             kind=kind, path=path, position=at, index=self._index_of(sequence),
-            text=text, repair=repair,
+            text=text, repair=repair, part=self._part_of(at),
         )  # fmt: skip
+
+    def _part_of(self, position: int) -> FilePart:
+        return FilePart.HEADER if position < self._header_end else FilePart.PAGE
 
     def _index_of(self, sequence: int | None) -> int | None:
         return None if sequence is None else self._index_first + sequence

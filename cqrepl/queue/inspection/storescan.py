@@ -30,7 +30,7 @@ from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle, Index, Position, Sequence
 from cqrepl.queue.format.rollcycle import sequence_bits
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
-from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
+from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import PageScan, long_bytes
 from wire.header import END_OF_FILE, HEADER_BYTES, body_length, is_ready
 
@@ -86,7 +86,15 @@ def scan_store(path: Path, cycle: Cycle, index_first: Index) -> StoreReport:
         header = read_header(file, cycle, index_first)
         if isinstance(header, StoreReport):
             return header
-        return _StoreScan(file, header, index_first).report(cycle)
+        walk, scan = DocumentWalk(file), StoreScan(file, header, index_first)
+        digest = PayloadDigest(index_first)
+        for stretch in walk.stretches():
+            scan.take(stretch)
+            lengths = stretch.lengths
+            for piece in stretch.payload_pieces():
+                digest.take(lengths, piece)
+                lengths = lengths[:0]
+        return scan.report(walk, cycle, digest.text())
 
 
 def glance_store(path: Path, cycle: Cycle, index_first: Index) -> StoreReport:
@@ -152,8 +160,9 @@ def read_header(file: FileBytes, cycle: Cycle, index_first: Index) -> StoreHeade
             renamed_to=f"{file.path.name}-{os.stat(file.path).st_mtime_ns // 1_000_000}.discard",
         )
     finding = Finding(
-        kind=kind, path=file.path, position=0, index=index_first, text=text, repair=repair
-    )
+        kind=kind, path=file.path, position=0, index=index_first, text=text, repair=repair,
+        part=FilePart.HEADER,
+    )  # fmt: skip
     return StoreReport(
         path=file.path,
         cycle=cycle,
@@ -188,8 +197,8 @@ class PayloadDigest:
         return whole.hexdigest()
 
 
-class _StoreScan:
-    """One full reading of a store file."""
+class StoreScan:
+    """What a walk over all of a store file is held against. `take` every stretch, then `report`."""
 
     def __init__(self, file: FileBytes, header: StoreHeader, index_first: Index) -> None:
         self._file = file
@@ -200,20 +209,20 @@ class _StoreScan:
         self._recorded_sequence = -1  # of the excerpt that stood at `_recorded`; -1: none did
         self._findings: list[Finding] = []
         self._is_astray = False
+        self._pages = PageScan(file, header, index_first)
 
-    def report(self, cycle: Cycle) -> StoreReport:
-        """Reads, and says what was found."""
-        file, header = self._file, self._header
-        walk = DocumentWalk(file)
-        pages = PageScan(file, header, self._index_first)
-        digest = PayloadDigest(self._index_first)
-        for stretch in walk.stretches():
-            pages.take(stretch)
-            self._look_for_recorded(stretch)
-            lengths = stretch.lengths
-            for piece in stretch.payload_pieces():
-                digest.take(lengths, piece)
-                lengths = lengths[:0]
+    def take(self, stretch: Stretch) -> None:
+        """Takes up where the excerpts of a stretch stand."""
+        self._pages.take(stretch)
+        self._look_for_recorded(stretch)
+
+    def report(self, walk: DocumentWalk, cycle: Cycle, digest: str | None) -> StoreReport:
+        """Says what was found, once the walk has come to its end.
+
+        Args:
+            digest: of the excerpts, where one was made.
+        """
+        file, header, pages = self._file, self._header, self._pages
         agreed = self._check_recorded(walk)
         found = pages.finish(walk, agreed)
         is_whole = (
@@ -240,7 +249,7 @@ class _StoreScan:
             is_whole=is_whole,
             metadata_count=walk.metadata_count,
             metadata=tuple(walk.metadata),
-            digest=digest.text(),
+            digest=digest,
             findings=(*_end_findings(walk, self._index_first, is_whole), *findings),
         )
 
@@ -336,7 +345,15 @@ class _StoreScan:
         if found is not None:
             repair = Repair(path=path, position=at, found=found, written=written, reason=text)
         self._findings.append(
-            Finding(kind=kind, path=path, position=at, index=None, text=text, repair=repair)
+            Finding(
+                kind=kind,
+                path=path,
+                position=at,
+                index=None,
+                text=text,
+                repair=repair,
+                part=FilePart.HEADER,
+            )
         )
 
     def _without_repair(self, finding: Finding, agreed: int) -> Finding:
@@ -346,7 +363,7 @@ class _StoreScan:
             return finding
         return Finding(
             kind=finding.kind, path=finding.path, position=finding.position,
-            index=finding.index, text=finding.text,
+            index=finding.index, text=finding.text, part=finding.part,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
 from cqrepl.queue.files.tablestore import FILE_BYTES, parse_layout
 from cqrepl.queue.format.errors import QueueDamaged, QueueError
 from cqrepl.queue.format.layout import QueueLayout
-from cqrepl.queue.inspection.findings import Finding, FindingKind
+from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
 from wire.codes import Code
 from wire.errors import WireError
 from wire.header import HEADER_BYTES, align4, body_length, is_metadata, is_ready
@@ -70,7 +70,7 @@ def scan_table(path: Path) -> TableReport:
         report.findings.append(
             Finding(
                 kind=FindingKind.DAMAGE, path=path, position=error.position,
-                index=None, text=error.reason,
+                index=None, text=error.reason, part=FilePart.TABLE,
             )
         )  # fmt: skip
     return report

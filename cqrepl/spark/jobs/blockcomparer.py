@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Columns, IndexGap, Queue, QueueDamaged
+from cqrepl.queue.inspection.bisection import first_difference
 
 RANGES_MAX: Final = 1000  # of one block
 _STEP_ROWS: Final = 4096
@@ -194,17 +195,3 @@ def _compare_one(
 def _payload(columns: Columns, nth: int) -> memoryview:
     offsets: array[int] = columns.offsets
     return memoryview(columns.payload)[offsets[nth] : offsets[nth + 1]]
-
-
-def first_difference(one: memoryview, other: memoryview) -> int | None:
-    """Offset of the first byte that differs; the shorter length where one is a prefix."""
-    if one == other:
-        return None
-    low, high = 0, min(len(one), len(other))
-    while low < high:  # the least number of bytes of which the beginnings differ
-        middle = (low + high) // 2
-        if one[low : middle + 1] == other[low : middle + 1]:
-            low = middle + 1
-        else:
-            high = middle
-    return low

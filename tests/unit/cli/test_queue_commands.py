@@ -211,8 +211,8 @@ def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:
     assert "no excerpts" in result.stdout
 
 
-def test_verify_needs_two_queues(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
-    assert invoke("verify", queue).exit_code == 2
+def test_verify_of_what_cannot_be_compared(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
+    assert invoke("verify").exit_code == 2
     assert invoke("verify", queue, tmp_path / "none").exit_code == 2
     fill(tmp_path / "other", "FAST_HOURLY", {0: 1})
     result = invoke("verify", queue, tmp_path / "other")

@@ -21,10 +21,11 @@ from cqrepl.queue.files.storefile import StoreFile
 from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
 from cqrepl.queue.inspection import closedfiles, repairplan
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.inspection.differences import Flaw
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.inspection.repairplan import plan_repair
-from cqrepl.queue.inspection.verification import Unreadable, verify
+from cqrepl.queue.inspection.verification import verify
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.write.retention import Policy, remove
@@ -216,7 +217,8 @@ def test_a_file_without_its_header_is_damage_and_stays(path: Path, how: str, ahe
 def test_verify_says_what_a_file_without_its_header_held(path: Path, how: str) -> None:
     shutil.copytree(path, path.parent / "copy")
     lost = lose_header(path, how)
-    (told,) = [one for one in verify([path.parent / "copy", path]) if isinstance(one, Unreadable)]
+    found = [one for one in verify([path.parent / "copy", path]) if isinstance(one, Flaw)]
+    (told,) = [one.finding for one in found if not one.is_same]
     assert told.path == lost
     assert "expected 300 excerpts, found a file without a header" in told.text
 

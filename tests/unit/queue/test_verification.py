@@ -8,25 +8,30 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import ExcerptBatch, Queue
-from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES
-from cqrepl.queue.inspection.verification import (
-    ComparedRange,
+from cqrepl.queue.inspection.cyclecomparison import ComparedSpan
+from cqrepl.queue.inspection.differences import (
     CycleDigests,
+    DifferenceKind,
+    Flaw,
     LayoutsDiffer,
+    NamedDifference,
     Outcome,
-    RangeKind,
-    Unreadable,
-    last_common_index,
-    verify,
+    SameRange,
 )
+from cqrepl.queue.inspection.documentwalk import CHUNK_BYTES
+from cqrepl.queue.inspection.verification import last_common_index, verify
 from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.samples import fill, layout, noon_index, noon_path, stored
 
 NAME = "TEST4_SECONDLY"
 
 
-def ranges(outcomes: list[Outcome]) -> list[ComparedRange]:
-    return [each for each in outcomes if isinstance(each, ComparedRange)]
+def ranges(outcomes: list[Outcome]) -> list[SameRange | NamedDifference]:
+    return [each for each in outcomes if isinstance(each, SameRange | NamedDifference)]
+
+
+def differences(outcomes: list[Outcome]) -> list[NamedDifference]:
+    return [each for each in outcomes if isinstance(each, NamedDifference)]
 
 
 def cycles(outcomes: list[Outcome]) -> list[CycleDigests]:
@@ -72,8 +77,8 @@ def test_each_changed_byte_is_found(tmp_path: Path) -> None:
         damaged[raw.index(payload) + byte] ^= 1 << chance.randrange(8)
         file.write_bytes(damaged)
         outcomes = list(verify([tmp_path / "one", tmp_path / "other"]))
-        [found] = [each for each in ranges(outcomes) if not each.is_same]
-        assert found.kind is RangeKind.DIFFERENT
+        [found] = differences(outcomes)
+        assert found.kind is DifferenceKind.EXCERPT
         assert found.index_first == found.index_last == written[sequence][0]
         assert found.byte_first == byte
         assert found.lengths == (len(payload), len(payload))
@@ -85,19 +90,23 @@ def test_missing_ranges_name_the_copies_that_have_them(tmp_path: Path) -> None:
         fill(tmp_path / name, NAME, counts)
     outcomes = list(verify([tmp_path / name for name in "abc"]))
     found = [
-        (each.kind, each.index_first, each.index_last, each.present) for each in ranges(outcomes)
+        (each.kind, each.index_first, each.index_last, each.present)
+        for each in differences(outcomes)
+        if not each.is_same
     ]
 
     def at(ahead: int, sequence: int) -> int:
         return noon_index(NAME, ahead=ahead, sequence=sequence)
 
     assert found == [
-        (RangeKind.SAME, at(0, 0), at(0, 69), (True, True, True)),
-        (RangeKind.MISSING, at(0, 70), at(0, 99), (True, True, False)),
-        (RangeKind.MISSING, at(1, 0), at(1, 49), (True, True, False)),
-        (RangeKind.MISSING, at(3, 0), at(3, 8), (True, False, False)),
+        (DifferenceKind.MISSING, at(0, 70), at(0, 99), (True, True, False)),
+        (DifferenceKind.FILE_MISSING, at(1, 0), at(1, 49), (True, True, False)),
+        (DifferenceKind.FILE_MISSING, at(3, 0), at(3, 8), (True, False, False)),
     ]
-    assert "only in copy 1, 2" in str(ranges(outcomes)[1])
+    [note] = [each for each in differences(outcomes) if each.is_note]
+    assert (note.kind, note.index_first) == (DifferenceKind.END, at(1, 50))
+    assert ranges(outcomes)[0] == SameRange(index_first=at(0, 0), index_last=at(0, 69))
+    assert "ends before, at position" in str(differences(outcomes)[0])
     assert not any(each.is_same for each in cycles(outcomes))
 
 
@@ -106,13 +115,11 @@ def test_different_lengths_differ_at_the_shorter_ones_end(tmp_path: Path) -> Non
         with Queue.open_for_append(tmp_path / name, create=layout(NAME)) as queue:
             batch = ExcerptBatch.of(noon_index(NAME), [b"same", payload, b"same again"])
             queue.appender().append_at(batch)
-    outcomes = ranges(list(verify([tmp_path / "one", tmp_path / "other"])))
-    assert [each.kind for each in outcomes] == [
-        RangeKind.SAME, RangeKind.DIFFERENT, RangeKind.SAME,
-    ]  # fmt: skip
-    assert outcomes[1].lengths == (6, 3)
-    assert outcomes[1].byte_first == 3
-    assert "first at byte 3, lengths 6, 3" in str(outcomes[1])
+    outcomes = list(verify([tmp_path / "one", tmp_path / "other"]))
+    assert [each.is_same for each in ranges(outcomes)] == [True, False, True]
+    [found] = differences(outcomes)
+    assert (found.kind, found.lengths, found.byte_first) == (DifferenceKind.LENGTH, (6, 3), 3)
+    assert "first byte that differs: 3" in str(found)
 
 
 def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:
@@ -122,8 +129,8 @@ def test_large_excerpts_are_compared_in_pieces(tmp_path: Path) -> None:
         with Queue.open_for_append(tmp_path / name, create=layout()) as queue:
             queue.appender().append_at(ExcerptBatch.of(noon_index(), payloads))
     assert all(each.is_same for each in verify([tmp_path / "one", tmp_path / "same"]))
-    last = ranges(list(verify([tmp_path / "one", tmp_path / "other"])))[-1]
-    assert (last.kind, last.byte_first) == (RangeKind.DIFFERENT, CHUNK_BYTES)
+    [last] = differences(list(verify([tmp_path / "one", tmp_path / "other"])))
+    assert (last.kind, last.byte_first) == (DifferenceKind.EXCERPT, CHUNK_BYTES)
     assert last.index_first == noon_index(sequence=3)
 
 
@@ -134,12 +141,16 @@ def test_a_part_is_compared_up_to_and_from_an_index(tmp_path: Path) -> None:
     paths = [tmp_path / "source", tmp_path / "sink"]
     last = last_common_index(paths)
     assert last == noon_index(NAME, sequence=249)
-    outcomes = list(verify(paths, index_last=last))
+    outcomes = list(verify(paths, ComparedSpan(index_last=last, with_digests=True)))
     assert all(each.is_same for each in outcomes)
     assert cycles(outcomes)[0].counts == (250, 250)
-    part = list(verify(paths, index_first=noon_index(NAME, sequence=100), index_last=last))
+    span = ComparedSpan(
+        index_first=noon_index(NAME, sequence=100), index_last=last, with_digests=True
+    )
+    part = list(verify(paths, span))
     assert cycles(part)[0].counts == (150, 150)
-    assert cycles(part)[0].digests != cycles(outcomes)[0].digests
+    assert cycles(part)[0].digests == cycles(outcomes)[0].digests  # of all before an index
+    assert len(set(cycles(part)[0].digests)) == 1
     assert ranges(part)[0].index_first == noon_index(NAME, sequence=100)
 
 
@@ -161,10 +172,11 @@ def test_what_cannot_be_read_is_told_besides(tmp_path: Path) -> None:
     file.write_bytes(raw[: raw.index(written[60][1]) + 2])
     noon_path(tmp_path / "headless", NAME).write_bytes(bytes(256) + raw[256:])
     outcomes = list(verify([tmp_path / "one", tmp_path / "cut", tmp_path / "headless"]))
-    unreadable = [each for each in outcomes if isinstance(each, Unreadable)]
-    assert sorted(each.path.parent.name for each in unreadable) == ["cut", "headless"]
-    assert {each.index for each in unreadable} == {written[0][0], written[60][0]}
-    assert [each.present for each in ranges(outcomes)] == [
-        (True, True, False), (True, False, False), (True, True, True),
+    flaws = [each for each in outcomes if isinstance(each, Flaw) and not each.is_same]
+    found = {(each.copy, each.finding.index) for each in flaws}
+    assert found >= {(1, written[60][0]), (2, written[0][0])}
+    assert all(each.copy for each in flaws)
+    assert [each.present for each in differences(outcomes)] == [
+        (True, True, False), (True, False, False),
     ]  # fmt: skip
     assert stored(ExcerptBatch.of(0, [b""])) == [(0, b"\x8f")]
