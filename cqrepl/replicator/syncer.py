@@ -37,6 +37,7 @@ import trio
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
@@ -308,9 +309,9 @@ class DiskEnd:
         first, last = cycle_of(Index(start), shift), cycle_of(end, shift)
         for cycle in cycles.listing():
             if first <= cycle <= last:
-                _sync_file(cycles.path_of(cycle))
-        _sync_file(cycles.table_path)  # with the marks of its hosts
-        _sync_file(self._queue.path / SLOTS_FILE_NAME)
+                _sync_file(cycles.path_of(cycle), os.open)
+        _sync_file(cycles.table_path, os.open)  # with the marks of its hosts
+        _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
         if first < last:
             sync_path(self._queue.path)
 
@@ -420,9 +421,9 @@ class Syncer:
                 await end.look()
 
 
-def _sync_file(path: Path) -> None:
+def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = opened(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return  # there was none, or retention has taken it
     try:

@@ -29,7 +29,6 @@ The name is none that Java takes for a store file.
 """
 
 import os
-import stat
 import struct
 import zlib
 from collections.abc import Sequence as Row
@@ -38,6 +37,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.kernel.chain import CHAIN_BYTES
+from cqrepl.queue.files.sidefile import read_side_file, replace_side_file
 from cqrepl.queue.format.index import Cycle, Sequence
 from cqrepl.surroundings import surroundings
 
@@ -94,14 +94,9 @@ def load_chain_file(path: Path) -> ChainFile | None:
         OSError: it cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_side_file(path, _BYTES_MAX)
     except FileNotFoundError:
         return None
-    try:  # whatever has this name: nothing is waited for, and not much is read
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        data = os.pread(descriptor, _BYTES_MAX, 0) if is_file else b""
-    finally:
-        os.close(descriptor)
     end = len(data) - _SUM.size
     if end < _HEAD.size or zlib.crc32(data[:end]) != _SUM.unpack_from(data, end)[0]:
         return None
@@ -127,13 +122,4 @@ def store_chain_file(path: Path, what: ChainFile) -> None:
     numbers = what.cycle, store.number, store.length, store.changed_ns
     data = _HEAD.pack(_MAGIC, *numbers, what.chain_first, len(what.points))
     data += b"".join(_POINT.pack(*point) for point in what.points)
-    new = path.with_name(f"{path.name}.{surroundings().process_id()}")
-    try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            surroundings().write(descriptor, data + _SUM.pack(zlib.crc32(data)), 0)
-        finally:
-            os.close(descriptor)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    replace_side_file(path, data + _SUM.pack(zlib.crc32(data)), is_synced=False)

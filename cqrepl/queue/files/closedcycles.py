@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cqrepl.queue.files.sidefile import open_side_file, read_side_file, replace_side_file
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle
 from cqrepl.surroundings import surroundings
@@ -77,7 +78,7 @@ class ClosedCycles:
             return self._remembered
         seen = status.st_dev, status.st_ino, status.st_size
         if seen != self._seen:  # of one file the size tells: it only grows
-            self._found = _records(self.path.read_bytes())
+            self._found = _records(read_side_file(self.path))
             self._seen = seen
         return {**self._found, **self._remembered} if self._remembered else self._found
 
@@ -143,23 +144,12 @@ class ClosedCycles:
 
     def _keep(self, kept: list[ClosedCycle]) -> None:
         self._remembered |= {each.cycle: each for each in kept}
-        new = self.path.with_name(f"{CLOSED_FILE_NAME}.{os.getpid()}")
-        try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                surroundings().write(descriptor, b"".join(map(_packed, kept)), 0)
-                surroundings().sync(descriptor)
-            finally:
-                os.close(descriptor)
-            new.replace(self.path)
-        finally:
-            new.unlink(missing_ok=True)
+        replace_side_file(self.path, b"".join(map(_packed, kept)), is_synced=True)
         for record in kept:
             del self._remembered[record.cycle]
 
     def _append(self, data: bytes) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, 0o644)
+        descriptor = open_side_file(self.path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             end = os.fstat(descriptor).st_size

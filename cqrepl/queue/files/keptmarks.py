@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
-from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.markslots import (
     FORGOTTEN,
     HOSTS,
@@ -34,6 +33,7 @@ from cqrepl.queue.files.markslots import (
     MarkSlots,
     marks_in_slots,
 )
+from cqrepl.queue.files.sidefile import read_side_file
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore, TableValue
 from cqrepl.queue.format.errors import QueueError
 
@@ -175,10 +175,9 @@ def read_slots(path: Path) -> bytes:
     """The bytes of the side file in a queue's directory; none where there is no such file.
 
     Raises:
-        OSError, QueueDamaged: it cannot be read.
+        OSError: it cannot be read.
     """
     try:
-        with FileBytes(path / SLOTS_FILE_NAME) as file:
-            return file.read(0, SLOTS_FILE_BYTES)
+        return read_side_file(path / SLOTS_FILE_NAME, SLOTS_FILE_BYTES)
     except FileNotFoundError:
         return b""

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.mapping import Mapping
+from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.files.tablestore import TableValue
 
 SLOTS_FILE_NAME: Final = "marks.cqmark"
@@ -56,10 +57,10 @@ class MarkSlots:
         """Opens the file, and makes it if there is none.
 
         Raises:
-            OSError: no space, or the directory may not be written to.
-            QueueDamaged: there is something else under that name.
+            OSError: no space, the directory may not be written to, or there is something else under
+                that name.
         """
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
+        os.close(open_side_file(path, os.O_RDWR | os.O_CREAT))
         self._mapping = Mapping(path, writable=True, keeps_views=True)
         try:
             self._mapping.reserve(0, SLOTS_FILE_BYTES)

@@ -31,6 +31,7 @@ import zlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from cqrepl.queue.files.sidefile import open_side_file, read_side_file
 from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import surroundings
 
@@ -76,7 +77,7 @@ def load_synced(path: Path) -> SyncedMark | None:
         OSError: it cannot be read.
     """
     try:
-        data = (path / SYNCED_FILE_NAME).read_bytes()
+        data = read_side_file(path / SYNCED_FILE_NAME, _SLOTS * _SLOT_BYTES)
     except FileNotFoundError:
         return None
     slots = (data[nth * _SLOT_BYTES :][:_SLOT_BYTES] for nth in range(_SLOTS))
@@ -98,8 +99,7 @@ def store_synced(path: Path, end: int, doubtful: range = NOTHING_DOUBTFUL) -> No
     last = load_synced(path)
     counter = 0 if last is None else last.counter + 1
     slot = _SLOT.pack(_MAGIC, end, this_boot(), counter, doubtful.start, doubtful.stop)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(path / SYNCED_FILE_NAME, flags, 0o644)
+    descriptor = open_side_file(path / SYNCED_FILE_NAME, os.O_RDWR | os.O_CREAT)
     try:
         data = slot + _SUM.pack(zlib.crc32(slot))
         surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)

@@ -37,7 +37,7 @@ from cqrepl.queue.files.locks import (
 from cqrepl.queue.files.markslots import FORGOTTEN, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
-from cqrepl.queue.files.syncedmark import SyncedMark, load_synced
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, SyncedMark, load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
@@ -202,6 +202,8 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         findings += _lock_findings(table)
     slots, unreadable = _slots(path)
     findings += unreadable
+    synced, unreadable = _synced(path)
+    findings += unreadable
     numbered = next((file for file in reversed(files) if file.index_count is not None), None)
     if numbered is not None:
         layout = _with_numbers(layout, numbered)
@@ -220,16 +222,26 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         other_keys=_other_keys(table),
         keys_end=0 if table is None else table.keys_end,
         free_bytes=shutil.disk_usage(path).free,
-        synced=_synced(path),
+        synced=synced,
         findings=tuple(findings),
     )
 
 
-def _synced(path: Path) -> SyncedMark | None:
+def _synced(path: Path) -> tuple[SyncedMark | None, list[Finding]]:
+    """Up to where the queue is on the disk; a finding where that cannot be read."""
     try:
-        return load_synced(path)
-    except OSError:
-        return None  # it says nothing, as if there were none
+        return load_synced(path), []
+    except OSError as error:
+        return None, [_unreadable(path / SYNCED_FILE_NAME, error)]
+
+
+def _unreadable(file: Path, error: OSError) -> Finding:
+    """A side file that cannot be read: what it tells is not known."""
+    text = f"cannot be read: {error.strerror}"
+    return Finding(
+        kind=FindingKind.UNREADABLE, path=file, position=None, index=None, text=text,
+        part=FilePart.SIDE_FILE,
+    )  # fmt: skip
 
 
 def _table(path: Path) -> TableReport | None:
@@ -327,13 +339,7 @@ def _noted(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:
     try:
         return ClosedCycles(path).load(), []
     except OSError as error:
-        text = f"{CLOSED_FILE_NAME} cannot be read: {error.strerror}"
-    file = path / CLOSED_FILE_NAME
-    finding = Finding(
-        kind=FindingKind.UNREADABLE, path=file, position=None, index=None, text=text,
-        part=FilePart.SIDE_FILE,
-    )  # fmt: skip
-    return {}, [finding]
+        return {}, [_unreadable(path / CLOSED_FILE_NAME, error)]
 
 
 def _judged(file: StoreReport, noted: Mapping[Cycle, ClosedCycle]) -> StoreReport:
@@ -506,16 +512,9 @@ def _slots(path: Path) -> tuple[bytes, list[Finding]]:
     """The side file of the hosts' marks; a finding where it cannot be read."""
     try:
         return read_slots(path), []
-    except QueueError as error:
-        text = error.reason
     except OSError as error:
-        text = f"expected a readable file: {error.strerror}"
-    file = path / SLOTS_FILE_NAME
-    finding = Finding(
-        kind=FindingKind.HINT, path=file, position=None, index=None, text=text,
-        part=FilePart.SIDE_FILE,
-    )  # fmt: skip
-    return b"", [finding]
+        unreadable = _unreadable(path / SLOTS_FILE_NAME, error)
+    return b"", [replace(unreadable, kind=FindingKind.HINT)]
 
 
 def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:
