@@ -41,4 +41,5 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
 async def _ended(sink: Sink) -> list[Stop]:
     await sink.wait_ended()
     sink.give_up_paused()
+    sink.give_up_unnamed()
     return sink.stops

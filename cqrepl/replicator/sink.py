@@ -77,10 +77,18 @@ class Sink:
         await until_stuck(self._untaken, self.changed)
         self.give_up_paused()
         for name in self._untaken() or ():
-            message = "no source that is connected has a queue of this name"
-            queue = self.queues[name]
-            queue.stop = Stop(name=name, reason=StopReason.REFUSED, message=message)
-            _logger.error("%s", queue.stop)
+            self._refuse(self.queues[name])
+
+    def give_up_unnamed(self) -> None:
+        """Sources have named what they have, and never this: it lacks everything."""
+        for queue in self.queues.values():
+            if queue.was_left_out and not queue.was_offered and queue.stop is None:
+                self._refuse(queue)
+
+    def _refuse(self, queue: SinkQueue) -> None:
+        message = "no source that is connected has a queue of this name"
+        queue.stop = Stop(name=queue.name, reason=StopReason.REFUSED, message=message)
+        _logger.error("%s", queue.stop)
 
     def give_up_paused(self) -> None:
         """What this machine keeps from going on stays as it is: it may lack what its source has."""

@@ -79,6 +79,8 @@ class SinkQueue:
         self.pause = Pause()
         self.tell_damage: TellDamage = lambda known: None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
+        self.was_offered = False
+        self.was_left_out = False  # by a source that has named what it has
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
         self.disk: DiskEnd  # while it is open

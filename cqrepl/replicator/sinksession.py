@@ -194,7 +194,7 @@ class SinkSession:
         trouble = None if queue.pause.is_over else queue.pause.trouble
         if trouble is not None and self._withdraw(event.cid, trouble.message):
             return  # it is named again when the pause is over
-        queue.owner, queue.left = self, None
+        queue.owner, queue.left, queue.was_offered = self, None, True
         self._note_free(queue)
         offer = event.offer
         if offer.lineage is not None and queue.is_at(offer.lineage.place):
@@ -300,6 +300,7 @@ class SinkSession:
         named = self._connection.peer_queues
         assert named is not None
         for name in sorted(self._queues.keys() - named.sources):
+            self._queues[name].was_left_out = True
             why = f"queue {name!r}: the peer does not offer it"
             self._pump.log.tell(logging.INFO, self._pump.label, why)
         self._changed.set()

@@ -37,6 +37,7 @@ from cqrepl.replicator.settings import (
     SourceSettings,
     host_settings,
 )
+from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
@@ -105,15 +106,19 @@ class Source:
 
     async def wait_stuck(self) -> None:
         """Returns when no sink that is connected gets any further with any queue, whoever has
-        stopped it; what none takes for `STUCK_SECONDS` counts as refused."""
+        stopped it; what none takes for `STUCK_SECONDS` counts as refused. A sink that has left in
+        order counts as it stood then, until another one is there; with no sink at all, a queue of
+        ours that is damaged gets no further."""
         await until_stuck(self._untaken, self._shared.changed)
         untaken = self._untaken() or set()
-        for trouble in self._troubles():
+        troubles = self._troubles()
+        for trouble in troubles:
             if trouble.name in untaken:
                 self._shared.note_stop(trouble)
-        for name in sorted(untaken - {trouble.name for trouble in self._troubles()}):
+        for name in sorted(untaken - {each.name for each in troubles} - self._damaged()):
             message = "no sink that is connected has a queue of this name, or takes it now"
-            said = {each.withdrawn[name] for each in self._sessions() if name in each.withdrawn}
+            found = [each.withdrawn for each in self._progresses()]
+            said = {withdrawn[name] for withdrawn in found if name in withdrawn}
             if said:
                 message = f"no sink that is connected takes it now: {'; '.join(sorted(said))}"
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
@@ -136,21 +141,32 @@ class Source:
 
     def _troubles(self) -> list[Stop]:
         """What keeps queues from being read for now."""
-        met = [each for session in self._sessions() for each in session.troubles.values()]
+        met = [each for progress in self._progresses() for each in progress.troubles.values()]
         return [*self._late.troubles.values(), *met]
+
+    def _damaged(self) -> Set[str]:
+        """Our queues whose store files are not what they were."""
+        return {stop.name for stop in self.stops if stop.is_own_damage}
+
+    def _progresses(self) -> list[SinkProgress]:
+        """Of the sinks that are there; of the last one, where none is and that left in order."""
+        found = [session.progress for session in self._sessions() if session.has_offered]
+        left = self._shared.left
+        return [left] if left is not None and not found else found
 
     def _untaken(self) -> Set[str] | None:
         """The queues that no sink takes; None while one gets further, or while there is no sink, or
         one that has everything and tells what its files hold."""
-        sessions = [session for session in self._sessions() if session.has_offered]
-        if not sessions or self._lost_files.is_taking or self._caught_up():
+        if self._lost_files.is_taking or self._caught_up():
             return None
+        progresses = self._progresses()
+        if not progresses:  # one that comes again may give back what a damaged queue has lost
+            return (self._damaged() or None) if self._shared.has_left else None
         names = untaken = self.queues.keys() | self._late.troubles.keys()
-        for session in sessions:
-            ended, left = session.ended_queues, session.untaken_queues
-            if names - ended - left - session.whole_queues:
+        for each in progresses:
+            if names - each.ended - each.untaken - each.whole or names == each.whole:
                 return None
-            untaken &= left
+            untaken &= each.untaken
         return untaken
 
     def _has_stopped(self) -> bool:

@@ -20,6 +20,7 @@ from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import QueueSession, Signal, TellDamage, shape_of
 from cqrepl.replicator.settings import SourceSettings
+from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
@@ -229,6 +230,8 @@ class SourceShared:
         self.returns = settings.returns
         self.changed = Signal()
         self.stops: list[Stop] = []
+        self.has_left = False  # a sink that was there
+        self.left: SinkProgress | None = None  # of the last one, where it left in order
 
     def note_stop(self, stop: Stop) -> None:
         """A queue goes no further on some connection."""
@@ -236,6 +239,14 @@ class SourceShared:
             self.stops.append(stop)
             _logger.error("%s", stop)
         self.changed.set()
+
+    def note_left(self, progress: SinkProgress | None) -> None:
+        """A sink has gone.
+
+        Args:
+            progress: of one that left in order, and so may not come again.
+        """
+        self.has_left, self.left = True, progress
 
     def forget_damage(self, name: str) -> None:
         """The store files of a queue are all there again."""

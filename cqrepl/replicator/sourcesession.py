@@ -4,7 +4,7 @@ Each connection has its own tailers and its own window, so a slow sink holds up 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,6 +34,7 @@ from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
 from cqrepl.replicator.resenddesk import ResendDesk
 from cqrepl.replicator.returndesk import ReturnDesk
+from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
@@ -126,28 +127,24 @@ class SourceSession:
         return self._offers.has_offered and not self._is_leaving
 
     @property
-    def ended_queues(self) -> Set[str]:
-        """The queues that go no further on this connection, whoever has stopped them."""
-        return self._offers.failed | {
-            each.queue.name for each in self.outgoing.values() if each.has_stopped
-        }
-
-    @property
-    def untaken_queues(self) -> Set[str]:
-        """The queues that the sink does not take, or not now."""
+    def progress(self) -> SinkProgress:
+        """How far the sink has got, once every queue was offered that could be."""
+        outgoing, offers = list(self.outgoing.values()), self._offers
+        stopped = {each.queue.name for each in outgoing if each.has_stopped}
         names = self._queues.keys() | self._shared.late.keys()
-        untaken = (names - self._offers.offered - self._offers.failed) | self.withdrawn.keys()
-        return untaken if self._offers.has_offered else set()
+        untaken = (names - offers.offered - offers.failed) | self.withdrawn.keys()
+        return SinkProgress(
+            ended=frozenset(offers.failed | stopped),
+            untaken=frozenset(untaken),
+            whole=frozenset(each.queue.name for each in outgoing if self._has_target(each)),
+            withdrawn=dict(self.withdrawn),
+            troubles=dict(self._pauses.troubles),
+        )
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
         """Why queues cannot be read for now, by name."""
         return self._pauses.troubles
-
-    @property
-    def whole_queues(self) -> Set[str]:
-        """The queues of which this sink has all that was there at the start."""
-        return {each.queue.name for each in self.outgoing.values() if self._has_target(each)}
 
     @property
     def queue_names(self) -> QueueNames:
@@ -320,6 +317,9 @@ class SourceSession:
         return has_sent
 
     async def close(self) -> None:
+        if self._connection.remote_id is not None and not self._connection.is_guest:
+            is_known = self.has_offered and self._pump.ended_orderly
+            self._shared.note_left(self.progress if is_known else None)
         self._offers.end()
         self._frames.close()
         for each in self.outgoing.values():

@@ -150,3 +150,26 @@ async def test_it_ends_as_it_is_said(row: str, role: str, folder: Path) -> None:
         assert (found, says in ending.said, "Traceback" in ending.said) == (code, True, False), (
             f"{found}: {ending.said}\nthe other side:\n{other.said}"
         )
+
+
+BOTH_END: Final = ("name", "roll-cycle", "too-long", "diverged", "damaged", "unreadable")
+
+
+@pytest.mark.parametrize("row", BOTH_END)
+async def test_so_do_both_sides_at_once(row: str, tmp_path: Path) -> None:
+    """The one that ends later may find the other one gone, and still knows why nothing came of it:
+    nobody says that no peer was reached."""
+    expected = rows()[row]
+    given = ENDINGS[row](tmp_path)
+    async with commands(60) as start:
+        source = await start(
+            "source", *given["source"], "--listen", "127.0.0.1:0", "--until-caught-up"
+        )
+        address = f"127.0.0.1:{await source.port()}"
+        sink = await start("sink", *given["sink"], "--connect", address, "--once")
+        for role, each in (("sink", sink), ("source", source)):
+            found = await each.exit_code()
+            assert (found, "Traceback" in each.said) == (expected[role][0], False), (
+                f"{role}: {found}: {each.said}"
+            )
+            assert "no peer within" not in each.said
