@@ -12,7 +12,7 @@ from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.read.count import count_in
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.surroundings import within
-from cqrepl.testing.checker import content, is_readable, last_index
+from cqrepl.testing.checker import BrokenPromiseError, content, is_readable, last_index
 from cqrepl.testing.cluster import Cluster
 from cqrepl.testing.labhosts import PORT, QUEUE, LabHost, fill_with_others
 from cqrepl.testing.labmachine import Machine, copy_directory
@@ -23,6 +23,8 @@ from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 FLIPS_WITHIN_SECONDS: Final = 3.0
+_ENDS_SECONDS: Final = 3.0
+_ENDS_SECONDS_MAX: Final = 60.0
 _KEPT_CYCLES: Final = 2
 _SEEN_CYCLES: Final = 7  # the newest ones, which may have been closed just now
 _CLOSED_AFTER_SECONDS: Final = 7.0  # of cycles that last a second
@@ -94,8 +96,15 @@ class Injector:
                 if host.process is process:
                     host.kill()
             case Kind.STOP:
+                process = host.process
                 host.stop()
-                await trio.sleep(3.0)
+                await trio.sleep(_ENDS_SECONDS)
+                with trio.move_on_after(_ENDS_SECONDS_MAX):  # its disk may be slow
+                    while process is not None and host.process is process:
+                        await trio.sleep(0.1)
+                if process is not None and host.process is process:
+                    text = f"{host.machine.name} has not ended within {_ENDS_SECONDS_MAX:g} s"
+                    raise BrokenPromiseError("ending", text)
             case _:
                 host.kill()
         await trio.sleep(fault.lasting)
@@ -213,7 +222,7 @@ class Injector:
         file = files[len(files) // 2] if files else None
         if file is not None and _holds_excerpts(file):
             file.unlink()
-            host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
+            host.was_cut |= host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "a store file in the middle is removed")
 
     async def _put_back_one(self, fault: Fault, host: LabHost) -> None:
@@ -229,7 +238,7 @@ class Injector:
             new = host.path / f"{name}.old"
             new.write_bytes(content)
             new.rename(host.path / name)
-            host.was_cut = host.host != SOURCE  # that a source lacks it has to be told
+            host.was_cut |= host.host != SOURCE  # that a source lacks it has to be told
             self._cluster.story.tell(host.machine.name, "an older store file is put in its place")
 
     async def _move_away(self, fault: Fault, host: LabHost) -> None:

@@ -261,7 +261,8 @@ class Process(Surroundings):
     def file_age(self, descriptor: int) -> float:
         return 0.0
 
-    def file_number(self, status: os.stat_result) -> int:
+    def file_number(self, path: Path, status: os.stat_result) -> int:
+        # a disk in memory gives no number twice
         return self.machine.file_numbers.get(status.st_ino, status.st_ino)
 
     def allocate(self, descriptor: int, start: int, length: int) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
@@ -125,6 +126,21 @@ async def test_so_does_one_that_was_altered_between_two_runs(
     payload = next(data for index, data in written if index == noon_index(ROLL, ahead=1) + nth)
     flip_byte(noon_path(tmp_path / side, ROLL, ahead=1), payload, len(payload) // 2)
     async with joined(tmp_path / "q", tmp_path / "copy"):
+        await eventually(lambda: "gave back" in caplog.text)
+    assert "diverged" not in caplog.text
+    assert read(tmp_path / "q") == read(tmp_path / "copy") == written
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_so_does_one_that_is_altered_while_hosts_run(
+    tmp_path: Path, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+        await trio.sleep(4 * syncer.LOOK_SECONDS)  # it was looked at as it is
+        flip_byte(noon_path(tmp_path / side, ROLL, ahead=1), written[7][1], 2)
         await eventually(lambda: "gave back" in caplog.text)
     assert "diverged" not in caplog.text
     assert read(tmp_path / "q") == read(tmp_path / "copy") == written

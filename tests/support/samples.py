@@ -190,3 +190,12 @@ def assert_made_like(path: Path, golden: Manifest) -> None:
     assert layout.epoch == golden.epoch
     assert layout.index_count == golden.index_count
     assert layout.index_spacing == golden.index_spacing
+
+
+def with_number_of(path: Path, data: bytes) -> bool:
+    """Puts another file in the place of one that is removed, with its number in the file system;
+    False where a file system gives no number twice."""
+    number = path.stat().st_ino
+    path.unlink()
+    path.write_bytes(data)
+    return path.stat().st_ino == number

@@ -14,7 +14,7 @@ All numbers are little-endian.
     position  bytes
            0      8   "cqchain1"
            8      8   the cycle
-          16      8   inode of the store file
+          16      8   what tells the store file from others of its name (see `surroundings`)
           24      8   its length in bytes
           32      8   when it was changed last (ctime), in nanoseconds since 1970
           40     16   the chain behind its first excerpt
@@ -68,7 +68,7 @@ class StoreState:
             status = os.stat(path)
         except FileNotFoundError:
             return None
-        return cls(surroundings().file_number(status), status.st_size, status.st_ctime_ns)
+        return cls(surroundings().file_number(path, status), status.st_size, status.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,8 +76,8 @@ class ClosedCycles:
         except FileNotFoundError:
             self._seen, self._found = None, {}
             return self._remembered
-        seen = status.st_dev, status.st_ino, status.st_size
-        if seen != self._seen:  # of one file the size tells: it only grows
+        seen = status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+        if seen != self._seen:
             self._found = _records(read_side_file(self.path))
             self._seen = seen
         return {**self._found, **self._remembered} if self._remembered else self._found

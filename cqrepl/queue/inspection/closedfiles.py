@@ -3,9 +3,9 @@
 Theory of operation. A closed cycle never changes, so it is remembered once, and noted beside the
 queue once its file is on the disk (`files.closedcycles`): what a power cut may still take is not
 noted. Each look then lists the directory, and opens only files that are new to this process, or
-other ones than the last time, or were changed since. The last file is none of them, whatever was
-noted: a queue that has lost its end, as one from a backup, gets it back from its copies. Excerpts
-are not read again: that a byte was changed in place is found where copies are compared.
+other ones than the last time, or were changed since: those are read once more, too. The last file
+is none of them, whatever was noted: a queue that has lost its end, as one from a backup, gets it
+back from its copies. What changes behind the file system's back is found where copies are compared.
 """
 
 from typing import Final
@@ -69,11 +69,14 @@ class ClosedFiles:
         file = StoreState.of(self._cycles.path_of(record.cycle))
         if file is None:
             return  # retention has just taken it, or the next look tells
-        if self._sound.get(record.cycle) != file:
+        before = self._sound.get(record.cycle)
+        if before != file:
             is_closed = self._cycles.has_ended(record.cycle)
             count = count_in(self._cycles, record.cycle)
             self._cycles.check_closed(record.cycle, count, is_closed=is_closed)
             self._sound[record.cycle] = file
+            if before is not None:  # nobody writes to a closed one
+                self._chains.doubt(record.cycle)
 
     def _remember(self, cycle: Cycle, *, is_doubtful: bool) -> None:
         if self._cycles.has_ended(cycle):

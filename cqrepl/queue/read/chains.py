@@ -223,6 +223,13 @@ class Chains:
         closed; None when there is none."""
         return min(self._to_check, default=None)
 
+    def doubt(self, cycle: Cycle) -> None:
+        """A closed store file was written to: what is known of it is believed, and read again."""
+        with self._turn:
+            self._points(cycle)
+            self._to_reread.add(cycle)
+            self._believed.add(cycle)
+
     def reread(self, cycle: Cycle, start: Point) -> tuple[Point | None, int]:
         """Reads once more what lies between a place and the next point, and compares the chains.
 

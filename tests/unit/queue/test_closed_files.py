@@ -29,7 +29,7 @@ from cqrepl.queue.inspection.verification import verify
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import nth_last_index
 from cqrepl.queue.write.retention import Policy, remove
-from tests.support.samples import fill, layout, noon_index, noon_path, read
+from tests.support.samples import fill, layout, noon_index, noon_path, read, with_number_of
 from tests.support.tables import set_word
 
 ROLL = "FAST_HOURLY"
@@ -62,6 +62,19 @@ def older(path: Path, tmp_path: Path, count: int) -> None:
     """The second store file becomes one that was never closed, with fewer excerpts."""
     fill(tmp_path / "older", ROLL, {1: count})
     noon_path(tmp_path / "older", ROLL, ahead=1).rename(noon_path(path, ROLL, ahead=1))
+
+
+def test_an_older_file_may_have_the_number_of_the_one_before(path: Path, tmp_path: Path) -> None:
+    with Queue.open(path) as queue:
+        closed = ClosedFiles(queue.cycles, Chains(queue.cycles))
+        closed.look(ALL)
+        older(path, tmp_path, 9)
+        file = noon_path(path, ROLL, ahead=1)
+        data = file.read_bytes()
+        shutil.copy2(noon_path(path, ROLL, ahead=2), file)
+        with_number_of(file, data)
+        with pytest.raises(QueueDamaged, match="expected 300 excerpts"):
+            closed.look(ALL)
 
 
 def test_what_is_noted(path: Path) -> None:
