@@ -3,7 +3,8 @@
 Theory of operation. A queue that has lost one stops as damaged, on both sides. Where the other side
 of a connection gives store files, as every host of ours does, what is missing or is not what it was
 comes from there (`fetcher`), and is held against what was noted. Then the queue goes on, with
-another connection. Where nobody has it, the queue stays as it is, and each new connection is asked.
+another connection. Where nobody has it, the queue stays as it is, and each new connection is asked;
+where a full disk or the like was in the way, the same one again.
 """
 
 import logging
@@ -26,8 +27,10 @@ from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
 from cqrepl.replicator.fetcher import Asker, FetchTold, wanting
 from cqrepl.replicator.fetchkind import FETCH_CAPABILITY, FetchKind
+from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.queues import Signal
 
+AGAIN_SECONDS: Final = 10.0  # after a full disk, or the like
 REST_SECONDS: Final = 60.0  # nothing is looked for where nothing was missing
 _logger: Final = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class LostFiles:
         self._links: dict[int, LinkView] = {}  # the last one of each host that gives store files
         self._lost: dict[str, list[LinkView]] = {}  # queues, and who is still to be asked
         self._known: dict[str, Mapping[Cycle, ClosedCycle]] = {}
+        self._later: dict[str, tuple[float, LinkView]] = {}  # who is asked again, and when
         self._rests: dict[str, float] = {}  # queues that lack no store file, and until when that is
         self._asker: Asker | None = None
         self._changed = Signal()
@@ -111,7 +115,20 @@ class LostFiles:
                 self._is_taking = False
                 self._looked()
             if not any(self._lost.values()):
-                await self._changed.wait()
+                with trio.move_on_at(
+                    min((when for when, _ in self._later.values()), default=math.inf)
+                ):
+                    await self._changed.wait()
+                self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Those that were kept from it by something that passes."""
+        now = trio.current_time()
+        for name, (when, link) in list(self._later.items()):
+            if when <= now or name not in self._lost:
+                del self._later[name]
+            if when <= now and name in self._lost:
+                self._lost[name].append(link)
 
     async def _take(self, name: str, link: LinkView) -> None:
         """Takes what a queue has lost over this link."""
@@ -130,6 +147,8 @@ class LostFiles:
             return  # the connection is over
         except (Refused, Unreachable, QueueError, OSError) as error:
             _logger.warning("queue %r: host %d: %s", name, link.remote_id, error)
+            if not isinstance(error, Refused | Unreachable) and is_passing(error):
+                self._later[name] = trio.current_time() + AGAIN_SECONDS, link
             return
         finally:
             self._asker = None

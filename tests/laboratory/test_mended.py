@@ -93,6 +93,20 @@ MENDED = {
         roll_cycle="TEST_SECONDLY",
         seconds=40.0,
     ),
+    "no room for what a copy has lost": plan(
+        Fault(28.0, Kind.FILE_OLD, 2, 0, 1.0),
+        Fault(33.7, Kind.DISK_SLOW, 2, 0, 8.0),
+        Fault(36.5, Kind.DISK_FULL, 2, 0, 8.0),
+        roll_cycle="TEST_SECONDLY",
+        seconds=90.0,
+    ),
+    "no room for what a source has lost": plan(
+        Fault(28.0, Kind.FILE_GONE, SOURCE, 0, 0.05),
+        Fault(28.0, Kind.DISK_SLOW, SOURCE, 0, 8.0),
+        Fault(28.1, Kind.DISK_FULL, SOURCE, 0, 8.0),
+        roll_cycle="TEST_SECONDLY",
+        seconds=90.0,
+    ),
 }
 
 
