@@ -28,6 +28,7 @@ from cqrepl.queue.files.closedcycles import (
     ClosedCycle,
     ClosedCycles,
 )
+from cqrepl.queue.files.sidefile import read_side_file
 from cqrepl.queue.format.index import Cycle, Sequence
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
 
@@ -78,8 +79,13 @@ class QueueNotes:
     def _chain_file(self, store: Path, cycle: Cycle) -> ChainFile | None:
         path = self.side_file(store)
         try:
-            state, found = StoreState.of(store), load_chain_file(path)
+            state = StoreState.of(store)
         except OSError:
+            return None  # reading it tells
+        try:
+            found = load_chain_file(path)
+        except OSError as error:
+            self._note(path, None, f"cannot be read: {error.strerror}")
             return None
         if found is None and path.exists():
             self._note(path, 0, "it is damaged, and says nothing: it will be made anew")
@@ -93,7 +99,7 @@ class QueueNotes:
         """Where the chains of a store file are."""
         return store.with_suffix(CHAIN_SUFFIX)
 
-    def _note(self, path: Path, position: int, text: str) -> None:
+    def _note(self, path: Path, position: int | None, text: str) -> None:
         finding = Finding(
             kind=FindingKind.HINT, path=path, position=position, index=None, text=text,
             part=FilePart.SIDE_FILE,
@@ -109,7 +115,7 @@ def damaged_record(path: Path) -> int | None:
         OSError: the file cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_side_file(path)
     except FileNotFoundError:
         return None
     for position in range(0, len(data), RECORD_BYTES):

@@ -15,7 +15,9 @@ from cqrepl.queue.files.sidefile import open_side_file, read_side_file, replace_
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.inspection.differences import Flaw
 from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.inspection.verification import verify
 from cqrepl.queue.read.chains import Chains
 from tests.support.invoke import Invoke, invoke
 from tests.support.samples import fill, noon_index, noon_path
@@ -128,6 +130,9 @@ def test_chains(path: Path, kind: str) -> None:
     """They are read anew, and written in its place, but for a directory: it may hold something."""
     file = noon_path(path).with_suffix(CHAIN_SUFFIX)
     MAKES[kind](file)
+    told = [each.finding for each in verify([path]) if isinstance(each, Flaw)]
+    assert [each.path for each in told] == [file]
+    assert said(kind) in told[0].text
     with Queue.open(path) as queue:
         chains = Chains(queue.cycles)
         assert chains.at(Index(noon_index(sequence=5))) == chains.read_at(noon_index(sequence=5))
