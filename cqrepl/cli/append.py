@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from cqrepl.cli.options import SIZE, json_option, queue_argument
+from cqrepl.cli.options import SIZE, Number, json_option, queue_argument
 from cqrepl.console.endings import ending_signals
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--max", "count_max", type=click.IntRange(1), metavar="N", help="End after so many.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0.001, 1_000_000_000),
     metavar="N",
     help="At most so many a second.",
 )
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--wait-for-seconds",
-    type=click.FloatRange(0),
+    type=Number(0, 86_400),
     default=10,
     show_default=True,
     metavar="SECONDS",

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cqrepl.cli.options import Command, Converted
-from cqrepl.console.units import parse_short_time_ns, parse_size
+from cqrepl.cli.options import COUNT_MAX, Command, Converted, Number, parse_excerpt_size
+from cqrepl.console.units import parse_short_time_ns
 
 if TYPE_CHECKING:
     from cqrepl.commands.bench import Plan
 
 _SIZES_MAX: Final = 16
+_ROUNDS_MAX: Final = 1000
+_BATCH_MAX: Final = 1_000_000
 _PAUSERS: Final = ("busy", "balanced", "sleepy")
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    sizes = tuple(parse_size(each) for each in text.split(","))
+    sizes = tuple(parse_excerpt_size(each) for each in text.split(","))
     if len(sizes) > _SIZES_MAX or len(set(sizes)) < len(sizes):
         raise ValueError(f"at most {_SIZES_MAX} different sizes expected, {text!r} came")
     return sizes
@@ -44,11 +46,11 @@ def _shared(size: str, count: int, *, plots: bool = True) -> Callable[[Command],
             metavar="SIZE[,SIZE...]", help="Bytes of an excerpt.",
         ),
         click.option(
-            "--count", type=click.IntRange(1), default=count, show_default=True,
+            "--count", type=click.IntRange(1, COUNT_MAX), default=count, show_default=True,
             help="Excerpts in a round.",
         ),
         click.option(
-            "--rounds", type=click.IntRange(1), default=3, show_default=True,
+            "--rounds", type=click.IntRange(1, _ROUNDS_MAX), default=3, show_default=True,
             help="How often each case is measured; in turn.",
         ),
         click.option(
@@ -91,8 +93,9 @@ def bench() -> None:
 @bench.command()
 @_shared("64", 1_000_000)
 @click.option(
-    "--batch", type=click.IntRange(1), default=100, show_default=True, help="Excerpts in a batch."
-)
+    "--batch", type=click.IntRange(1, _BATCH_MAX), default=100, show_default=True,
+    help="Excerpts in a batch.",
+)  # fmt: skip
 def append(
     sizes: tuple[int, ...], batch: int, count: int, rounds: int, as_json: bool,
     plot_folder: Path | None,
@@ -146,11 +149,11 @@ def replicate(
     help="Time from one append to the next.",
 )  # fmt: skip
 @click.option(
-    "--seconds", type=click.FloatRange(0, 3600, min_open=True), metavar="N",
+    "--seconds", type=Number(0, 3600, min_open=True), metavar="N",
     help="So long, instead of --count.",
 )  # fmt: skip
 @click.option(
-    "--batch", type=click.IntRange(1), default=1, show_default=True,
+    "--batch", type=click.IntRange(1, _BATCH_MAX), default=1, show_default=True,
     help="Excerpts in each append; the first of them is timed.",
 )  # fmt: skip
 @_pauser

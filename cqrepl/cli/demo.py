@@ -5,12 +5,14 @@ from pathlib import Path
 
 import click
 
-from cqrepl.cli.options import SIZE
+from cqrepl.cli.options import COUNT_MAX, EXCERPT_SIZE
 
 
 @click.command()
-@click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True)
-@click.option("--size", type=SIZE, default="256", show_default=True, help="Bytes of an excerpt.")
+@click.option("--count", type=click.IntRange(1, COUNT_MAX), default=1_000_000, show_default=True)
+@click.option(
+    "--size", type=EXCERPT_SIZE, default="256", show_default=True, help="Bytes of an excerpt."
+)
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),

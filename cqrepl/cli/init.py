@@ -2,10 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from cqrepl.cli.options import json_option, queue_argument
+
+_EPOCH_MAX_MS: Final = 253_370_764_800_000  # the last day of the year 9999
 
 
 @click.command()
@@ -15,7 +18,7 @@ from cqrepl.cli.options import json_option, queue_argument
 )
 @click.option(
     "--epoch",
-    type=int,
+    type=click.IntRange(-_EPOCH_MAX_MS, _EPOCH_MAX_MS),
     metavar="MS",
     help="Moves the moment of rolling by so many milliseconds. [default: the roll cycle's, mostly"
     " 0]",

@@ -1,14 +1,15 @@
 """Values on the command line: times, sizes, indexes, and what several commands have in common."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import click
 
 from cqrepl.commands.spot import Spot, parse_spot
-from cqrepl.console.units import parse_size, parse_time_ms
+from cqrepl.console.units import format_size, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
@@ -31,6 +32,31 @@ class Converted(click.ParamType[Value], Generic[Value]):
             return self._convert(str(value))  # defaults are written as users would write them
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number within limits that are told; what is spelled like a number and is none, as `nan`, or
+    has no end, as `inf`, is refused like one outside."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(cast("float", value), param, ctx))  # it takes texts too
+        if not math.isfinite(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+def size_to(most: int) -> Callable[[str], int]:
+    """What turns a text into a size of so many bytes at most; all else is a ValueError."""
+
+    def convert(text: str) -> int:
+        size = parse_size(text)
+        if size > most:
+            raise ValueError(f"a size of at most {format_size(most)} expected, {text!r} came")
+        return size
+
+    return convert
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -63,7 +89,10 @@ def _address(text: str) -> "Address":
 
 
 TIME: Final = Converted("time", parse_time_ms)
-SIZE: Final = Converted("size", parse_size)
+SIZE: Final = Converted("size", size_to(1 << 50))
+COUNT_MAX: Final = 10**12  # excerpts that a command makes
+parse_excerpt_size: Final = size_to(1 << 30)
+EXCERPT_SIZE: Final = Converted("size", parse_excerpt_size)
 SPOT: Final = Converted("index", parse_spot)
 RETURNS: Final = _hosts_or("known", frozenset())
 ADDRESS: Final = Converted("address", _address)

@@ -152,6 +152,42 @@ def test_demo_with_bad_numbers(invoke: Invoke, arguments: list[str]) -> None:
     assert invoke("demo", *arguments).exit_code == 2
 
 
+HUGE = "9" * 24
+NUMBERS: list[tuple[str, str]] = [
+    *(
+        (f"append Q --rate {text}", "0.001<=x<=1000000000")
+        for text in ("nan", "inf", "0", "1e-300")
+    ),
+    *((f"append Q --wait-for-seconds {text}", "0<=x<=86400") for text in ("nan", "-inf", HUGE)),
+    *((f"init Q --epoch {text}", "<=x<=253370764800000") for text in (HUGE, f"-{HUGE}", "1e3")),
+    *((f"bench latency --seconds {text}", "0<x<=3600") for text in ("nan", "inf")),
+    (f"bench append --count {HUGE}", "1<=x<=1000000000000"),
+    (f"bench append --rounds {HUGE}", "1<=x<=1000"),
+    (f"bench append --batch {HUGE}", "1<=x<=1000000"),
+    ("bench append --size 999999999999999GB", "a size of at most 1 GiB expected"),
+    (f"demo --count {HUGE}", "1<=x<=1000000000000"),
+    ("demo --size 2GiB", "a size of at most 1 GiB expected, '2GiB' came"),
+    ("sink Q --listen :0 --touch-ahead 999999999999999GB", "a size of at most 1048576 GiB"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), NUMBERS)
+def test_numbers_that_no_command_can_use(
+    invoke: Invoke, queue: Path, line: str, expected: str
+) -> None:
+    result = invoke(*[queue if word == "Q" else word for word in line.split()])
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert expected in said or "is not a valid integer" in said
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("text", ["0.001", "1e9", "250.5"])
+def test_numbers_within_limits(text: str) -> None:
+    rate = next(each for each in cli.commands["append"].params if each.name == "rate")
+    assert rate.type.convert(text, rate, None) == float(text)
+
+
 @pytest.mark.parametrize("command", ["cqrepl", "wire-dump"])
 @pytest.mark.parametrize("option", ["-h", "--version"])
 def test_every_command_has_help_and_version(command: str, option: str) -> None:
