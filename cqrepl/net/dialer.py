@@ -7,6 +7,7 @@ there, and brought nothing, will most likely end so again: the pauses go on grow
 import logging
 import math
 import os
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,10 @@ from cqrepl.surroundings import surroundings
 
 PAUSE_FIRST_SECONDS: Final = 0.1
 PAUSE_MAX_SECONDS: Final = 3.0
-COMPLAIN_SECONDS: Final = 60.0
+COMPLAIN_SECONDS: Final = 60.0  # from a first line to the next one of the same reason
+COMPLAIN_SECONDS_MAX: Final = 3600.0
+REASONS_MAX: Final = 16
+_NUMBER: Final = re.compile(r"\d+")
 GIVE_UP_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 4.0  # longest wait for an answer: a few tries of the system, no more
 
@@ -55,7 +59,7 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
     has_reached = False
     pause = PAUSE_FIRST_SECONDS
     give_up_at = trio.current_time() + GIVE_UP_SECONDS if gives_up else math.inf
-    complained = -COMPLAIN_SECONDS
+    complaints = _Complaints(address)
     while True:
         connect_by = min(trio.current_time() + CONNECT_SECONDS, give_up_at)
         dialled = await _dial_once(address, on_stream, connect_by)
@@ -65,16 +69,39 @@ async def dial(address: Address, on_stream: OnDialled, *, gives_up: bool) -> Non
         wait = _jitter(pause)
         if problem is None:
             has_reached = True
+            complaints = _Complaints(address)
             give_up_at = now + GIVE_UP_SECONDS if gives_up else math.inf
         elif dialled.is_refused and gives_up and (not has_reached or now + wait >= give_up_at):
             raise Refused(f"{address}: {problem}")
         elif now + wait >= give_up_at:
             raise Unreachable(f"{address} not reached within {GIVE_UP_SECONDS:g} s: {problem}")
-        elif now - complained >= COMPLAIN_SECONDS:
-            complained = now
-            _logger.warning("cannot connect to %s: %s; trying again", address, problem)
+        else:
+            complaints.tell(problem)
         await trio.sleep(wait)
         pause = min(pause * 2, PAUSE_MAX_SECONDS)
+
+
+class _Complaints:
+    """What is said of one address, until a peer was there. Each reason, which may differ in its
+    numbers, is said once, and then as a reminder, less and less often."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._due: dict[str, float] = {}  # by reason, when it is said again; by trio's clock
+        self._waits: dict[str, float] = {}
+
+    def tell(self, problem: str) -> None:
+        """It was tried in vain."""
+        reason, now = _NUMBER.sub("0", problem), trio.current_time()
+        if reason not in self._due and len(self._due) >= REASONS_MAX:
+            reason = ""  # a peer can make up any number of them: they share one
+        if now < self._due.get(reason, -math.inf):
+            return
+        still = "still " if reason in self._due else ""
+        wait = self._waits.get(reason, COMPLAIN_SECONDS)
+        self._due[reason] = now + wait
+        self._waits[reason] = min(2 * wait, COMPLAIN_SECONDS_MAX)
+        _logger.warning("%scannot connect to %s: %s; trying again", still, self._address, problem)
 
 
 async def _dial_once(address: Address, on_stream: OnDialled, connect_by: float) -> Dialled:

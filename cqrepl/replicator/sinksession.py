@@ -323,16 +323,18 @@ class SinkSession:
         known, message = queue.pause.trouble, said_by_peer(message)
         if queue.stop is not None or (known is not None and not known.is_peers):
             return
-        if known is None or known.message != message:
-            _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, message)
         trouble = Stop(name=queue.name, reason=StopReason.FAILED, message=message, is_peers=True)
-        queue.pause.begin(trouble, is_told=False)
+        self._begin_pause(queue, trouble, is_told=False)
         self._changed.set()
+
+    def _begin_pause(self, queue: SinkQueue, trouble: Stop, *, is_told: bool) -> None:
+        if queue.pause.begin(trouble, is_told=is_told):
+            _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
 
     def _goes_on(self, queue: SinkQueue) -> None:
         if queue.pause.trouble is not None:
             queue.pause.forget()
-            _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
+            self._has_paused.set()
             self._changed.set()
 
     def _give_back(self, queue: SinkQueue) -> None:
@@ -348,15 +350,19 @@ class SinkSession:
                 session.tell_free(queue)
 
     async def _name_again(self) -> None:
-        """Tells this peer of queues whose pauses are over."""
+        """Tells this peer of queues whose pauses are over, and people of those that go on."""
         while True:
+            for queue in self._queues.values():
+                if queue.pause.takes_firm() and queue.stop is None:
+                    _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
             for queue in sorted(self._paused, key=lambda queue: queue.name):
                 if queue.pause.is_over:
                     self._paused.discard(queue)
                     self.tell_free(queue)
                     self._pump.wake()
             until = min((queue.pause.until for queue in self._paused), default=math.inf)
-            with trio.move_on_at(until):
+            firms = (queue.pause.firm_at for queue in self._queues.values())
+            with trio.move_on_at(min((until, *firms))):
                 await self._has_paused.wait()
 
     def tell_free(self, queue: SinkQueue) -> None:
@@ -448,10 +454,8 @@ class SinkSession:
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
         """Not now: the queue is tried again later, and the others go on meanwhile."""
-        queue = self._queues[trouble.name]
-        _logger.error("%s: queue %r: %s", self._pump.label, trouble.name, trouble.message)
         is_told = self._withdraw(cid, trouble.message)
-        queue.pause.begin(trouble, is_told=is_told)
+        self._begin_pause(self._queues[trouble.name], trouble, is_told=is_told)
         if not is_told:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
         self._changed.set()

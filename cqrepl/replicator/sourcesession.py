@@ -345,15 +345,19 @@ class SourceSession:
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The sink has let go of a queue; when it names it again, it is offered again."""
-        why = f"queue {event.name!r}: withdrawn: {event.message}"
-        self._pump.log.tell(logging.INFO, self._pump.label, why)
         each = self.outgoing.get(event.cid)
         if each is not None:
             if not each.has_stopped:  # or it would stop again
                 self._offers.offered.discard(event.name)
                 self.withdrawn[event.name] = event.message
+                self._pauses.hear(event.name, event.message)
             self._drop(each)
         self._shared.changed.set()
+
+    def _goes_on(self, name: str) -> None:
+        """The sink has taken something, or has all there is."""
+        if self.withdrawn.pop(name, None) is not None:
+            self._pauses.hear_on(name)
 
     def _drop(self, each: Outgoing) -> None:
         del self.outgoing[each.cid]
@@ -417,6 +421,7 @@ class SourceSession:
                 each.queue.counters.mark_acknowledged(each.marks, last)
         if each.tailer is not None and next_index >= self._offer_of(each).next_index:
             self._pauses.forget(each.queue.name)  # there is nothing to be read yet
+            self._goes_on(each.queue.name)
         self._shared.changed.set()
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
@@ -425,7 +430,7 @@ class SourceSession:
     def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
-        self.withdrawn.pop(each.queue.name, None)
+        self._goes_on(each.queue.name)
         excerpts = sum(event.excerpts for event, _ in noted)
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index

@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -96,7 +97,7 @@ async def test_pauses_double_with_jitter_up_to_a_limit(autojump_clock: MockClock
     assert len({round(pause, 6) for pause in pauses}) > len(pauses) / 2, "no jitter"
 
 
-async def test_dials_for_ever_and_complains_once_a_minute(
+async def test_dials_for_ever_and_reminds_less_and_less_often(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = Host(refuse)
@@ -104,9 +105,41 @@ async def test_dials_for_ever_and_complains_once_a_minute(
         await dial(THERE, never, gives_up=False)
     assert hour.cancelled_caught
     assert len(host.attempts) > HOUR / (1.25 * PAUSE_MAX_SECONDS)
-    complaints = [record.getMessage() for record in caplog.records]
-    assert 0.9 * HOUR / COMPLAIN_SECONDS <= len(complaints) <= HOUR / COMPLAIN_SECONDS
-    assert set(complaints) == {"cannot connect to 127.0.0.9:4000: Connection refused; trying again"}
+    first, *reminders = caplog.messages
+    assert first == "cannot connect to 127.0.0.9:4000: Connection refused; trying again"
+    assert set(reminders) == {f"still {first}"}
+    assert len(reminders) == 5  # after 1, 3, 7, 15 and 31 minutes
+
+
+async def test_each_reason_is_said_once_until_a_peer_was_there(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def busy() -> None:
+        await trio.lowlevel.checkpoint()
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    async def either() -> None:
+        await (refuse if len(host.attempts) % 2 else busy)()
+
+    host = Host(either)
+    with trio.move_on_after(COMPLAIN_SECONDS / 2):
+        await dial(THERE, never, gives_up=False)
+    reasons = ["Connection refused", "No route to host"]
+    once = [f"cannot connect to 127.0.0.9:4000: {each}; trying again" for each in reasons]
+    assert caplog.messages == once
+
+    async def there_once(stream: trio.SocketStream) -> Dialled:
+        host.answer = refuse
+        return await works(stream)
+
+    caplog.clear()
+    host.answer, host.attempts = refuse, []
+    with trio.move_on_after(COMPLAIN_SECONDS * 2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(dial, THERE, there_once, gives_up=False))
+            await trio.sleep(10)
+            host.answer = accept
+    assert caplog.messages == [once[0], once[0]]
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ import resource
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.pause import PAUSE_SECONDS
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import serve_source
@@ -25,9 +26,9 @@ from cqrepl.replicator.syncer import Syncer
 from tests.support.commands import Command, commands
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
-from tests.support.replicas import BEATS, acked, at, copied, eventually, live_source
+from tests.support.replicas import BEATS, acked, at, copied, eventually, joined, live_source
 from tests.support.requirements import require
-from tests.support.samples import NOON_MS, layout, read
+from tests.support.samples import NOON_MS, fill, layout, read
 
 MIB = 1 << 20
 
@@ -76,7 +77,6 @@ async def fill_up_and_go_on(
             assert stored == read(original)[: len(stored)]
             # it tries again and again, and does not end; what is stored becomes acknowledged, if
             # not at once, since the connection that failed may have taken that with it
-            await eventually(lambda: len(re.findall(pattern, sink.said)) >= 3)
             await eventually(lambda: queue.acknowledged >= stored[-1][0])
             # an attempt may still find a little room, as long as there is any
             assert sum(len(data) for _, data in read(copy)) < 4 * MIB
@@ -100,14 +100,13 @@ async def test_limit_on_file_sizes(tmp_path: Path) -> None:
     await fill_up_and_go_on(tmp_path / "q", tmp_path / "copy", "File too large", limit)
 
 
-def longest_pause(caplog: pytest.LogCaptureFixture, words: str) -> float:
-    """Seconds between two log lines with these words."""
-    times = [record.created for record in caplog.records if words in record.getMessage()]
-    return max((then - now for now, then in pairwise(times)), default=0)
+def is_tried_less_often(queue: SinkQueue) -> bool:
+    """True in a third pause, or a later one, after which nothing had got through."""
+    return queue.pause.until - trio.current_time() > 2.5 * PAUSE_SECONDS
 
 
-async def test_listening_sink(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The source dials: connections that bring nothing are made less and less often."""
+async def test_listening_sink(tmp_path: Path) -> None:
+    """The source dials: what brings nothing is tried less and less often."""
     last = make_queue(tmp_path / "q")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0", **BEATS) as sink:
@@ -117,7 +116,7 @@ async def test_listening_sink(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
                 {"q": tmp_path / "q"}, connect=at(sink.port), **BEATS
             ) as source:
                 # some of the first ones still find a little room, and are useful
-                await eventually(lambda: longest_pause(caplog, "File too large") > 0.75 * 0.4)
+                await eventually(lambda: is_tried_less_often(sink.queues["q"]))
                 before = sink.queues["q"].received_excerpts
                 assert 0 < before < 12 * 1024
                 assert not sink.stops
@@ -156,6 +155,33 @@ async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
             assert list(source.endpoint.sessions) == sessions
         assert_same(sources["full"], sinks["full"])
         assert_same(sources["good"], sinks["good"])
+
+
+async def test_its_reason_is_logged_once_on_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it is tried; and once more when the queue goes on."""
+    caplog.set_level("INFO")
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    with small_file_system(tmp_path / "small") as larger:
+        copy = tmp_path / "small" / "copy"
+        copy.mkdir()
+        with pytest.raises(OSError, match="No space left"):
+            (tmp_path / "small" / "rest").write_bytes(bytes(5 * MIB))
+        async with joined(tmp_path / "q", copy) as (source, sink):
+            await eventually(lambda: is_tried_less_often(sink.queues["q"]))
+            lines = [each for each in caplog.messages if "No space left" in each]
+            ours, theirs = sorted(lines, key=lambda line: "the peer says" in line)
+            assert "host 1 at " in ours
+            assert f": queue 'q' pauses: {copy}: No space left on device" in ours
+            assert "host 2 at " in theirs
+            assert f": queue 'q' pauses: the peer says: {copy}: No space left on device" in theirs
+            larger()
+            await copied(tmp_path / "q", copy)
+            goes_on = ": queue 'q' goes on"
+            await eventually(lambda: sum(goes_on in each for each in caplog.messages) == 2)
+        assert not source.stops + sink.stops
+    assert not any("withdrawn" in each for each in caplog.messages)
 
 
 @pytest.mark.parametrize("source_ends", [True, False])

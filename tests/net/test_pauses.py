@@ -9,7 +9,13 @@ import pytest
 import trio.testing
 
 from cqrepl.queue import NotAQueue
-from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Pause, is_passing
+from cqrepl.replicator.pause import (
+    FIRM_SECONDS,
+    PAUSE_SECONDS,
+    PAUSE_SECONDS_MAX,
+    Pause,
+    is_passing,
+)
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.stops import Stop
 from tests.support.commands import commands
@@ -72,3 +78,22 @@ async def test_pauses_become_longer_until_something_gets_through(
     assert pause.trouble is None
     pause.begin(trouble, is_told=False)
     assert pause.is_over
+
+
+async def test_a_pause_is_news_once(autojump_clock: trio.testing.MockClock) -> None:
+    """A full disk may have room for a little each time; it goes on once it does so for a while."""
+    pause, trouble = Pause(), Stop.of("q", OSError(28, "No space left on device"))
+    news = [pause.begin(trouble, is_told=True)]
+    for _ in range(5):
+        pause.forget()
+        await trio.sleep(FIRM_SECONDS / 2)
+        assert not pause.takes_firm()
+        news.append(pause.begin(trouble, is_told=True))
+        await trio.sleep(2 * FIRM_SECONDS)
+        assert not pause.takes_firm()
+    assert news == [True] + [False] * 5
+    assert pause.begin(Stop.of("q", OSError(24, "Too many open files")), is_told=True)
+    pause.forget()
+    await trio.sleep(FIRM_SECONDS)
+    assert [pause.takes_firm(), pause.takes_firm()] == [True, False]
+    assert pause.begin(trouble, is_told=True)
