@@ -90,7 +90,9 @@ def test_flipped_byte_is_exit_code_1(
     found = json.loads(result.stdout)
     assert found["identical"] is False
     index = read(tmp_path / "keep" / "source")[1500][0]
-    assert found["difference"].startswith(f"index {format_index(index)} differs: sha256 ")
+    assert found["difference"].startswith(
+        f"{format_index(index)}: excerpt: first byte that differs"
+    )
 
 
 def test_what_a_process_said_when_it_failed(
