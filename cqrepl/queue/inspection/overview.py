@@ -186,7 +186,7 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         raise NotAQueue(f"expected a queue of version 5, found {FILE_NAME_V4}", path=path)
     table = _table(path)
     layout = _layout(path, names, table)
-    findings: list[Finding] = [] if table is None else list(table.findings)
+    findings = [_missing_table(path, layout)] if table is None else list(table.findings)
     cycles, misnamed = _cycles(path, names, layout)
     findings += misnamed
     reports = [_report(path / name, cycle, layout, deep) for cycle, name in sorted(cycles.items())]
@@ -251,6 +251,20 @@ def _table(path: Path) -> TableReport | None:
         return None
     except OSError as error:
         raise cannot_open(error, path / FILE_NAME) from error
+
+
+def _missing_table(path: Path, layout: QueueLayout) -> Finding:
+    """What follows for a queue of store files alone."""
+    name = layout.roll_cycle.name
+    return Finding(
+        kind=FindingKind.HINT, path=path / FILE_NAME, position=None, index=None,
+        part=FilePart.TABLE,
+        text="there is no table store: all excerpts can be read, but nothing can be appended or"
+        " repaired, and positions of named tailers and marks are lost; the epoch is not known and"
+        " taken for 0",
+        remedy="put it back from a backup, or, with the epoch that the queue was made with, make a"
+        f" new one: cqrepl init QUEUE --roll-cycle {name} --epoch MS",
+    )  # fmt: skip
 
 
 def _layout(path: Path, names: list[str], table: TableReport | None) -> QueueLayout:

@@ -149,6 +149,25 @@ def test_info_of_a_table_store_that_is_nearly_full(invoke: Invoke, tmp_path: Pat
     )
 
 
+def test_info_says_what_follows_without_a_table_store(invoke: Invoke, tmp_path: Path) -> None:
+    """And what it tells to do leads back to a queue that can be appended to."""
+    path = tmp_path / "q"
+    fill(path, "FAST_HOURLY", {0: 5, 1: 2})
+    (path / "metadata.cq4t").unlink()
+    result = invoke("info", path)
+    assert result.exit_code == 0
+    [hint] = [line for line in result.stdout.splitlines() if "metadata.cq4t: hint:" in line]
+    assert "nothing can be appended" in hint
+    assert "the epoch is not known" in hint
+    match = re.search(r"cqrepl init QUEUE (--roll-cycle \w+ --epoch) MS", hint)
+    assert match is not None
+    assert invoke("init", path, *match[1].split(), "0").exit_code == 0
+    assert "hint" not in invoke("info", path).stdout
+    with Queue.open(path) as queue:
+        queue.append(b"more", now_ms=NOON_MS + 3_600_000)
+    assert len(read(path)) == 8
+
+
 def test_info_of_a_side_file_that_cannot_be_read(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 5})
