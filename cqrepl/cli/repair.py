@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     help="Instead: take off all excerpts, so that the queue is taken anew from its source.",
 )
 @click.option(
+    "--accept-missing",
+    is_flag=True,
+    help="Instead: closed store files that are missing, or not what they were, count as they are "
+    "now: nobody has them any more.",
+)
+@click.option(
+    "--accept-unproved",
+    is_flag=True,
+    help="Instead: what a power cut may have torn, and no copy has proved, counts as it is.",
+)
+@click.option(
     "--from",
     "host",
     type=ADDRESS,
@@ -57,6 +68,8 @@ def repair(
     backup: Path | None,
     tail: Spot | None,
     reseed: bool,
+    accept_missing: bool,
+    accept_unproved: bool,
     host: "Address | None",
     remote_id: int | None,
     name: str | None,
@@ -75,12 +88,19 @@ def repair(
     With --from, what a closed cycle held when it was closed is held against its store file. Those
     that are missing between others, hold less, or other excerpts, come from the other host, and
     take their places once they are what was noted. The old ones go to quarantine/.
+
+    With --accept-missing you declare that nobody has those files any more: what they held is
+    forgotten, and the queue is what is there. A copy that has one still counts as diverged then. A
+    source or sink that runs has to be started again. With --accept-unproved you declare that what a
+    power cut may have torn is good as it is; no other process may have the queue open.
     """
     chosen = [
         option
         for option, is_given in (
             ("--quarantine", tail is not None),
             ("--reseed", reseed),
+            ("--accept-missing", accept_missing),
+            ("--accept-unproved", accept_unproved),
             ("--from", host is not None),
         )
         if is_given
@@ -95,6 +115,7 @@ def repair(
         raise click.UsageError("--backup goes with --apply")
     index = only_index(tail)
     from cqrepl.commands import outcome
+    from cqrepl.commands.acceptance import print_missing, print_unproved
     from cqrepl.commands.fetch import print_fetch
     from cqrepl.commands.quarantine import print_quarantine
     from cqrepl.commands.repair import print_repair
@@ -106,6 +127,10 @@ def repair(
             )
         if index is not None or reseed:
             return print_quarantine(path, index, is_applied=is_applied, as_json=as_json)
+        if accept_missing:
+            return print_missing(path, is_applied=is_applied, as_json=as_json)
+        if accept_unproved:
+            return print_unproved(path, is_applied=is_applied, as_json=as_json)
         return print_repair(path, is_applied=is_applied, backup=backup, as_json=as_json)
 
     sys.exit(outcome.guarded("cqrepl repair", work))

@@ -10,7 +10,7 @@ from cqrepl.console.units import plural
 from cqrepl.net.address import Address
 from cqrepl.queue import Queue
 from cqrepl.queue.files.closedcycles import ClosedCycle
-from cqrepl.replicator.fetcher import wanting
+from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.replicator.guestfetch import fetch
 
 
@@ -26,7 +26,7 @@ def print_fetch(
         host_id: its id.
     """
     with Queue.open(path) as queue:
-        wanted = wanting(queue)
+        wanted = wanting(queue.cycles)
         if wanted and is_applied:
             trio.run(fetch, queue, wanted, name or path.absolute().name, host, host_id)
         show = _json if as_json else _text

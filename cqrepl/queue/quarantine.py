@@ -35,11 +35,11 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.keptmarks import HostLevels
 from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY, WordLock
-from cqrepl.queue.files.mapping import mapped_by
+from cqrepl.queue.files.mapping import check_unused
 from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
-from cqrepl.queue.format.errors import IndexGap, QueueError, QueueLocked
+from cqrepl.queue.format.errors import IndexGap, QueueError
 from cqrepl.queue.format.index import (
     NEXT_OF_EMPTY,
     SEQUENCE_FIRST,
@@ -161,7 +161,7 @@ def quarantine(path: Path, index: int | None) -> Quarantine:
         )
         with append_lock.held(_LOCK_TIMEOUT_S), write_lock.held(_LOCK_TIMEOUT_S):
             going = _plan(queue, index)
-            _check_unused(path, going)
+            check_unused(path, [path / FILE_NAME, *(each.path for each in going.cycles)])
             _take(queue, table, going)
             return going
 
@@ -217,14 +217,6 @@ def _cycle(cycles: Cycles, chains: Chains, cycle: Cycle, kept: int) -> Quarantin
         excerpts=None if count is None else count - kept,
         chain=chain,
     )
-
-
-def _check_unused(path: Path, going: Quarantine) -> None:
-    users = mapped_by([path / FILE_NAME, *(each.path for each in going.cycles)])
-    if users:
-        names = ", ".join(str(pid) for pid in users)
-        why = f"no other process expected that has the queue open, found {names}: end it first"
-        raise QueueLocked(why, holder=users[0], path=path)
 
 
 def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,6 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.cid import Cid
@@ -36,11 +35,10 @@ from cqrepl.protocol.messages.fetches import (
 from cqrepl.protocol.settings import EXCERPT_MAX
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueDamaged, QueueError
-from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
-from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Sequence, index_of
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Sequence, index_of
+from cqrepl.queue.inspection.closedfiles import is_as_noted
 from cqrepl.queue.quarantine import FOLDER_NAME as QUARANTINE
-from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
 from cqrepl.replicator.fetchkind import CSP_PREFIX, FETCH_CAPABILITY, FetchKind
 from cqrepl.surroundings import sync_path
@@ -56,37 +54,6 @@ class FetchTold(NamedTuple):
     csp: str
     name: str
     value: Any  # bytes, excerpts or a text, by the name
-
-
-def wanting(queue: Queue, known: Mapping[Cycle, ClosedCycle] | None = None) -> list[ClosedCycle]:
-    """The closed cycles that do not hold what they held, the lowest first. Reads all of them.
-
-    Args:
-        known: what they held, beside what is noted in the directory.
-
-    Raises:
-        QueueError: the directory cannot be read.
-        OSError: what they held is not known.
-    """
-    cycles, found = queue.cycles, []
-    listed = cycles.listing()
-    for record in sorted({**(known or {}), **cycles.closed.load()}.values()):
-        is_between = bool(listed) and listed[0] <= record.cycle < listed[-1]
-        if is_between and record.excerpts and not _is_good(cycles, record):
-            found.append(record)
-    return found
-
-
-def _is_good(cycles: Cycles, record: ClosedCycle) -> bool:
-    try:
-        if not cycles.has(record.cycle) or not cycles.has_ended(record.cycle):
-            return False
-        if record.chain == UNKNOWN_CHAIN or not has_chains():
-            return count_in(cycles, record.cycle) == record.excerpts
-        end = index_of(record.cycle, Sequence(record.excerpts), cycles.shift)
-        return Chains(cycles).read_at(end) == record.chain
-    except QueueError:
-        return False
 
 
 class _Store:
@@ -142,7 +109,7 @@ class _Store:
         self._appender.end_cycle()
         self._appender.close()
         new = cycles.path_of(record.cycle)
-        if not _is_good(cycles, record) or count_in(cycles, record.cycle) != record.excerpts:
+        if not is_as_noted(cycles, record) or count_in(cycles, record.cycle) != record.excerpts:
             raise QueueDamaged(
                 f"expected the {record.excerpts} excerpts that were noted when the cycle was"
                 f" closed, the other host has {self._first}, or others",

@@ -25,7 +25,8 @@ from cqrepl.protocol.subhandler import HandlerKind, LinkView
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
-from cqrepl.replicator.fetcher import Asker, FetchTold, wanting
+from cqrepl.queue.inspection.closedfiles import wanting
+from cqrepl.replicator.fetcher import Asker, FetchTold
 from cqrepl.replicator.fetchkind import FETCH_CAPABILITY, FetchKind
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.queues import Signal
@@ -134,7 +135,7 @@ class LostFiles:
         """Takes what a queue has lost over this link."""
         try:
             with Queue.open(self._paths[name]) as queue:
-                wanted = await in_thread(partial(wanting, queue, self._known[name]))
+                wanted = await in_thread(partial(wanting, queue.cycles, self._known[name]))
                 if not wanted:  # it is damaged otherwise
                     del self._lost[name]
                     self._rests[name] = trio.current_time() + REST_SECONDS

@@ -24,6 +24,7 @@ from cqrepl.queue import (
     QueueLocked,
 )
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
+from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index, cycle_of, format_index
@@ -279,7 +280,8 @@ class SinkQueue:
         if not count:
             raise QueueDamaged(
                 f"expected the bytes of excerpt {format_index(batch.index_first)}, found zeros as a"
-                " power cut leaves them, and its source does not have it",
+                " power cut leaves them, and its source does not have it; if it is good as"
+                f" it is: {ACCEPT}",
                 path=self.path,
                 position=batch.offsets[0],
             )

@@ -11,8 +11,9 @@ from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
+from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.replicator import fetcher, fetchkind
-from cqrepl.replicator.fetcher import FOLDER_PREFIX, wanting
+from cqrepl.replicator.fetcher import FOLDER_PREFIX
 from cqrepl.replicator.guestfetch import fetch
 from cqrepl.replicator.source import Source
 from tests.support.copies import assert_same
@@ -54,13 +55,13 @@ async def path(tmp_path: Path) -> Path:
 def wanted(path: Path) -> list[int]:
     with Queue.open(path) as queue:
         first = queue.cycles.listing()[0]
-        return [record.cycle - first for record in wanting(queue)]
+        return [record.cycle - first for record in wanting(queue.cycles)]
 
 
 async def fetched(path: Path, source: Source, name: str = "q", host_id: int = 1) -> None:
     assert source.port is not None
     with Queue.open(path) as queue:
-        await fetch(queue, wanting(queue), name, Address("127.0.0.1", source.port), host_id)
+        await fetch(queue, wanting(queue.cycles), name, Address("127.0.0.1", source.port), host_id)
 
 
 def damage(path: Path, how: str) -> None:
@@ -130,7 +131,7 @@ async def test_a_sink_gives_too(tmp_path: Path, path: Path) -> None:
     async with serve_sink({"q": path}, listen="127.0.0.1:0") as sink:
         assert sink.port is not None
         with Queue.open(tmp_path / "q") as queue:
-            await fetch(queue, wanting(queue), "q", Address("127.0.0.1", sink.port), 2)
+            await fetch(queue, wanting(queue.cycles), "q", Address("127.0.0.1", sink.port), 2)
     assert_same(tmp_path / "q", path)
 
 

@@ -15,7 +15,9 @@ import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
+from cqrepl.queue.acceptance import accept_unproved
 from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.listing import BOOT_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
@@ -336,7 +338,26 @@ async def test_what_may_be_torn_is_not_returned(
             (stop,) = sink.stops
     assert stop.reason is StopReason.DAMAGED
     assert hex(noon_index(sequence=290)) in stop.message
+    assert "cqrepl repair QUEUE --accept-unproved --apply" in stop.message
     assert read(tmp_path / "q") == written[:290]
+
+
+async def test_what_may_be_torn_is_returned_once_that_is_declared_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, and the person who was told says so."""
+    await pair(tmp_path)
+    fill_long(tmp_path / "less", 280)
+    noon_path(tmp_path / "less").rename(noon_path(tmp_path / "q"))
+    cut_power(tmp_path / "copy", monkeypatch, proved=200, torn=[290])
+    for kept in (tmp_path / "copy").glob(f"*{CHAIN_SUFFIX}"):
+        kept.unlink()  # it would not have had what lies behind the mark
+    assert accept_unproved(tmp_path / "copy").torn == (noon_index(sequence=290),)
+    assert is_marked(tmp_path / "copy")
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await copied(tmp_path / "copy", tmp_path / "q")
+    assert_same(tmp_path / "q", tmp_path / "copy")
 
 
 async def test_what_is_unproved_stays_so_while_more_comes(

@@ -19,8 +19,8 @@ are little-endian.
           40      8   CRC-32 of the 40 bytes before
 
 Records are only ever appended, by one process at a time (a file lock), and a record that a kill or
-a power cut has left in part is written over by the next one. Removing the file declares that what
-is there is all that there was.
+a power cut has left in part is written over by the next one. `cqrepl repair --accept-missing` takes
+off those of files that nobody has any more, for the whole file is written anew then.
 
 The name is none that Java takes for a store file.
 """
@@ -29,7 +29,7 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,7 +39,8 @@ from cqrepl.queue.format.index import Cycle
 from cqrepl.surroundings import surroundings
 
 FETCH: Final = "cqrepl repair QUEUE --from HOST:PORT --apply"  # what mends a closed store file
-PUT_BACK: Final = f"put it back, from a backup or a copy: {FETCH}"
+LET_GO: Final = "if nobody has it any more: cqrepl repair QUEUE --accept-missing --apply"
+PUT_BACK: Final = f"put it back, from a backup or a copy: {FETCH}; {LET_GO}"
 CLOSED_FILE_NAME: Final = "closed.cqmanifest"
 _MAGIC: Final = b"cqclosed"
 _RECORD: Final = struct.Struct("<8sqq16s")
@@ -141,6 +142,18 @@ class ClosedCycles:
             for each in [each for each in self._remembered if each >= cycle]:
                 del self._remembered[each]
             self._keep([each for each in self._found.values() if each.cycle < cycle])
+
+    def forget(self, cycles: Collection[Cycle]) -> None:
+        """Writes the file anew without the records of these cycles: what their store files held is
+        gone for good.
+
+        Raises:
+            OSError: it cannot be read or written. The old one stays.
+        """
+        self.load()
+        for each in cycles:
+            self._remembered.pop(each, None)
+        self._keep([each for each in self._found.values() if each.cycle not in cycles])
 
     def _keep(self, kept: list[ClosedCycle]) -> None:
         self._remembered |= {each.cycle: each for each in kept}

@@ -14,7 +14,7 @@ and then while it waits: it looks at the table store again when that is another 
 import os
 from pathlib import Path
 
-from cqrepl.queue.files.closedcycles import FETCH, PUT_BACK, ClosedCycles
+from cqrepl.queue.files.closedcycles import FETCH, LET_GO, PUT_BACK, ClosedCycles
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import (
@@ -173,7 +173,7 @@ class Cycles:
             found = f", found {count}" if count < noted.excerpts else " and its end, found it open"
             raise QueueDamaged(
                 f"expected {noted.excerpts} excerpts{found}, as in an older store file;"
-                f" put the right one back, from a backup or a copy: {FETCH}",
+                f" put the right one back, from a backup or a copy: {FETCH}; {LET_GO}",
                 path=self.path_of(cycle),
             )
 

@@ -44,7 +44,7 @@ from typing import Final
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.queue.files.atomics import Words
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.errors import QueueDamaged, QueueLocked
 from cqrepl.surroundings import surroundings
 
 _PROC: Final = Path("/proc")
@@ -350,6 +350,20 @@ def mapped_by(paths: Iterable[Path]) -> list[int]:
         finally:
             mapping.close()
     return _others_that_map(identities)
+
+
+def check_unused(queue: Path, files: Iterable[Path]) -> None:
+    """Does nothing when no other process maps any of these files of a queue.
+
+    Raises:
+        QueueLocked: one does.
+        OSError: as `mapped_by`.
+    """
+    users = mapped_by(files)
+    if users:
+        names = ", ".join(str(pid) for pid in users)
+        why = f"no other process expected that has the queue open, found {names}: end it first"
+        raise QueueLocked(why, holder=users[0], path=queue)
 
 
 def _others_that_map(identities: set[tuple[bytes, bytes]]) -> list[int]:

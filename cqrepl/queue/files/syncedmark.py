@@ -36,6 +36,7 @@ from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import surroundings
 
 SYNCED_FILE_NAME: Final = "synced.cqmark"
+ACCEPT: Final = "cqrepl repair QUEUE --accept-unproved --apply"  # declares that all of it is good
 _SLOT: Final = struct.Struct("<8sq16sqqq")
 _SUM: Final = struct.Struct("<Q")
 _SLOT_BYTES: Final = _SLOT.size + _SUM.size

@@ -8,12 +8,14 @@ is none of them, whatever was noted: a queue that has lost its end, as one from 
 back from its copies. What changes behind the file system's back is found where copies are compared.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.chainfile import StoreState
 from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
@@ -84,3 +86,34 @@ class ClosedFiles:
             end = index_of(cycle, Sequence(count), self._cycles.shift)
             chain = UNKNOWN_CHAIN if is_doubtful else self._chains.at(end)
             self._cycles.closed.remember(ClosedCycle(cycle, count, chain))
+
+
+def wanting(cycles: Cycles, known: Mapping[Cycle, ClosedCycle] | None = None) -> list[ClosedCycle]:
+    """The closed cycles that do not hold what they held, the lowest first. Reads all of them.
+
+    Args:
+        known: what they held, beside what is noted in the directory.
+
+    Raises:
+        QueueError: the directory cannot be read.
+        OSError: what they held is not known.
+    """
+    listed, found = cycles.listing(), []
+    for record in sorted({**(known or {}), **cycles.closed.load()}.values()):
+        is_between = bool(listed) and listed[0] <= record.cycle < listed[-1]
+        if is_between and record.excerpts and not is_as_noted(cycles, record):
+            found.append(record)
+    return found
+
+
+def is_as_noted(cycles: Cycles, record: ClosedCycle) -> bool:
+    """True when the store file of a closed cycle holds what it held. Reads it as a whole."""
+    try:
+        if not cycles.has(record.cycle) or not cycles.has_ended(record.cycle):
+            return False
+        if record.chain == UNKNOWN_CHAIN or not has_chains():
+            return count_in(cycles, record.cycle) == record.excerpts
+        end = index_of(record.cycle, Sequence(record.excerpts), cycles.shift)
+        return Chains(cycles).read_at(end) == record.chain
+    except QueueError:
+        return False

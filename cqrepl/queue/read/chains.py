@@ -31,7 +31,7 @@ from cqrepl.queue.files.chainfile import (
     load_chain_file,
     store_chain_file,
 )
-from cqrepl.queue.files.closedcycles import FETCH, UNKNOWN_CHAIN, ClosedCycle
+from cqrepl.queue.files.closedcycles import FETCH, LET_GO, UNKNOWN_CHAIN, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.queue.format.errors import IndexGap, QueueDamaged, QueueError
@@ -293,7 +293,8 @@ class Chains:
         if chain != record.chain:
             raise QueueDamaged(
                 f"expected {record.excerpts} excerpts as they were when it was closed, found at"
-                f" least one altered; put the right file back, from a backup or a copy: {FETCH}",
+                f" least one altered; put the right file back, from a backup or a copy: {FETCH};"
+                f" {LET_GO}",
                 path=self._cycles.path_of(record.cycle),
             )
 

@@ -1,0 +1,109 @@
+"""Prints what is to count as it is, or does now, because a person says so."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from cqrepl.console import exitcodes, output
+from cqrepl.console.units import plural
+from cqrepl.queue.acceptance import (
+    LostCycle,
+    Unproved,
+    accept_missing,
+    accept_unproved,
+    lost_cycles,
+    unproved,
+)
+from cqrepl.queue.format.index import format_index
+
+_NOTHING_CHANGED = "nothing was changed: --apply does it"
+
+
+def print_missing(path: Path, *, is_applied: bool, as_json: bool) -> int:
+    """Looks for closed cycles that are not what they were, forgets what they held if that is asked
+    for, and prints both; the exit code."""
+    lost = (accept_missing if is_applied else lost_cycles)(path)
+    if as_json:
+        lines = [_lost_fields(each) | {"applied": is_applied} for each in lost]
+        text = _json_lines(lines)
+    else:
+        text = _missing_text(path, lost, is_applied=is_applied)
+    return _printed(text)
+
+
+def print_unproved(path: Path, *, is_applied: bool, as_json: bool) -> int:
+    """Looks for what a power cut may have torn, marks it as proved if that is asked for, and prints
+    both; the exit code."""
+    found = (accept_unproved if is_applied else unproved)(path)
+    if as_json:
+        fields = [_unproved_fields(found) | {"applied": is_applied}] if found.excerpts else []
+        text = _json_lines(fields)
+    else:
+        text = _unproved_text(found, is_applied=is_applied)
+    return _printed(text)
+
+
+def _printed(text: str) -> int:
+    output.write_text(text)
+    output.flush()
+    return exitcodes.OK
+
+
+def _missing_text(path: Path, lost: list[LostCycle], *, is_applied: bool) -> str:
+    lines = [
+        f"{each.path.name}: expected {plural(each.noted, 'excerpt')}, {_found(each)}"
+        for each in lost
+    ]
+    files = plural(len(lost), "store file")
+    if not lost:
+        lines = [f"{path}: every closed store file that is known holds what it held"]
+    elif is_applied:
+        lines.append(f"{path}: {files} accepted as they are; start its source or sink again")
+    else:
+        lines.append(f"{path}: {files} to be accepted as they are, {_NOTHING_CHANGED}")
+    return "".join(line + "\n" for line in lines)
+
+
+def _found(lost: LostCycle) -> str:
+    if lost.found is None:
+        return "found no store file that can be read"
+    if lost.found == lost.noted:
+        return "found as many, and others"
+    return f"found {lost.found}"
+
+
+def _unproved_text(found: Unproved, *, is_applied: bool) -> str:
+    if not found.excerpts:
+        return f"{found.path}: nothing is unproved\n"
+    what = f"{plural(found.excerpts, 'excerpt')} from {format_index(found.start)} on"
+    lines = [f"{format_index(index)}: reads as torn" for index in found.torn]
+    done = "proved as they are" if is_applied else f"to be taken as proved, {_NOTHING_CHANGED}"
+    lines.append(f"{found.path}: {what} {done}")
+    return "".join(line + "\n" for line in lines)
+
+
+def _lost_fields(lost: LostCycle) -> dict[str, object]:
+    return {
+        "v": 1,
+        "kind": "accept-missing",
+        "path": str(lost.path),
+        "cycle": lost.cycle,
+        "noted": lost.noted,
+        "excerpts": lost.found,
+    }
+
+
+def _unproved_fields(found: Unproved) -> dict[str, object]:
+    return {
+        "v": 1,
+        "kind": "accept-unproved",
+        "path": str(found.path),
+        "index_first": format_index(found.start),
+        "next_index": format_index(found.end),
+        "excerpts": found.excerpts,
+        "torn": [format_index(index) for index in found.torn],
+    }
+
+
+def _json_lines(lines: Iterable[dict[str, object]]) -> str:
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

@@ -1,0 +1,172 @@
+"""Takes what is there for all there is, because a person says so.
+
+Theory of operation. Two things stop a queue that nobody can decide but a person, where no copy has
+better: a closed store file that is missing, or holds other excerpts than it did, and excerpts
+behind the synced mark of an earlier start of the machine, which read as torn. Here the person says
+that what is there counts. For the first, the notes of what those files held are forgotten, and what
+is there is noted anew by the next source or sink. For the second, all of it is brought to the disk,
+and marked as proved. No excerpt is changed, and no store file.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.queue.files.closedcycles import ClosedCycle
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.mapping import check_unused
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of
+from cqrepl.queue.inspection.closedfiles import wanting
+from cqrepl.queue.inspection.notedchains import QueueNotes
+from cqrepl.queue.queue import Queue
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import count_in
+from cqrepl.queue.read.tornsectors import first_doubtful
+from cqrepl.surroundings import sync_path
+
+_LOCK_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostCycle:
+    """A closed cycle that does not hold what it held.
+
+    Args:
+        path: of its store file, there or not.
+        noted: number of excerpts that it had when it was closed.
+        found: number of those that are there; None where there is no file, or it cannot be read.
+    """
+
+    cycle: Cycle
+    path: Path
+    noted: int
+    found: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproved:
+    """What a power cut may have torn, and no copy has proved.
+
+    Args:
+        start, end: the first index, and the next one behind the last; alike where there is nothing.
+        excerpts: how many that are.
+        torn: the indexes of those that read as torn.
+    """
+
+    path: Path
+    start: Index
+    end: Index
+    excerpts: int
+    torn: tuple[Index, ...]
+
+
+def lost_cycles(path: Path) -> list[LostCycle]:
+    """The closed cycles that do not hold what was noted when they were closed. Reads all of them.
+
+    Raises:
+        QueueError: the directory is no queue, or cannot be read.
+        OSError: what they held is not known.
+    """
+    with Queue.open(path) as queue:
+        cycles = queue.cycles
+        return [_lost(cycles, record) for record in wanting(cycles)]
+
+
+def accept_missing(path: Path) -> list[LostCycle]:
+    """Forgets what those held; they, as they were found.
+
+    A source or sink that has the queue open goes on complaining until it is started again.
+
+    Raises:
+        QueueError, OSError: as `lost_cycles`; or the notes cannot be written. Nothing was changed.
+    """
+    lost = lost_cycles(path)
+    if lost:
+        with Queue.open(path) as queue:
+            for each in lost:  # before the note: it tells of what was there
+                QueueNotes.side_file(each.path).unlink(missing_ok=True)
+            queue.cycles.closed.forget({each.cycle for each in lost})
+            sync_path(path)
+    return lost
+
+
+def unproved(path: Path) -> Unproved:
+    """What lies behind the synced mark of an earlier start of the machine. Reads it.
+
+    Raises:
+        QueueError: the directory is no queue, or cannot be read.
+        OSError: the mark cannot be read.
+    """
+    with Queue.open(path) as queue:
+        return _unproved(queue)
+
+
+def accept_unproved(path: Path) -> Unproved:
+    """Brings that to the disk as it is, and marks it as proved; what it was.
+
+    Raises:
+        QueueLocked: another process has the queue open, or one of its locks. Nothing was changed.
+        QueueError, OSError: as `unproved`; or it may not be on the disk. The mark stays.
+    """
+    with Queue.open_for_append(path, wait_for_seconds=0) as queue:
+        with queue.append_lock.held(_LOCK_SECONDS):
+            found = _unproved(queue)
+            if found.excerpts:
+                cycles = queue.cycles
+                first = cycle_of(found.start, cycles.shift)
+                files = [cycles.path_of(each) for each in cycles.listing() if each >= first]
+                check_unused(path, [path / FILE_NAME, *files])
+                # an end that a power cut has taken may be recorded still: a writer mends that
+                queue.appender(payload_max=NO_LIMIT).close()
+                for file in (*files, path / FILE_NAME, path):
+                    sync_path(file)
+                store_synced(path, queue.next_index(), NOTHING_DOUBTFUL)
+        return found
+
+
+def _lost(cycles: Cycles, record: ClosedCycle) -> LostCycle:
+    found = None
+    if cycles.has(record.cycle):
+        with suppress(QueueDamaged):
+            found = count_in(cycles, record.cycle)
+    return LostCycle(
+        cycle=record.cycle, path=cycles.path_of(record.cycle), noted=record.excerpts, found=found
+    )
+
+
+def _unproved(queue: Queue) -> Unproved:
+    mark = load_synced(queue.path)
+    end = Chains(queue.cycles).readable_end()
+    if mark is not None:
+        doubtful = mark.doubtful_before(end)
+    elif queue.is_follower and not queue.is_of_this_boot:
+        doubtful = range(end)
+    else:
+        doubtful = NOTHING_DOUBTFUL
+    start = max(doubtful.start, queue.first_index() or NEXT_OF_EMPTY)
+    if not start < doubtful.stop:
+        return Unproved(path=queue.path, start=end, end=end, excerpts=0, torn=())
+    return _read(queue, Index(start), Index(doubtful.stop))
+
+
+def _read(queue: Queue, start: Index, end: Index) -> Unproved:
+    count, torn = 0, []
+    tailer = queue.tailer(start)
+    try:
+        while (
+            batch := tailer.next_batch(payload_max=NO_LIMIT)
+        ) is not None and batch.index_first < end:
+            here = min(len(batch), end - batch.index_first)
+            place = first_doubtful(batch, 0)
+            while place < here:
+                torn.append(Index(batch.index_first + place))
+                place = first_doubtful(batch, place + 1)
+            count += here
+    finally:
+        tailer.close()
+    return Unproved(path=queue.path, start=start, end=end, excerpts=count, torn=tuple(torn))

@@ -1,0 +1,105 @@
+"""`cqrepl repair --accept-missing` and `--accept-unproved`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue
+from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.read.chains import Chains
+from tests.commands.test_quarantine import reader_of
+from tests.support.invoke import Invoke, invoke
+from tests.support.samples import fill, noon_index, noon_path, read
+
+__all__ = ["invoke"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a queue that has lost its second store file, and lies half behind its mark."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5, 1: 2, 2: 6})
+    with Queue.open(tmp_path / "q") as queue:
+        ClosedFiles(queue.cycles, Chains(queue.cycles)).look(noon_index(ahead=2))
+    noon_path(tmp_path / "q", ahead=1).unlink()
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        store_synced(tmp_path / "q", noon_index(ahead=2, sequence=2))
+    return tmp_path / "q"
+
+
+def test_it_says_which_files_would_be_let_go(path: Path, invoke: Invoke) -> None:
+    result = invoke("repair", path, "--accept-missing")
+    assert result.exit_code == 0
+    assert f"{noon_path(path, ahead=1).name}: expected 2 excerpts" in result.stdout
+    assert "nothing was changed" in result.stdout
+    assert len(ClosedCycles(path).load()) == 2
+
+
+def test_they_are_let_go(path: Path, invoke: Invoke) -> None:
+    assert "--accept-missing" in invoke("info", path).stdout
+    result = invoke("repair", path, "--accept-missing", "--apply", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "v": 1,
+        "kind": "accept-missing",
+        "path": str(noon_path(path, ahead=1)),
+        "cycle": noon_index(ahead=1) >> 32,
+        "noted": 2,
+        "excerpts": None,
+        "applied": True,
+    }
+    assert len(read(path)) == 11
+    assert invoke("info", path).exit_code == 0
+    again = invoke("repair", path, "--accept-missing", "--apply")
+    assert "holds what it held" in again.stdout
+
+
+def test_it_says_what_would_count_as_proved(path: Path, invoke: Invoke) -> None:
+    mark = load_synced(path)
+    result = invoke("repair", path, "--accept-unproved")
+    assert result.exit_code == 0
+    assert f"4 excerpts from {hex(noon_index(ahead=2, sequence=2))} on" in result.stdout
+    assert "nothing was changed" in result.stdout
+    assert load_synced(path) == mark
+
+
+def test_it_counts_as_proved(path: Path, invoke: Invoke) -> None:
+    assert "unproved from" in invoke("info", path).stdout
+    result = invoke("repair", path, "--accept-unproved", "--apply", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "v": 1,
+        "kind": "accept-unproved",
+        "path": str(path),
+        "index_first": hex(noon_index(ahead=2, sequence=2)),
+        "next_index": hex(noon_index(ahead=2, sequence=6)),
+        "excerpts": 4,
+        "torn": [],
+        "applied": True,
+    }
+    assert "unproved from" not in invoke("info", path).stdout
+    assert "nothing is unproved" in invoke("repair", path, "--accept-unproved", "--apply").stdout
+
+
+def test_a_process_that_has_the_queue_open_is_in_the_way(path: Path, invoke: Invoke) -> None:
+    noon_path(path).unlink()
+    with reader_of(path) as pid:
+        result = invoke("repair", path, "--accept-unproved", "--apply")
+        assert result.exit_code == 5
+        assert str(pid) in result.stderr
+        assert "unproved from" in invoke("info", path).stdout
+    assert invoke("repair", path, "--accept-unproved", "--apply").exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--accept-missing", "--accept-unproved"])
+def test_what_does_not_go_together(path: Path, invoke: Invoke, option: str) -> None:
+    result = invoke("repair", path, option, "--reseed")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+    result = invoke("repair", path, option, "--apply", "--backup", path / "b")
+    assert result.exit_code == 2
+    assert f"does not go with {option}" in result.stderr

@@ -1,0 +1,188 @@
+"""What a person declares to count as it is: lost closed store files, and what is unproved."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.acceptance import accept_missing, accept_unproved, lost_cycles, unproved
+from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
+from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.inspection.closedfiles import ClosedFiles
+from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.queueaudit import QueueAudit
+from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
+from tests.support.tears import tear
+
+ROLL = "FAST_HOURLY"
+COUNTS = {0: 5, 1: 300, 2: 7, 3: 2}
+ALL = Index(noon_index(ROLL, ahead=3))
+
+
+def look(path: Path) -> None:
+    """As a source or sink that has just been started: notes, and reads what was written to."""
+    with Queue.open(path) as queue:
+        chains = Chains(queue.cycles)
+        ClosedFiles(queue.cycles, chains).look(ALL)
+        for cycle in queue.cycles.listing()[:-1]:
+            chains.at(Index((cycle << queue.cycles.shift) + 1))
+        audit = QueueAudit(chains, None)
+        audit.reread(queue.cycles)
+        audit.save(ALL)
+
+
+def noted(path: Path) -> list[int]:
+    """Numbers of excerpts of the closed cycles."""
+    return [record.excerpts for _, record in sorted(ClosedCycles(path).load().items())]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a queue whose closed cycles have been noted."""
+    fill(tmp_path / "q", ROLL, COUNTS)
+    look(tmp_path / "q")
+    return tmp_path / "q"
+
+
+def alter(path: Path) -> None:
+    """Another byte in an excerpt of the second store file."""
+    with Queue.open(path) as queue:
+        batch = queue.tailer(noon_index(ROLL, ahead=1, sequence=150)).next_batch(count_max=1)
+        assert batch is not None
+        offset = batch.offsets[0]
+    with noon_path(path, ROLL, ahead=1).open("r+b") as file:
+        (byte,) = os.pread(file.fileno(), 1, offset)
+        file.seek(offset)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_a_file_that_is_gone_for_good(path: Path) -> None:
+    noon_path(path, ROLL, ahead=1).unlink()
+    with pytest.raises(QueueDamaged, match="--accept-missing"):
+        look(path)
+    (lost,) = accept_missing(path)
+    assert (lost.path, lost.noted, lost.found) == (noon_path(path, ROLL, ahead=1), 300, None)
+    look(path)
+    assert noted(path) == [5, 7]
+    assert len(read(path)) == sum(COUNTS.values()) - 300
+    assert not inspect_queue(path).is_damaged
+
+
+def test_nothing_is_changed_without_being_told(path: Path) -> None:
+    noon_path(path, ROLL, ahead=1).unlink()
+    assert len(lost_cycles(path)) == 1
+    assert noted(path) == [5, 300, 7]
+
+
+def test_a_file_that_was_altered(path: Path) -> None:
+    """What it holds now is noted anew, and its chains are made anew."""
+    alter(path)
+    with pytest.raises(QueueDamaged, match="altered"):
+        look(path)
+    (lost,) = accept_missing(path)
+    assert (lost.noted, lost.found) == (300, 300)
+    look(path)
+    assert noted(path) == [5, 300, 7]
+    assert lost_cycles(path) == []
+    assert noon_path(path, ROLL, ahead=1).with_suffix(CHAIN_SUFFIX).exists()
+
+
+def test_an_older_file(path: Path, tmp_path: Path) -> None:
+    fill(tmp_path / "older", ROLL, {1: 4, 2: 1})
+    noon_path(tmp_path / "older", ROLL, ahead=1).rename(noon_path(path, ROLL, ahead=1))
+    with pytest.raises(QueueDamaged, match="found 4"):
+        look(path)
+    (lost,) = accept_missing(path)
+    assert (lost.noted, lost.found) == (300, 4)
+    look(path)
+    assert noted(path) == [5, 4, 7]
+
+
+@pytest.mark.parametrize("how", ["cut", "zeros"])
+def test_a_file_without_its_header(path: Path, how: str) -> None:
+    file = noon_path(path, ROLL, ahead=1)
+    size = file.stat().st_size
+    file.write_bytes(b"")
+    if how == "zeros":
+        os.truncate(file, size)
+    (lost,) = accept_missing(path)
+    assert lost.found is None
+    assert noted(path) == [5, 7]
+    assert not inspect_queue(path).is_damaged
+
+
+def test_what_holds_what_it_held_stays_noted(path: Path) -> None:
+    before = ClosedCycles(path).path.stat().st_ino
+    assert accept_missing(path) == []
+    assert ClosedCycles(path).path.stat().st_ino == before
+
+
+def cut_power(path: Path, monkeypatch: pytest.MonkeyPatch, proved: int) -> None:
+    """The machine was started again after so many excerpts were on the disk."""
+    with monkeypatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        store_synced(path, noon_index(sequence=proved))
+
+
+@pytest.fixture
+def torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A queue with two torn excerpts behind its mark."""
+    with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
+        queue.appender().append([b"%04d" % n * 500 for n in range(40)], NOON_MS)
+    cut_power(tmp_path / "q", monkeypatch, 20)
+    for sequence in (25, 38):
+        tear(tmp_path / "q", noon_index(sequence=sequence), 1, None)
+    return tmp_path / "q"
+
+
+def test_what_is_unproved(torn: Path) -> None:
+    mark = load_synced(torn)
+    found = unproved(torn)
+    assert (found.start, found.end) == (noon_index(sequence=20), noon_index(sequence=40))
+    assert found.excerpts == 20
+    assert found.torn == (noon_index(sequence=25), noon_index(sequence=38))
+    assert load_synced(torn) == mark
+
+
+def test_it_counts_as_proved(torn: Path) -> None:
+    before, found = read(torn), unproved(torn)
+    assert accept_unproved(torn) == found
+    mark = load_synced(torn)
+    assert mark is not None
+    assert mark.is_of_this_boot
+    assert (mark.end, mark.doubtful) == (noon_index(sequence=40), range(0))
+    assert inspect_queue(torn).unproved_from is None
+    assert unproved(torn).excerpts == 0
+    assert read(torn) == before
+    assert accept_unproved(torn).excerpts == 0
+
+
+def test_a_queue_without_a_mark(path: Path) -> None:
+    assert unproved(path).excerpts == 0
+
+
+def test_a_copy_whose_mark_was_lost(torn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy without one is unproved as a whole."""
+    (torn / syncedmark.SYNCED_FILE_NAME).unlink()
+    with Queue.open_for_append(torn) as queue:
+        queue.note_follower(is_follower=True)
+    monkeypatch.setattr(Queue, "is_of_this_boot", False)
+    assert unproved(torn).excerpts == 40
+    assert accept_unproved(torn).excerpts == 40
+    assert unproved(torn).excerpts == 0
+
+
+def test_the_mark_goes_to_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        store_synced(path, noon_index(ROLL, ahead=1, sequence=300))
+    assert unproved(path).excerpts == 9
+    accept_unproved(path)
+    mark = load_synced(path)
+    assert mark is not None
+    assert mark.end == noon_index(ROLL, ahead=3, sequence=2)
