@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.units import plural
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
@@ -154,6 +155,10 @@ class LostFiles:
         finally:
             self._asker = None
         del self._lost[name]
-        files = ", ".join(queue.cycles.path_of(each.cycle).name for each in wanted)
-        _logger.warning("queue %r: host %d gave back %s", name, link.remote_id, files)
+        files = ", ".join(
+            f"{queue.cycles.path_of(each.cycle).name} ({plural(each.excerpts, 'excerpt')})"
+            for each in wanted
+        )
+        told = "queue %r: host %d gave back %s; it is whole again"
+        _logger.warning(told, name, link.remote_id, files)
         self._restored(name)

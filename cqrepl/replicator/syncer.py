@@ -34,6 +34,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.console.units import plural
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
@@ -165,8 +166,12 @@ class DiskEnd:
     def tell_mended(self, excerpts: int) -> None:
         """So many were torn by a power cut, and have their bytes again."""
         if excerpts:
+            is_whole = self.unproved_from is None
             _logger.warning(
-                "queue %r: excerpts that a power cut had torn, mended: %d", self._name, excerpts
+                "queue %r: mended: %s that a power cut had torn%s",
+                self._name,
+                plural(excerpts, "excerpt"),
+                "; it is whole again" if is_whole else "; what is behind them is still to come",
             )
 
     def forget(self) -> None:

@@ -82,6 +82,8 @@ async def test_it_comes_back(
             last = queue.append(b"more")
         await acked(source, last)
     assert f"{file}: expected 30 excerpts" in caplog.text  # it was said
+    came = f"queue 'q': host {2 if side == 'q' else 1} gave back {file.name} (30 excerpts)"
+    assert caplog.messages.count(f"{came}; it is whole again") == 1
     assert_same(tmp_path / "q", tmp_path / "copy")
     aside = list((tmp_path / side).glob("quarantine/*/*.cq4"))
     assert len(aside) == (how != "gone")
