@@ -124,7 +124,7 @@ class TableStore:
                 # It is not marked so here: Java waits for such a header, and never finishes it.
                 if not is_ready(mapping.words.load_4(0)):
                     mapping.words.store_4(0, 0)
-                    image = _header_image(layout)
+                    image = table_header_image(layout)
                     assert len(image) <= _PAGE_BYTES  # a power cut leaves all of it or nothing
                     mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
                     mapping.words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
@@ -358,7 +358,8 @@ def _key_image(position: int, key: str, initial: int) -> bytes:
     return bytes(writer.data)
 
 
-def _header_image(layout: QueueLayout) -> bytes:
+def table_header_image(layout: QueueLayout) -> bytes:
+    """The header of a table store, as Java lays it."""
     writer = Writer()
     with writer.document(metadata=True):
         writer.event("header")

@@ -17,7 +17,8 @@ from typing import Final
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.mapping import identity_in
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.files.storefile import StoreHeader
+from cqrepl.queue.format.errors import NotAQueue, QueueDamaged
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, format_index, index_of
 from cqrepl.queue.inspection.copyreader import CopyPart, CycleReader, are_equal, equal_count
 from cqrepl.queue.inspection.diagnosis import diagnose, hold_the_same, least_byte, side_of
@@ -124,11 +125,10 @@ class CycleComparison:
         except (QueueDamaged, OSError):
             self._take_findings(nth, report)
             return None
-        header = read_header(file, self._cycle, self._cycle_first)
+        header = _header_or_report(file, report, self._cycle_first)
         if isinstance(header, StoreReport):
             file.close()
-            # the inspection knows what the file held
-            self._take_findings(nth, header if report.count is not None else report)
+            self._take_findings(nth, header)
             return None
         self._noted[nth] = copy.notes.of(report.path, self._cycle)
         with_chain = has_chains() and (self._span.with_digests or bool(self._noted[nth]))
@@ -390,6 +390,21 @@ class CycleComparison:
             ),
             is_same=self._is_same,
         )  # fmt: skip
+
+
+def _header_or_report(
+    file: FileBytes, seen: StoreReport, index_first: Index
+) -> StoreHeader | StoreReport:
+    """The header; a report of what is wrong where it cannot be read.
+
+    Args:
+        seen: what the inspection has found: it knows what the file held.
+    """
+    try:
+        header = read_header(file, seen.cycle, index_first)
+    except NotAQueue:  # the header of another version
+        return seen
+    return seen if isinstance(header, StoreReport) and seen.count is None else header
 
 
 def _joined(

@@ -311,11 +311,14 @@ def _report(path: Path, cycle: Cycle, layout: QueueLayout, deep: bool) -> StoreR
     except FileNotFoundError:
         return None
     except QueueError as error:
-        kind, text, position = FindingKind.DAMAGE, error.reason, error.position
+        kind, text, position = FindingKind.DAMAGE, error.reason, error.position or 0
     except OSError as error:
         kind, position = FindingKind.UNREADABLE, None
         text = f"cannot be opened: {error.strerror}"
-    finding = Finding(kind=kind, path=path, position=position, index=index_first, text=text)
+    finding = Finding(
+        kind=kind, path=path, position=position, index=index_first, text=text,
+        part=FilePart.HEADER,
+    )  # fmt: skip
     return StoreReport(
         path=path, cycle=cycle, size_bytes=0, allocated_bytes=0, index_first=index_first,
         is_whole=False, findings=(finding,),

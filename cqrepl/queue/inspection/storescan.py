@@ -23,12 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
 from cqrepl.queue.files.orphanfile import remains
 from cqrepl.queue.files.storefile import END_MARK, START, Place, StoreHeader, parse_header
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle, Index, Position, Sequence
 from cqrepl.queue.format.rollcycle import sequence_bits
+from cqrepl.queue.format.storeimage import store_image
+from cqrepl.queue.inspection.bisection import first_difference
 from cqrepl.queue.inspection.documentwalk import DocumentWalk, End, MetadataDocument, Stretch
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import PageScan, long_bytes
@@ -223,6 +225,7 @@ class StoreScan:
             digest: of the excerpts, where one was made.
         """
         file, header, pages = self._file, self._header, self._pages
+        self._check_names()
         agreed = self._check_recorded(walk)
         found = pages.finish(walk, agreed)
         is_whole = (
@@ -252,6 +255,24 @@ class StoreScan:
             digest=digest,
             findings=(*_end_findings(walk, self._index_first, is_whole), *findings),
         )
+
+    def _check_names(self) -> None:
+        """Names and types that Java goes by, and we do not: as Java lays them, or altered."""
+        header, longs = self._header, LONG_BYTES
+        image = bytearray(store_image(header.index_count, header.index_spacing))
+        length = HEADER_BYTES + body_length(self._file.word(0))
+        if length != HEADER_BYTES + body_length(int.from_bytes(image[:HEADER_BYTES], "little")):
+            return  # of another release: what else is in it is unknown
+        found = bytearray(self._file.read(0, length))
+        for at, size in (
+            (header.write_position, 2 * longs),
+            (header.pages, longs),
+            (header.last_index, longs),
+        ):
+            found[at : at + size] = image[at : at + size]
+        different = first_difference(bytes(found), bytes(image[:length]))
+        if different is not None:
+            self._add(different, "a name or type in the header of the file is altered")
 
     def _look_for_recorded(self, stretch: Stretch) -> None:
         """Notes the sequence of the excerpt that the header calls the last one."""

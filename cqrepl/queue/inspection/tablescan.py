@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.filebytes import LONG_BYTES, FileBytes
-from cqrepl.queue.files.tablestore import FILE_BYTES, parse_layout
+from cqrepl.queue.files.tablestore import FILE_BYTES, parse_layout, table_header_image
 from cqrepl.queue.format.errors import QueueDamaged, QueueError
 from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.inspection.bisection import first_difference
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
 from wire.codes import Code
 from wire.errors import WireError
@@ -64,6 +65,7 @@ def scan_table(path: Path) -> TableReport:
             raise QueueDamaged("expected the header of a table store", path=path, position=0)
         report.layout = parse_layout(data, end, path)
         report.keys_end = align4(end)
+        _check_names(report, data[:end])
         _scan_keys(report, data, report.keys_end)
     except QueueError as error:
         report.error = error
@@ -74,6 +76,26 @@ def scan_table(path: Path) -> TableReport:
             )
         )  # fmt: skip
     return report
+
+
+def _check_names(report: TableReport, header: bytes) -> None:
+    """Names and types that Java goes by, and we do not: they are as Java lays them, or altered."""
+    assert report.layout is not None
+    image = table_header_image(report.layout)
+    shorter = min(len(header), len(image))
+    at = None
+    if len(header) == len(image):
+        at = first_difference(header, image)
+    elif header[HEADER_BYTES:shorter] == image[HEADER_BYTES:shorter]:
+        at = 0  # its own length is; otherwise it is of another release, and holds more
+    if at is not None:
+        text = "a length, name or type in the header of the table store is altered"
+        report.findings.append(
+            Finding(
+                kind=FindingKind.DAMAGE, path=report.path, position=at, index=None, text=text,
+                part=FilePart.TABLE,
+            )
+        )  # fmt: skip
 
 
 def _scan_keys(report: TableReport, data: bytes, position: int) -> None:
@@ -92,6 +114,14 @@ def _scan_keys(report: TableReport, data: bytes, position: int) -> None:
                 f"expected a key: {error}", path=report.path, position=position
             ) from error
         report.keys_end = position = align4(end)
+    if data[position:].strip(b"\0"):
+        text = "something stands behind the last key: its writer died, or keys are lost"
+        report.findings.append(
+            Finding(
+                kind=FindingKind.HINT, path=report.path, position=position, index=None, text=text,
+                part=FilePart.TABLE,
+            )
+        )  # fmt: skip
 
 
 def _document_end(data: bytes, position: int, path: Path) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
-from cqrepl.queue.files.tablestore import _header_image
+from cqrepl.queue.files.tablestore import table_header_image
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.format.storeimage import store_image
 from tests.support.goldens import READABLE, Manifest, manifest, unpack
@@ -88,7 +88,7 @@ def test_new_files_start_with_the_bytes_of_java(golden: Manifest, tmp_path: Path
         assert theirs == image[:216]
     if golden.has_metadata and golden.name != "roll_time":  # roll times are kept, never written
         with Queue.open(path) as queue:
-            header = _header_image(queue.layout)
+            header = table_header_image(queue.layout)
         assert (path / "metadata.cq4t").read_bytes()[: len(header)] == header
 
 
