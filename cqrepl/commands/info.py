@@ -46,6 +46,7 @@ def _lines(info: QueueInfo) -> Iterator[str]:
     if hidden:
         yield f"            {plural(hidden, 'older file')} not listed here, all are with --json"
     yield from _table([_file_cells(file) for file in info.files[hidden:]])
+    yield from _table([_digest_cells(file) for file in info.files[hidden:] if file.sha256])
     yield from _table([_lock_cells(lock) for lock in info.locks])
     yield from _table([_tailer_cells(tailer) for tailer in info.tailers])
     for name, index in info.marks.items():
@@ -135,6 +136,8 @@ def _file_fields(file: StoreReport) -> dict[str, object]:
     }
     if file.digest is not None:
         fields["digest"] = file.digest
+    if file.sha256 is not None:
+        fields["sha256"] = file.sha256
     return fields
 
 
@@ -143,6 +146,10 @@ def _file_cells(file: StoreReport) -> tuple[str, ...]:
     indexes = _range(file.index_first if file.count else None, file.index_last).strip()
     size = format_bytes(file.allocated_bytes)
     return ("file", file.path.name, f"cycle {file.cycle}", count, indexes, size, file.end.value)
+
+
+def _digest_cells(file: StoreReport) -> tuple[str, ...]:
+    return ("sha256", file.path.name, file.sha256 or "")
 
 
 def _lock_cells(lock: LockState) -> tuple[str, ...]:

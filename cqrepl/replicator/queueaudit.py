@@ -6,6 +6,9 @@ full rate is hardly held up; a copy is at its end half a second after the last e
 far that was is kept in side files: the next start goes on from there. A store file that was written
 to since its side file was is read once more as a whole, in the same way, and what is there has to
 be what was there.
+
+Of closed store files a SHA-256 is noted as well (`queue.read.closeddigest`), reckoned in the same
+way, one file after the other; a round over all of them holds them against it.
 """
 
 import logging
@@ -13,11 +16,13 @@ from typing import Final
 
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.chainfile import Point
-from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle
+from cqrepl.queue.files.closedcycles import UNKNOWN_CHAIN, ClosedCycle, altered
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index
 from cqrepl.queue.read.chainpoints import START
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.closeddigest import ClosedDigest
 from cqrepl.queue.read.count import end_index
 from cqrepl.surroundings import monotonic
 
@@ -25,6 +30,7 @@ FOLLOW_SECONDS: Final = 0.02  # of reading, each time
 ALONE_SECONDS: Final = 60.0  # between two times, where nobody waits for it
 ALONE_FOLLOW_SECONDS: Final = 0.5  # of reading then
 REREAD_SECONDS: Final = 0.2  # of reading once more, each time
+DIGEST_SECONDS: Final = 0.1  # of reading for a SHA-256, each time
 
 _logger: Final = logging.getLogger(__name__)
 NO_CYCLE: Final = Cycle(-1)
@@ -46,6 +52,9 @@ class QueueAudit:
         self._due = monotonic() + ALONE_SECONDS  # to read on where nobody waits for it
         self._reread: tuple[Cycle, Point] | None = None  # how far
         self._scrubbed: tuple[Cycle, Point] = (NO_CYCLE, START)  # the same
+        self._gone: set[Cycle] = set()
+        self._digest: ClosedDigest | None = None  # that is being reckoned, to be noted
+        self._scrub_digest: ClosedDigest | None = None  # the same, to be compared
 
     def follow_now_and_then(self, cycles: Cycles) -> None:
         """Reads on towards the end, where nobody waits for that, so that a sink that comes need not
@@ -93,6 +102,28 @@ class QueueAudit:
             if place is None:
                 self._check_closed(cycles, cycle)
 
+    def digest(self, cycles: Cycles) -> None:
+        """Reads on in closed store files whose SHA-256 is not noted yet.
+
+        Raises:
+            QueueDamaged: one does not hold what it held.
+            QueueError: one cannot be read.
+            OSError: what they held cannot be read, or noted.
+        """
+        closed = cycles.closed
+        while (record := closed.undigested(self._gone)) and not cycles.has(record.cycle):
+            self._gone.add(record.cycle)  # retention has taken it
+        if record is None or not has_chains():
+            return
+        if self._digest is None or self._digest.record != record:
+            self._digest = ClosedDigest(cycles, record)
+        self._digest.read_on(DIGEST_SECONDS)
+        if self._digest.is_done:
+            found, self._digest = self._digest, None
+            if found.chain != record.chain:
+                raise QueueDamaged(altered(record), path=cycles.path_of(record.cycle))
+            closed.note_digest(record._replace(sha256=found.value()))
+
     def scrub(self, cycles: Cycles) -> int | None:
         """Reads a stretch of the store files once more, as far as they were read before.
 
@@ -104,6 +135,8 @@ class QueueAudit:
             QueueError: one cannot be read.
             OSError: what they held is not known.
         """
+        if self._scrub_digest is not None:
+            return self._scrub_for_digest(cycles, self._scrub_digest)
         cycle, start = self._scrubbed
         place: Point | None = None
         count = 0
@@ -111,12 +144,28 @@ class QueueAudit:
             place, count = self._chains.reread(cycle, start)
             if place is None:
                 self._check_closed(cycles, cycle)
+                record = cycles.closed.load().get(cycle)
+                if record is not None and record.sha256:
+                    self._scrub_digest = ClosedDigest(cycles, record)
         if place is not None:
             self._scrubbed = cycle, place
             return count
         following = min((each for each in cycles.listing() if each > cycle), default=NO_CYCLE)
         self._scrubbed = following, START
         return None if following == NO_CYCLE else count
+
+    def _scrub_for_digest(self, cycles: Cycles, digest: ClosedDigest) -> int:
+        """Reads a batch of a closed store file; how many bytes."""
+        cycle = digest.record.cycle
+        self._scrub_digest = None  # unless there is more
+        if digest.record != cycles.closed.load().get(cycle) or not cycles.has(cycle):
+            return 0  # retention has taken it, or a person has declared it lost
+        count = digest.read_on(0.0)
+        if not digest.is_done:
+            self._scrub_digest = digest
+        elif digest.value() != digest.record.sha256:
+            raise QueueDamaged(altered(digest.record), path=cycles.path_of(cycle))
+        return count
 
     def _check_closed(self, cycles: Cycles, cycle: Cycle) -> None:
         """Holds a store file against what was noted when it was closed."""

@@ -306,6 +306,7 @@ class DiskEnd:
                 self._audit.follow_now_and_then(self._queue.cycles)
             self._audit.reread(self._queue.cycles)
             self._audit.save(self._synced)
+            self._audit.digest(self._queue.cycles)
         return may_note
 
     def _sync_files(self, end: Index) -> None:

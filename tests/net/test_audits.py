@@ -9,7 +9,7 @@ import trio
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
-from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read import chains
@@ -117,6 +117,24 @@ async def noted(tmp_path: Path) -> None:
         await acked(source, append(tmp_path / "q", 0, 4, ahead=3))
         for path in ("q", "copy"):
             await eventually((tmp_path / path / CLOSED_FILE_NAME).exists)
+
+
+def digests(path: Path) -> list[bytes]:
+    """What is noted of closed cycles."""
+    return [record.sha256 for _, record in sorted(ClosedCycles(path).load().items())]
+
+
+async def test_both_sides_note_a_digest_of_what_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same one, as the copies are the same."""
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.1)
+    await noted(tmp_path)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+        await eventually(lambda: all(digests(tmp_path / "q") + digests(tmp_path / "copy")))
+        assert not source.stops + sink.stops
+    assert len(digests(tmp_path / "q")) == 2
+    assert digests(tmp_path / "q") == digests(tmp_path / "copy")
 
 
 @pytest.mark.parametrize("side", ["q", "copy"])

@@ -18,6 +18,10 @@ are little-endian.
                       may have torn what is there
           40      8   CRC-32 of the 40 bytes before
 
+Behind it, later, there are two records of the same layout, "cqsha-lo" and "cqsha-hi": they have the
+first and the last 16 bytes of the SHA-256 (`read.closeddigest`) in the place of the chain. They
+count where they follow the record of their cycle, with as many excerpts.
+
 Records are only ever appended, by one process at a time (a file lock), and a record that a kill or
 a power cut has left in part is written over by the next one. `cqrepl repair --accept-missing` takes
 off those of files that nobody has any more, for the whole file is written anew then.
@@ -29,7 +33,7 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -43,6 +47,8 @@ LET_GO: Final = "if nobody has it any more: cqrepl repair QUEUE --accept-missing
 PUT_BACK: Final = f"put it back, from a backup or a copy: {FETCH}; {LET_GO}"
 CLOSED_FILE_NAME: Final = "closed.cqmanifest"
 _MAGIC: Final = b"cqclosed"
+_DIGEST_HALVES: Final = (b"cqsha-lo", b"cqsha-hi")
+DIGEST_BYTES: Final = 32
 _RECORD: Final = struct.Struct("<8sqq16s")
 _SUM: Final = struct.Struct("<Q")
 UNKNOWN_CHAIN: Final = bytes(16)
@@ -50,11 +56,12 @@ RECORD_BYTES: Final = _RECORD.size + _SUM.size
 
 
 class ClosedCycle(NamedTuple):
-    """What a closed cycle held."""
+    """What a closed cycle held; `sha256` is empty until it has been reckoned."""
 
     cycle: Cycle
     excerpts: int
     chain: bytes
+    sha256: bytes = b""
 
 
 class ClosedCycles:
@@ -65,6 +72,7 @@ class ClosedCycles:
         self._seen: tuple[int, ...] | None = None
         self._found: dict[Cycle, ClosedCycle] = {}
         self._remembered: dict[Cycle, ClosedCycle] = {}  # and not in the file
+        self._digested: dict[Cycle, ClosedCycle] | None = None  # what was found, if it has all
 
     def load(self) -> Mapping[Cycle, ClosedCycle]:
         """The records by cycle, those that are only remembered included.
@@ -121,6 +129,33 @@ class ClosedCycles:
             self._append(b"".join(map(_packed, records)))
             for record in records:
                 del self._remembered[record.cycle]
+
+    def undigested(self, gone: Container[Cycle]) -> ClosedCycle | None:
+        """The lowest cycle whose SHA-256 is not in the file as it was loaded, and could be; None
+        where there is none.
+
+        Args:
+            gone: cycles that are passed over.
+        """
+        if self._found is self._digested:
+            return None
+        wanted = [
+            each
+            for each in self._found.values()
+            if not each.sha256 and each.chain != UNKNOWN_CHAIN and each.cycle not in gone
+        ]
+        if not wanted:
+            self._digested = self._found
+        return min(wanted, default=None)
+
+    def note_digest(self, record: ClosedCycle) -> None:
+        """Appends the SHA-256 of a record that is in the file, and returns when that is on the
+        disk.
+
+        Raises:
+            OSError: it may not be.
+        """
+        self._append(_packed_digest(record))
 
     def forget_below(self, cycle: Cycle) -> None:
         """Writes the file anew without the records of lower cycles: retention has taken their
@@ -180,17 +215,47 @@ def lost_header(noted: ClosedCycle) -> str:
     )
 
 
+def altered(record: ClosedCycle) -> str:
+    """What is wrong with a store file that holds other excerpts than it did."""
+    return (
+        f"expected {record.excerpts} excerpts as they were when it was closed, found at least one"
+        f" altered; put the right file back, from a backup or a copy: {FETCH}; {LET_GO}"
+    )
+
+
 def _packed(closed: ClosedCycle) -> bytes:
-    record = _RECORD.pack(_MAGIC, closed.cycle, closed.excerpts, closed.chain)
+    record = _row(_MAGIC, closed, closed.chain)
+    return record + _packed_digest(closed) if closed.sha256 else record
+
+
+def _packed_digest(closed: ClosedCycle) -> bytes:
+    half = DIGEST_BYTES // 2
+    parts = closed.sha256[:half], closed.sha256[half:]
+    rows = zip(_DIGEST_HALVES, parts, strict=True)
+    return b"".join(_row(magic, closed, part) for magic, part in rows)
+
+
+def _row(magic: bytes, closed: ClosedCycle, value: bytes) -> bytes:
+    record = _RECORD.pack(magic, closed.cycle, closed.excerpts, value)
     return record + _SUM.pack(zlib.crc32(record))
 
 
 def _records(data: bytes) -> dict[Cycle, ClosedCycle]:
-    found = {}
+    found: dict[Cycle, ClosedCycle] = {}
+    halves: dict[Cycle, bytes] = {}
     for position in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
         record = data[position : position + _RECORD.size]
-        magic, cycle, count, chain = _RECORD.unpack(record)
-        total = _SUM.unpack_from(data, position + _RECORD.size)[0]
-        if magic == _MAGIC and total == zlib.crc32(record):
-            found[Cycle(cycle)] = ClosedCycle(Cycle(cycle), count, chain)
+        magic, cycle, count, value = _RECORD.unpack(record)
+        if _SUM.unpack_from(data, position + _RECORD.size)[0] != zlib.crc32(record):
+            continue
+        cycle = Cycle(cycle)
+        known = found.get(cycle)
+        if magic == _MAGIC:
+            found[cycle] = ClosedCycle(cycle, count, value)
+        elif known is None or known.excerpts != count:
+            continue
+        elif magic == _DIGEST_HALVES[0]:
+            halves[cycle] = value
+        elif magic == _DIGEST_HALVES[1] and cycle in halves:
+            found[cycle] = known._replace(sha256=halves.pop(cycle) + value)
     return found

@@ -18,6 +18,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.queue.format.index import Cycle, Index, Sequence, cycle_of, index_of
 from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.closeddigest import ClosedDigest
 from cqrepl.queue.read.count import count_in
 
 NEW_MAX: Final = 16  # cycles that are new in one look: each is read as a whole
@@ -113,7 +114,8 @@ def is_as_noted(cycles: Cycles, record: ClosedCycle) -> bool:
             return False
         if record.chain == UNKNOWN_CHAIN or not has_chains():
             return count_in(cycles, record.cycle) == record.excerpts
-        end = index_of(record.cycle, Sequence(record.excerpts), cycles.shift)
-        return Chains(cycles).read_at(end) == record.chain
+        digest = ClosedDigest(cycles, record)
+        value = digest.read()
+        return digest.chain == record.chain and record.sha256 in (b"", value)
     except QueueError:
         return False

@@ -42,6 +42,7 @@ from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
 from cqrepl.queue.format.layout import QueueLayout
+from cqrepl.queue.inspection.closeddigests import with_digest
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
@@ -193,6 +194,9 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     noted, unnoted = _noted(path)
     findings += unnoted
     files = tuple(_judged(report, noted) for report in reports if report is not None)
+    if deep and any(record.sha256 for record in noted.values()):
+        by_index = Cycles(path, layout.roll_cycle, layout.epoch)
+        files = tuple(with_digest(file, by_index, noted) for file in files)
     for file in files:
         findings += file.findings
     findings += _missing_ends(files)

@@ -49,7 +49,8 @@ class StoreReport:
 
     `digest` covers index, length and bytes of every excerpt: equal for equal excerpts under equal
     indexes, in any layout of the files. `is_whole` is false when excerpts seem to lie behind
-    the place where the documents end, or indexes cannot be trusted.
+    the place where the documents end, or indexes cannot be trusted. `sha256` is that of a closed
+    file of which one was noted.
     """
 
     path: Path
@@ -67,6 +68,7 @@ class StoreReport:
     metadata_count: int | None = None
     metadata: tuple[MetadataDocument, ...] = ()
     digest: str | None = None
+    sha256: str | None = None
     findings: tuple[Finding, ...] = ()
 
     @property

@@ -31,7 +31,7 @@ from cqrepl.queue.files.chainfile import (
     load_chain_file,
     store_chain_file,
 )
-from cqrepl.queue.files.closedcycles import FETCH, LET_GO, UNKNOWN_CHAIN, ClosedCycle
+from cqrepl.queue.files.closedcycles import FETCH, UNKNOWN_CHAIN, ClosedCycle, altered
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.queue.format.errors import IndexGap, QueueDamaged, QueueError
@@ -291,12 +291,7 @@ class Chains:
         with self._turn:
             chain = self._at(record.cycle, Sequence(record.excerpts))
         if chain != record.chain:
-            raise QueueDamaged(
-                f"expected {record.excerpts} excerpts as they were when it was closed, found at"
-                f" least one altered; put the right file back, from a backup or a copy: {FETCH};"
-                f" {LET_GO}",
-                path=self._cycles.path_of(record.cycle),
-            )
+            raise QueueDamaged(altered(record), path=self._cycles.path_of(record.cycle))
 
     def _at(self, cycle: Cycle, target: Sequence) -> bytes:
         sequence, chain = self._read_to(cycle, target, lambda: False)
