@@ -236,6 +236,19 @@ def test_verify_says_what_a_file_without_its_header_held(path: Path, how: str) -
     assert "expected 300 excerpts, found a file without a header" in told.text
 
 
+def test_two_copies_that_have_lost_the_same_file_are_not_the_same(path: Path) -> None:
+    """Nothing of what both hold differs."""
+    copy = path.parent / "copy"
+    shutil.copytree(path, copy)
+    lost = [noon_path(each, ROLL, ahead=1) for each in (path, copy)]
+    for file in lost:
+        file.unlink()
+    told = [each for each in verify([path, copy]) if not each.is_same]
+    assert [each.finding.path for each in told if isinstance(each, Flaw)] == lost
+    assert {each.finding.kind for each in told if isinstance(each, Flaw)} == {FindingKind.DAMAGE}
+    assert all(isinstance(each, Flaw) for each in told)
+
+
 @LOST_HEADER
 def test_no_writer_puts_aside_what_held_excerpts(path: Path, how: str) -> None:
     """An appender that does not know which files are closed opens all of them."""
