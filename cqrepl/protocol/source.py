@@ -152,10 +152,10 @@ class SourceHandler(Stoppable):
             self._outbox.tell(SinkAhead(cid=self.cid, name=self.name, next_index=answer.next_index))
 
     def lineage_compared(self, now: float) -> None:
-        """The sink holds what we do, up to the shorter end."""
+        """The sink holds what we do, up to the shorter end; of a stream that is on, only here."""
         self._is_comparing = False
         self.answer_deadline = now + self._pace.seconds
-        if not self.has_stopped:  # by the sink, meanwhile
+        if not self.has_stopped and not self.is_streaming:  # stopped by the sink, meanwhile
             self._outbox.send(self.cid_document, write_proved())
 
     def ask_proof(self, index: int, now: float) -> None:

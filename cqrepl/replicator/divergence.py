@@ -4,13 +4,17 @@ Theory of operation. Two copies that are equal up to an index are equal up to ev
 the place is found by halving: first over the cycles, then over the excerpts of one. For each place
 the source asks the sink what it holds before it (`lineage.held`), and reckons its own; neither
 reads more than what lies between two points of its chains.
+
+A store file may have been missing when one side said what it holds, and have come back since. So
+the end is asked for once more before all else; and where the place that is found holds the same on
+both sides, what was said does not go together.
 """
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.queue import Diverged
+from cqrepl.queue import Diverged, IndexGap
 from cqrepl.queue.format.index import (
     SEQUENCE_FIRST,
     Cycle,
@@ -23,7 +27,7 @@ from cqrepl.queue.format.index import (
 )
 from cqrepl.queue.inspection.bisection import Bisection
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.lineage import held
+from cqrepl.replicator.lineage import FilesChanged, held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +63,37 @@ class DivergenceSearch:
         self._chains = chains
         self._compared = compared
         self._shift = shift
-        self._seen = {compared.end: compared.theirs}  # what the sink has said
+        self._seen: dict[Index, Lineage] = {compared.end: compared.theirs}  # what the sink has said
         self._steps = self._search()
 
-    def begin(self) -> Index | Diverged:
+    def begin(self) -> Index | Diverged | None:
         """The first place to ask the sink for; or already what was found.
 
         Raises:
-            QueueError: a store file cannot be read.
+            QueueError: as `take`.
         """
         return self._go_on(None)
 
-    def take(self, theirs: Lineage) -> Index | Diverged:
-        """The next place, after the sink's answer; or what was found.
+    def take(self, theirs: Lineage) -> Index | Diverged | None:
+        """The next place, after the sink's answer; or what was found, None: no difference.
 
         Raises:
+            FilesChanged: the answers do not go together.
             QueueError: a store file cannot be read.
         """
         return self._go_on(theirs)
 
-    def _go_on(self, theirs: Lineage | None) -> Index | Diverged:
+    def _go_on(self, theirs: Lineage | None) -> Index | Diverged | None:
         try:
             return next(self._steps) if theirs is None else self._steps.send(theirs)
         except StopIteration as found:
-            diverged: Diverged = found.value
+            diverged: Diverged | None = found.value
             return diverged
 
-    def _search(self) -> Generator[Index, Lineage, Diverged]:
+    def _search(self) -> Generator[Index, Lineage, Diverged | None]:
         end, shift = self._compared.end, self._shift
+        if (yield from self._agree(end)):
+            return None
         counts = self._counts()
         if not counts:  # of what they are to share we have nothing
             return self._found(end, b"", self._compared.theirs.cycles)
@@ -116,7 +123,10 @@ class DivergenceSearch:
         theirs = self._seen[index] = yield index
         if self._compared.is_of_cycle:
             return self._chains.at(index) == theirs.chain
-        own = held(self._chains, index, self._compared.theirs, self._shift)
+        try:
+            own = held(self._chains, index, self._compared.theirs, self._shift)
+        except (Diverged, IndexGap):
+            return False  # not all of that is here
         return (own.chain, own.cycles) == (theirs.chain, theirs.cycles)
 
     def _counts(self) -> list[tuple[Cycle, int]]:
@@ -135,6 +145,8 @@ class DivergenceSearch:
 
     def _found(self, index: Index, stored: bytes, received: bytes) -> Diverged:
         ends = self._compared
+        if stored == received:
+            raise FilesChanged
         return Diverged(
             index,
             stored.hex() or "nothing",

@@ -28,6 +28,14 @@ NO_CYCLE: Final = Cycle(-1)
 _logger: Final = logging.getLogger(__name__)
 
 
+class FilesChanged(OSError):
+    """Store files came, or went, while two copies were compared: what was said before and after
+    does not go together. The queue is offered again."""
+
+    def __init__(self) -> None:
+        super().__init__("store files came or went while the copies were compared")
+
+
 def warn_without_proof() -> None:
     """Says that nothing can be proved here, where that is so."""
     if not has_chains():

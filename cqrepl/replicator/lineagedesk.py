@@ -21,7 +21,7 @@ from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
-from cqrepl.replicator.lineage import NO_CYCLE, check_lineage
+from cqrepl.replicator.lineage import NO_CYCLE, FilesChanged, check_lineage, first_held
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.returndesk import ReturnDesk
@@ -52,6 +52,7 @@ class LineageDesk:
         self._changed = changed
         self._audited: dict[Cid, deque[ev.CopyAudited]] = {}
         self._has_audited = Signal()
+        self._if_equal: dict[Cid, Callable[[], None]] = {}  # of searches: what then goes on
 
     async def compare(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
         """Goes on only with a sink that holds what this queue does, up to the shorter end.
@@ -67,13 +68,9 @@ class LineageDesk:
         who = f"host {each.marks.host_id}"
         try:
             await in_thread(partial(check_lineage, chains, index, lineage, each.shift, who))
-            # a sink that hears that it is proved locks its queue: not where that ends here
-            if next_index > source.offer.next_index:
-                self._returns.check(each, next_index)
-                if not self._returns.gets_turn(each):
-                    return
-            self._connection.lineage_compared(each.cid)
+            self._proved(each)
         except Diverged:
+            await self._check_offer(each)
             compared = Compared(
                 end=Index(index),
                 theirs=lineage,
@@ -81,7 +78,32 @@ class LineageDesk:
                 their_next=Index(next_index),
                 who=who,
             )
-            await self._search(each, compared)
+            await self._search(each, compared, partial(self._proved, each))
+
+    def _proved(self, each: Outgoing) -> None:
+        """Both hold the same up to the shorter end."""
+        source = self._connection.source(each.cid)
+        assert source.answer is not None
+        next_index = source.answer.next_index
+        # a sink that hears that it is proved locks its queue: not where that ends here
+        if next_index > source.offer.next_index:
+            self._returns.check(each, next_index)
+            if not self._returns.gets_turn(each):
+                return
+        self._connection.lineage_compared(each.cid)
+
+    async def _check_offer(self, each: Outgoing) -> None:
+        """Does nothing while the first store file is the one that the offer was made with: the sink
+        has reckoned what it holds from that one on.
+
+        Raises:
+            FilesChanged: it is another one.
+            QueueError, OSError: a store file cannot be read.
+        """
+        offered = self._connection.source(each.cid).offer.lineage
+        now = await in_thread(partial(first_held, each.queue.chains))
+        if offered is not None and offered.first_cycle != now.first_cycle:
+            raise FilesChanged
 
     async def search_on(self, each: Outgoing, given: ev.ProofGiven) -> None:
         """The sink has answered: on to the next place.
@@ -126,8 +148,7 @@ class LineageDesk:
         if not self._is_on(each) or not each.is_going_on:
             return
         if chain == event.chain:
-            each.audited = max(each.audited, event.index)
-            self._changed.set()
+            self._audited_well(each, event.index)
             return
         compared = Compared(
             end=event.index,
@@ -137,7 +158,17 @@ class LineageDesk:
             who=f"host {each.marks.host_id}",
             is_of_cycle=True,
         )
-        await self._search(each, compared)
+
+        def agreed() -> None:
+            self._connection.lineage_compared(each.cid)
+            self._audited_well(each, event.index)
+
+        await self._search(each, compared, agreed)
+
+    def _audited_well(self, each: Outgoing, index: Index) -> None:
+        """The sink's files hold what was sent before this."""
+        each.audited = max(each.audited, index)
+        self._changed.set()
 
     def ask_audit(self, each: Outgoing) -> None:
         """Asks a sink what its files hold of all that it has acknowledged, without waiting for its
@@ -148,16 +179,26 @@ class LineageDesk:
         if each.is_going_on and self._connection.ask_audit(each.cid, index):
             each.audit_asked, each.audit_until = index, trio.current_time() + AUDIT_SECONDS
 
-    async def _search(self, each: Outgoing, compared: Compared) -> None:
+    async def _search(
+        self, each: Outgoing, compared: Compared, if_equal: Callable[[], None]
+    ) -> None:
         await in_thread(each.queue.chains.check_believed)
+        self._if_equal[each.cid] = if_equal
         each.search = DivergenceSearch(each.queue.chains, compared, each.shift)
         await self._ask_on(each, each.search.begin)
 
-    async def _ask_on(self, each: Outgoing, step: Callable[[], Index | Diverged]) -> None:
+    async def _ask_on(self, each: Outgoing, step: Callable[[], Index | Diverged | None]) -> None:
         place = await in_thread(step)
         if isinstance(place, Diverged):
+            if not self._connection.source(each.cid).is_streaming:
+                await self._check_offer(each)
             raise place
-        if self._is_on(each) and not self._connection.has_stopped(each.cid):
+        if not self._is_on(each) or self._connection.has_stopped(each.cid):
+            return
+        if place is None:
+            each.search = None
+            self._if_equal.pop(each.cid)()
+        else:
             self._connection.ask_proof(each.cid, place)
 
     def _is_on(self, each: Outgoing) -> bool:

@@ -128,13 +128,20 @@ class Chains:
         """The cycles with excerpts from `first` to the one before `end`, each with their number.
 
         Raises:
+            QueueDamaged: a closed store file is missing between them.
             QueueError: a store file cannot be read.
         """
-        return [
-            (cycle, count)
-            for cycle in self._cycles.listing()
-            if first <= cycle < end and (count := count_in(self._cycles, cycle))
-        ]
+        there = self._within(first, end)
+        while True:
+            found = [(cycle, n) for cycle in there if (n := count_in(self._cycles, cycle))]
+            if there:
+                self._cycles.check_between(Cycle(first - 1), there[-1])
+            seen, there = there, self._within(first, end)
+            if seen == there:  # else one came back meanwhile, or was removed
+                return found
+
+    def _within(self, first: Cycle, end: Cycle) -> list[Cycle]:
+        return [cycle for cycle in self._cycles.listing() if first <= cycle < end]
 
     def readable_end(self) -> Index:
         """One past the last excerpt that can be reached by reading its cycle from the start.
