@@ -21,7 +21,13 @@ from cqrepl.queue.files.storefile import StoreHeader
 from cqrepl.queue.format.errors import NotAQueue, QueueDamaged
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, format_index, index_of
 from cqrepl.queue.inspection.copyreader import CopyPart, CycleReader, are_equal, equal_count
-from cqrepl.queue.inspection.diagnosis import diagnose, hold_the_same, least_byte, side_of
+from cqrepl.queue.inspection.diagnosis import (
+    diagnose,
+    diagnose_alone,
+    hold_the_same,
+    least_byte,
+    side_of,
+)
 from cqrepl.queue.inspection.differences import (
     CopySide,
     CycleDigests,
@@ -40,6 +46,7 @@ from cqrepl.queue.inspection.storescan import StoreReport, read_header
 
 Progress = Callable[[int, int], None]  # so many more excerpts and bytes of a copy were compared
 
+_DIAGNOSED_MAX: Final = 100  # differences of a cycle around which excerpts are read again
 _SHIFTED: Final = (DifferenceKind.DROPPED, DifferenceKind.INSERTED)
 
 
@@ -91,6 +98,7 @@ class CycleComparison:
         self._all: DifferenceKind | None = None  # what explains all that follows in the cycle
         self._exchanged: dict[int, str] = {}
         self._is_same = True
+        self._diagnosed = 0
 
     def outcomes(self) -> Iterator[Outcome]:
         """Ranges, then what is wrong within the copies, then what was compared."""
@@ -315,7 +323,9 @@ class CycleComparison:
         if whole is not None:
             self._all = DifferenceKind.FILE_EXCHANGED
             return self._all, whole
-        found = diagnose(one, other)
+        self._diagnosed += 1
+        look = diagnose if self._diagnosed <= _DIAGNOSED_MAX else diagnose_alone
+        found = look(one, other)
         here, there = self._copies[reference].path, self._copies[other_nth].path
         if found.kind in _SHIFTED:
             self._all = found.kind

@@ -49,6 +49,11 @@ def diagnose(one: CopyPart, other: CopyPart) -> Diagnosis:
         is_exchanged = mine[0] == theirs[apart] and mine[apart] == theirs[0]
         if is_exchanged and mine[1:apart] == theirs[1:apart]:
             return Diagnosis(DifferenceKind.EXCHANGED, apart)
+    return diagnose_alone(one, other)
+
+
+def diagnose_alone(one: CopyPart, other: CopyPart) -> Diagnosis:
+    """The same, without a look at the excerpts that follow: for one difference among very many."""
     if one.lengths != other.lengths:
         return Diagnosis(DifferenceKind.LENGTH)
     if is_torn_of(one, other) or is_torn_of(other, one):
