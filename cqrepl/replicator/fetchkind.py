@@ -6,7 +6,7 @@ excerpts, or why not. A cycle that is still written to is never given: it may en
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,9 +39,11 @@ class FetchKind:
 
     Args:
         paths: the directories of the queues that are given, by name; none on the side that asks.
+        gives: is told of each store file that is asked for (1), and of its end (-1).
     """
 
     paths: Mapping[str, Path]
+    gives: Callable[[int], None] = lambda change: None
     alias: str = "!FetchHandler"
     needs: frozenset[str] = frozenset({FETCH_CAPABILITY})
     takes_guests: bool = True
@@ -60,8 +62,8 @@ class FetchKind:
         assert isinstance(body, int)
         path = self.paths.get(csp.removeprefix(CSP_PREFIX))
         if path is None or not csp.startswith(CSP_PREFIX):
-            return _Giver(csp, None, "there is no queue of this name here", Cycle(body))
-        return _Giver(csp, path, "", Cycle(body))
+            return _Giver(csp, None, "there is no queue of this name here", Cycle(body), self.gives)
+        return _Giver(csp, path, "", Cycle(body), self.gives)
 
 
 class _Giver:
@@ -69,8 +71,19 @@ class _Giver:
 
     deadline = math.inf
 
-    def __init__(self, csp: str, path: Path | None, why_not: str, cycle: Cycle) -> None:
+    def __init__(
+        self,
+        csp: str,
+        path: Path | None,
+        why_not: str,
+        cycle: Cycle,
+        gives: Callable[[int], None],
+    ) -> None:
         self.csp = csp
+        self._gives = gives
+        self._is_over = path is None
+        if path is not None:
+            gives(1)
         self._path = path
         self._cycle = cycle
         self._waiting: deque[bytes] = deque()
@@ -98,6 +111,9 @@ class _Giver:
         return self._waiting.popleft() if self._waiting else b""
 
     def closed(self, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._gives(-1)
         if self._tailer is not None:
             self._tailer.close()
             self._tailer = None

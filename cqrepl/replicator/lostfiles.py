@@ -30,7 +30,7 @@ from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.replicator.fetcher import Asker, FetchTold
 from cqrepl.replicator.fetchkind import FETCH_CAPABILITY, FetchKind
 from cqrepl.replicator.pause import is_passing
-from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.queues import STUCK_SECONDS, Signal
 
 AGAIN_SECONDS: Final = 10.0  # after a full disk, or the like
 REST_SECONDS: Final = 60.0  # nothing is looked for where nothing was missing
@@ -54,7 +54,7 @@ class LostFiles:
         restored: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
-        own: tuple[HandlerKind, ...] = (FetchKind(paths),)
+        own: tuple[HandlerKind, ...] = (FetchKind(paths, self._note_given),)
         self.kinds = own if program is None else (*own, *program.kinds)
         self._paths = paths
         self._program = program
@@ -68,6 +68,19 @@ class LostFiles:
         self._rests: dict[str, float] = {}  # queues that lack no store file, and until when that is
         self._asker: Asker | None = None
         self._changed = Signal()
+        self._given = 0  # so many store files are given now
+        self._gave_until = -math.inf  # by trio's clock: so long who took one may take to go on
+
+    @property
+    def is_mending(self) -> bool:
+        """True while somebody may still give what a queue has lost, or is given it, or was given it
+        a moment ago: its queue goes on with another connection."""
+        return self.is_taking or bool(self._given) or trio.current_time() < self._gave_until
+
+    def _note_given(self, change: int) -> None:
+        self._given += change
+        self._gave_until = trio.current_time() + STUCK_SECONDS
+        self._changed.set()
 
     @property
     def is_taking(self) -> bool:
@@ -106,8 +119,20 @@ class LostFiles:
         """Takes what is lost, for the length of a block."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
+            nursery.start_soon(self._end_giving)
             yield
             nursery.cancel_scope.cancel()
+
+    async def _end_giving(self) -> None:
+        """Tells when nobody is given anything any more."""
+        while True:
+            if self._given or self._gave_until == -math.inf:
+                await self._changed.wait()
+            elif trio.current_time() < self._gave_until:
+                await trio.sleep_until(self._gave_until)
+            else:
+                self._gave_until = -math.inf
+                self._looked()
 
     async def _work(self) -> None:
         while True:

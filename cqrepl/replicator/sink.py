@@ -59,8 +59,9 @@ class Sink:
         return [stop for stop in found if stop is not None]
 
     async def wait_ended(self) -> None:
-        """Returns when a source has ended in order."""
+        """Returns when a source has ended in order, and nobody gives what a queue has lost."""
         await self.endpoint.ended_orderly.wait()
+        await until(lambda: not self._lost_files.is_taking, self.changed)
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped for good: no source could get it any further."""
@@ -76,7 +77,7 @@ class Sink:
         keeps from going on for so long as stopped."""
         await until_stuck(self._untaken, self.changed)
         self.give_up_paused()
-        for name in self._untaken() or ():
+        for name in (self._untaken() or set()) - self._damaged():
             self._refuse(self.queues[name])
 
     def give_up_unnamed(self) -> None:
@@ -97,18 +98,23 @@ class Sink:
                 queue.stop = queue.pause.trouble
                 _logger.error("%s", queue.stop)
 
+    def _damaged(self) -> Set[str]:
+        """The queues that have stopped over damage of ours: it may yet be mended."""
+        stops = [queue.stop for queue in self.queues.values() if queue.stop is not None]
+        return {stop.name for stop in stops if stop.reason is StopReason.DAMAGED}
+
     def _untaken(self) -> Set[str] | None:
-        """The queues that no source has, or that nothing gets through to; None while one gets
-        further, or while there is no source."""
+        """The queues that no source has, that nothing gets through to, or that are damaged; None
+        while one gets further, or while there is no source."""
         ended = {name for name, queue in self.queues.items() if queue.stop or queue.left}
         paused = {name for name, queue in self.queues.items() if queue.pause.trouble} - ended
         untaken = self.queues.keys() - ended - paused
         sessions = list(self._sessions())
-        if (not sessions and untaken) or self._lost_files.is_taking:
+        if (not sessions and untaken) or self._lost_files.is_mending:
             return None
         for session in sessions:
             untaken &= session.unoffered_queues
-        untaken |= paused
+        untaken |= paused | self._damaged()
         return None if self.queues.keys() - ended - untaken else untaken
 
     def watch_over(self, lost: LostFiles) -> None:

@@ -83,7 +83,8 @@ class Source:
 
     async def wait_caught_up(self) -> None:
         """Returns when one sink has acknowledged all that was in the queues at the start, and its
-        files hold it, as far as it can tell."""
+        files hold it, as far as it can tell; and no store file that one of the two has lost is on
+        its way."""
         while True:
             await until(lambda: bool(self._caught_up()), self._shared.changed)
             for session in self._caught_up():
@@ -93,7 +94,9 @@ class Source:
                     lambda: all(session.is_audited for session in self._caught_up()),
                     self._shared.changed,
                 )
-            if self._caught_up():  # or one was found to hold something else
+            if self._lost_files.is_mending:  # one side's file is on its way to the other
+                await until(lambda: not self._lost_files.is_mending, self._shared.changed)
+            elif self._caught_up():  # or one was found to hold something else
                 return
 
     def _caught_up(self) -> list[SourceSession]:
@@ -115,7 +118,8 @@ class Source:
         for trouble in troubles:
             if trouble.name in untaken:
                 self._shared.note_stop(trouble)
-        for name in sorted(untaken - {each.name for each in troubles} - self._damaged()):
+        told = {each.name for each in troubles} | {stop.name for stop in self.stops}
+        for name in sorted(untaken - told):
             message = "no sink that is connected has a queue of this name, or takes it now"
             found = [each.withdrawn for each in self._progresses()]
             said = {withdrawn[name] for withdrawn in found if name in withdrawn}
@@ -144,9 +148,10 @@ class Source:
         met = [each for progress in self._progresses() for each in progress.troubles.values()]
         return [*self._late.troubles.values(), *met]
 
-    def _damaged(self) -> Set[str]:
-        """Our queues whose store files are not what they were."""
-        return {stop.name for stop in self.stops if stop.is_own_damage}
+    def _damaged(self, *, is_own: bool) -> Set[str]:
+        """The queues of which our store files, or those of a sink, are not what they were."""
+        found = [stop for stop in self.stops if stop.reason is StopReason.DAMAGED]
+        return {stop.name for stop in found if stop.is_own_damage is is_own}
 
     def _progresses(self) -> list[SinkProgress]:
         """Of the sinks that are there; of the last one, where none is and that left in order."""
@@ -155,19 +160,21 @@ class Source:
         return [left] if left is not None and not found else found
 
     def _untaken(self) -> Set[str] | None:
-        """The queues that no sink takes; None while one gets further, or while there is no sink, or
-        one that has everything and tells what its files hold."""
-        if self._lost_files.is_taking or self._caught_up():
+        """The queues that no sink takes, or that are damaged there and may yet be mended; None
+        while one gets further, or while there is no sink, or one that has everything and tells what
+        its files hold."""
+        if self._lost_files.is_mending or self._caught_up():
             return None
         progresses = self._progresses()
         if not progresses:  # one that comes again may give back what a damaged queue has lost
-            return (self._damaged() or None) if self._shared.has_left else None
-        names = untaken = self.queues.keys() | self._late.troubles.keys()
+            return (self._damaged(is_own=True) or None) if self._shared.has_left else None
+        names = frozenset(self.queues.keys() | self._late.troubles.keys())
+        untaken = names
         for each in progresses:
             if names - each.ended - each.untaken - each.whole or names == each.whole:
                 return None
             untaken &= each.untaken
-        return untaken
+        return untaken | (self._damaged(is_own=False) & names)
 
     def _has_stopped(self) -> bool:
         sessions = [s for s in self._sessions() if s.has_offered]

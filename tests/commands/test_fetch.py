@@ -109,3 +109,28 @@ def test_what_does_not_go_together(
     result = invoke("repair", tmp_path / "q", *arguments)
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+async def test_commands_that_are_to_end_wait_for_what_is_given_back(tmp_path: Path) -> None:
+    """The other side has it, and is connected: both end when it has come, and in order."""
+    append(tmp_path / "q", COUNTS)
+    to_end = {"q": "--until-caught-up", "copy": "--once"}
+    async with commands() as start:
+        for ends in ({}, to_end):
+            source = await start(
+                "source", tmp_path / "q", "--listen", "127.0.0.1:0", *filter(None, [ends.get("q")])
+            )
+            to = f"127.0.0.1:{await source.port()}"
+            sink = await start(
+                "sink", f"q={tmp_path / 'copy'}", "--connect", to, *filter(None, [ends.get("copy")])
+            )
+            if not ends:
+                for name in ("q", "copy"):
+                    await until(partial(is_noted, tmp_path / name))
+                await sink.terminate()
+                await source.terminate()
+                noon_path(tmp_path / "copy", ahead=1).unlink()
+        for each in (source, sink):
+            assert await each.exit_code() == 0, f"{source.said}\n{sink.said}"
+        assert "gave back" in sink.said
+    assert read(tmp_path / "copy") == read(tmp_path / "q")
