@@ -101,6 +101,10 @@ class Surroundings:
         """A number by chance, to spread load: it keeps no secret."""
         return random.uniform(least, most)
 
+    def random_bytes(self, count: int) -> bytes:
+        """Bytes by chance that no other call gets, on this machine or another."""
+        return os.urandom(count)
+
     def file_age(self, descriptor: int) -> float:
         """Seconds since the file was last written."""
         return time.time() - os.fstat(descriptor).st_mtime

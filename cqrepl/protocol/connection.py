@@ -60,6 +60,7 @@ from cqrepl.protocol.states import (
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.protocol.uber import Router
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from wire import Document, WireError
 
 GREETING_BYTES_MAX: Final = 64 * 1024
@@ -300,9 +301,15 @@ class Connection:
         """True when a sink tells with its answer what it holds, for the source to compare."""
         return self._outbox.has_lineage
 
-    def lineage_compared(self, cid: Cid) -> None:
-        """A sink holds what the source does: its time goes on."""
-        self._router.source(cid).lineage_compared(self._now)
+    @property
+    def tells_identities(self) -> bool:
+        """True when both sides tell which queue is which, besides."""
+        return self._outbox.has_identities
+
+    def lineage_compared(self, cid: Cid, identity: Identity | None = None) -> None:
+        """A sink holds what the source does: its time goes on. It takes the identity, if it has
+        none."""
+        self._router.source(cid).lineage_compared(identity, self._now)
         self._router.touched(cid)
 
     def ask_proof(self, cid: Cid, index: int) -> None:

@@ -8,6 +8,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index
 
 
@@ -84,6 +85,15 @@ class LineageProved:
 
     cid: Cid
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityTold:
+    """Which queue our copy is one of: it is this one's from now on, if it was nobody's."""
+
+    cid: Cid
+    name: str
+    identity: Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +254,7 @@ Event = (
     | BackCopyWanted
     | LineageClaimed
     | LineageProved
+    | IdentityTold
     | ProofAsked
     | ProofGiven
     | CopyAudited

@@ -26,6 +26,7 @@ class Outbox:
         "_told",
         "data",
         "events",
+        "has_identities",
         "has_lineage",
         "hears_stops",
         "held",
@@ -40,6 +41,7 @@ class Outbox:
         self.shape = shape
         self.hears_stops = False  # the peer has announced that it knows what a stop is
         self.has_lineage = False  # both sides compare what they hold before anything moves
+        self.has_identities = False  # and tell which queue is which
         self.refused = 0  # of those that count
         self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back

@@ -16,6 +16,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     BackCopyWanted,
+    IdentityTold,
     LineageProved,
     ProofAsked,
     QueueOffered,
@@ -34,13 +35,14 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.names import PROVE, PROVED, STOPPED
+from cqrepl.protocol.messages.names import IDENTITY, PROVE, PROVED, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.protocol.messages.proofs import write_proof
+from cqrepl.protocol.messages.proofs import read_identity, write_proof
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index
 from wire import Reader
 
@@ -123,6 +125,8 @@ class SinkHandler(Stoppable):
             self.receive_batch(*read_replication_event(reader), now)
         elif name == PROVED:
             self._proved()
+        elif name == IDENTITY:
+            self._identity_told(read_identity(reader))
         elif name == PROVE:
             self._asked(reader.read_int())
         elif name == STOPPED:
@@ -159,6 +163,11 @@ class SinkHandler(Stoppable):
         if self._is_compared:
             self._is_proved = True
             self._outbox.tell(LineageProved(cid=self.cid, name=self.name))
+
+    def _identity_told(self, identity: Identity) -> None:
+        """Only what is proved to be a copy takes an identity."""
+        if self._is_proved and not self.has_stopped:
+            self._outbox.tell(IdentityTold(cid=self.cid, name=self.name, identity=identity))
 
     def receive_batch(self, batch: ExcerptBatch, ns: int, now: float) -> None:
         """Excerpts from the source, with consecutive indexes."""

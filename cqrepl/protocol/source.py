@@ -37,12 +37,13 @@ from cqrepl.protocol.messages import (
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
 from cqrepl.protocol.messages.names import PENDING, PROOF, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
-from cqrepl.protocol.messages.proofs import read_proof, write_prove
+from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
 from wire import Reader
 
@@ -151,12 +152,15 @@ class SourceHandler(Stoppable):
         if ahead:
             self._outbox.tell(SinkAhead(cid=self.cid, name=self.name, next_index=answer.next_index))
 
-    def lineage_compared(self, now: float) -> None:
-        """The sink holds what we do, up to the shorter end; of a stream that is on, only here."""
+    def lineage_compared(self, identity: Identity | None, now: float) -> None:
+        """The sink holds what we do, up to the shorter end; of a stream that is on, only here. It
+        takes our identity, if it has none and knows of that."""
         self._is_comparing = False
         self.answer_deadline = now + self._pace.seconds
         if not self.has_stopped and not self.is_streaming:  # stopped by the sink, meanwhile
             self._outbox.send(self.cid_document, write_proved())
+            if identity is not None and self._outbox.has_identities:
+                self._outbox.send(self.cid_document, write_identity(identity))
 
     def ask_proof(self, index: int, now: float) -> None:
         """Asks the sink what it holds before an index; it has so much time for the answer."""

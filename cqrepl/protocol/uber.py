@@ -23,6 +23,7 @@ from cqrepl.protocol.kinds import (
     CORE_CAPABILITIES,
     CORE_KINDS,
     ENDED_CAPABILITY,
+    IDENTITY_CAPABILITY,
     LINEAGE_CAPABILITY,
     SHOWN,
     STOPS_CAPABILITY,
@@ -93,9 +94,9 @@ class Router:
         self.remote_id, self.is_guest, self.is_open = remote_id, is_guest, True
         if announced is not None:
             self.capabilities = announced.capabilities
-            self.outbox.has_lineage = (
-                LINEAGE_CAPABILITY in announced.capabilities & CORE_CAPABILITIES
-            )
+            on_both = announced.capabilities & CORE_CAPABILITIES
+            self.outbox.has_lineage = LINEAGE_CAPABILITY in on_both
+            self.outbox.has_identities = self.outbox.has_lineage and IDENTITY_CAPABILITY in on_both
             self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
 
     def close(self, reason: str) -> None:

@@ -28,6 +28,7 @@ from cqrepl.queue.files.chroniclemarks import (
     ChronicleMarks,
 )
 from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.keptidentity import KeptIdentity
 from cqrepl.queue.files.keptmarks import KeptMarks
 from cqrepl.queue.files.listing import BOOT_KEY, boot_digest
 from cqrepl.queue.files.locks import WordLock
@@ -86,6 +87,7 @@ class Queue:
         self._table_file = _table_file(path)
         self._marks = ChronicleMarks(path / FILE_NAME)
         self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
+        self.identity = KeptIdentity(path / FILE_NAME)  # which queue it is
         self._guard = threading.Lock()  # of the two that follow
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None

@@ -13,6 +13,7 @@ from typing import Final
 from cqrepl.kernel.chain import CHAIN_START, has_chains
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import (
     NEXT_OF_EMPTY,
     SEQUENCE_FIRST,
@@ -44,14 +45,15 @@ def warn_without_proof() -> None:
         )
 
 
-def first_held(chains: Chains, place: int = 0) -> Lineage:
+def first_held(chains: Chains, place: int = 0, identity: Identity | None = None) -> Lineage:
     """What an offer says.
 
     Raises:
         QueueError: a store file cannot be read.
     """
     first = chains.first_cycle()
-    return Lineage(first_cycle=NO_CYCLE if first is None else first, place=place)
+    first_cycle = NO_CYCLE if first is None else first
+    return Lineage(first_cycle=first_cycle, place=place, identity=identity)
 
 
 def held(chains: Chains, index: int, other: Lineage, shift: int) -> Lineage:

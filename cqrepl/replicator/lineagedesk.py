@@ -7,7 +7,7 @@ asked until the first differing index is known.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -19,8 +19,10 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
+from cqrepl.replicator.identities import check_copy_of
 from cqrepl.replicator.lineage import NO_CYCLE, FilesChanged, check_lineage, first_held
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.queues import Signal
@@ -52,23 +54,25 @@ class LineageDesk:
         self._changed = changed
         self._audited: dict[Cid, deque[ev.CopyAudited]] = {}
         self._has_audited = Signal()
-        self._if_equal: dict[Cid, Callable[[], None]] = {}  # of searches: what then goes on
+        self._if_equal: dict[Cid, Callable[[], Awaitable[None]]] = {}  # of searches: what then goes on
 
     async def compare(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
         """Goes on only with a sink that holds what this queue does, up to the shorter end.
 
         Raises:
+            OtherQueue: it is a copy of another queue, whatever the two hold.
             Diverged: they differ, and where.
             QueueError, OSError: it may not give back, or a store file cannot be read.
         """
         chains, index, lineage = each.queue.chains, claimed.index, claimed.lineage
+        self._check_identity(each, self._identity_offered(each))
         source = self._connection.source(each.cid)
         assert source.answer is not None
         next_index = source.answer.next_index
         who = f"host {each.marks.host_id}"
         try:
             await in_thread(partial(check_lineage, chains, index, lineage, each.shift, who))
-            self._proved(each)
+            await self._proved(each)
         except Diverged:
             await self._check_offer(each)
             compared = Compared(
@@ -80,7 +84,7 @@ class LineageDesk:
             )
             await self._search(each, compared, partial(self._proved, each))
 
-    def _proved(self, each: Outgoing) -> None:
+    async def _proved(self, each: Outgoing) -> None:
         """Both hold the same up to the shorter end."""
         source = self._connection.source(each.cid)
         assert source.answer is not None
@@ -90,7 +94,7 @@ class LineageDesk:
             self._returns.check(each, next_index)
             if not self._returns.gets_turn(each):
                 return
-        self._connection.lineage_compared(each.cid)
+        await self.tell_proved(each)
 
     async def _check_offer(self, each: Outgoing) -> None:
         """Does nothing while the first store file is the one that the offer was made with: the sink
@@ -104,6 +108,37 @@ class LineageDesk:
         now = await in_thread(partial(first_held, each.queue.chains))
         if offered is not None and offered.first_cycle != now.first_cycle:
             raise FilesChanged
+
+    async def tell_proved(self, each: Outgoing) -> None:
+        """The sink holds what this queue does, and hears so. If only one of the two has an
+        identity, it is that of both from now on.
+
+        Raises:
+            OtherQueue: it is a copy of another queue.
+            QueueError, OSError: an identity cannot be read, or may not be on the disk.
+        """
+        identity = None
+        if self._connection.tells_identities:
+            identity = self._identity_offered(each)
+            if identity is None:
+                settle = partial(each.queue.settle_identity, self._identity_of_sink(each))
+                identity = await in_thread(settle)
+                self._check_identity(each, identity)  # another sink's may have been quicker
+        if self._is_on(each):
+            self._connection.lineage_compared(each.cid, identity)
+
+    def _check_identity(self, each: Outgoing, own: Identity | None) -> None:
+        theirs = self._identity_of_sink(each)
+        if theirs is not None:
+            check_copy_of(own, theirs, each.queue.path, f"host {each.marks.host_id}")
+
+    def _identity_offered(self, each: Outgoing) -> Identity | None:
+        lineage = self._connection.source(each.cid).offer.lineage
+        return None if lineage is None else lineage.identity
+
+    def _identity_of_sink(self, each: Outgoing) -> Identity | None:
+        answer = self._connection.source(each.cid).answer
+        return None if answer is None or answer.lineage is None else answer.lineage.identity
 
     async def search_on(self, each: Outgoing, given: ev.ProofGiven) -> None:
         """The sink has answered: on to the next place.
@@ -159,7 +194,7 @@ class LineageDesk:
             is_of_cycle=True,
         )
 
-        def agreed() -> None:
+        async def agreed() -> None:
             self._connection.lineage_compared(each.cid)
             self._audited_well(each, event.index)
 
@@ -180,7 +215,7 @@ class LineageDesk:
             each.audit_asked, each.audit_until = index, trio.current_time() + AUDIT_SECONDS
 
     async def _search(
-        self, each: Outgoing, compared: Compared, if_equal: Callable[[], None]
+        self, each: Outgoing, compared: Compared, if_equal: Callable[[], Awaitable[None]]
     ) -> None:
         await in_thread(each.queue.chains.check_believed)
         self._if_equal[each.cid] = if_equal
@@ -197,7 +232,7 @@ class LineageDesk:
             return
         if place is None:
             each.search = None
-            self._if_equal.pop(each.cid)()
+            await self._if_equal.pop(each.cid)()
         else:
             self._connection.ask_proof(each.cid, place)
 

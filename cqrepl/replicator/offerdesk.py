@@ -143,4 +143,5 @@ class OfferDesk:
         """What an offer says of what it holds; nothing to a peer that does not compare."""
         if not self._connection.compares_lineage:
             return None
-        return first_held(queue.chains, surroundings().place_of(queue.path))
+        identity = queue.queue.identity.load() if self._connection.tells_identities else None
+        return first_held(queue.chains, surroundings().place_of(queue.path), identity)

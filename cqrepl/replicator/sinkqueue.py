@@ -27,6 +27,7 @@ from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.quarantine import quarantine
@@ -36,6 +37,7 @@ from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
+from cqrepl.replicator.identities import check_own_copy
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.pause import Pause, is_passing
 from cqrepl.replicator.queueaudit import Place
@@ -186,6 +188,30 @@ class SinkQueue:
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
+
+    def check_identity(self, of_source: Identity | None) -> Identity | None:
+        """The identity of this queue, None for none. One that is another than its source's is not
+        its copy.
+
+        Raises:
+            OtherQueue: so it is.
+            QueueError, OSError: it cannot be read.
+        """
+        own = self.queue.identity.load()
+        if of_source is not None:
+            check_own_copy(own, of_source, self.path)
+        return own
+
+    def take_identity(self, of_source: Identity) -> None:
+        """This queue is proved to be its source's copy, and gets its identity, if it has none.
+
+        Raises:
+            OtherQueue: it has another one.
+            QueueError, OSError: it cannot be read, or may not be on the disk.
+        """
+        if self.check_identity(of_source) is None:
+            self.queue.identity.keep(lambda: of_source)
+            self.check_identity(of_source)
 
     def may_put_aside(self, index: int) -> bool:
         """Its source holds something else from `index` on. True where that goes to quarantine, with

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -114,6 +115,8 @@ class SinkSession:
                 self._hear_names()
             case ev.LineageProved():
                 await self._lock(event)
+            case ev.IdentityTold():
+                await self._take_identity(event)
             case ev.ProofAsked():
                 await self._prove(event)
             case ev.BackCopyWanted():
@@ -232,6 +235,7 @@ class SinkSession:
         it takes its time."""
         offer = event.offer
         assert offer.lineage is not None
+        identity = queue.check_identity(offer.lineage.identity)
         index = min(next_index, offer.next_index)
         shift = queue.queue.layout.roll_cycle.shift
         failed: QueueError | OSError | None = None
@@ -244,7 +248,7 @@ class SinkSession:
             nursery.cancel_scope.cancel()
         if failed is not None:
             raise failed
-        return own
+        return replace(own, identity=identity) if self._connection.tells_identities else own
 
     async def _tell_pending(self, event: ev.QueueOffered) -> None:
         while True:
@@ -267,6 +271,15 @@ class SinkSession:
             self._connection.go_on(event.cid)
         else:
             self._let_go(event.cid, "another process has written to it")
+
+    async def _take_identity(self, event: ev.IdentityTold) -> None:
+        """This queue is a copy, and its source has said of which queue."""
+        if self._connection.has_stopped(event.cid):
+            return
+        try:
+            await in_thread(partial(self._queues[event.name].take_identity, event.identity))
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
 
     def _let_go(self, cid: Cid, why: str) -> None:
         """Not now: it can be offered again, on this connection where its source knows of that."""

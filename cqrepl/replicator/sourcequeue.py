@@ -11,7 +11,12 @@ import trio
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.queue import Queue, QueueDamaged, QueueError
+from cqrepl.queue.files.chroniclemarks import ChronicleMarks
+from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, is_alive
 from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.backcopy import release_dead_back_copy
@@ -23,6 +28,7 @@ from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
+from cqrepl.surroundings import surroundings
 
 _logger = logging.getLogger(__name__)
 
@@ -188,6 +194,28 @@ class SourceQueue:
             yield
         finally:
             self._awaited.remove(index)
+
+    def settle_identity(self, of_sink: Identity | None) -> Identity | None:
+        """The identity of this queue, which may have had none: then that of a sink that holds what
+        it holds, or a new one. None where it cannot be kept; and where the sink has none either and
+        this queue is itself taken in by another process now: it inherits that of its source.
+
+        Args:
+            of_sink: None for a sink that has none.
+
+        Raises:
+            QueueError, OSError: it cannot be read, or may not be on the disk.
+        """
+        if of_sink is None and self._is_taken_in:
+            return self.queue.identity.load()
+        return self.queue.identity.keep(lambda: of_sink or new_identity())
+
+    @property
+    def _is_taken_in(self) -> bool:
+        marks = ChronicleMarks(self.path / FILE_NAME)
+        holder = marks.load(APPEND_LOCK_KEY, UNLOCKED)
+        is_other = holder not in (UNLOCKED, surroundings().process_id())
+        return is_other and is_alive(holder)
 
     def cause_of(self, error: QueueError | OSError) -> QueueError | OSError:
         """Why the queue goes no further. Where its directory has gone, that is why, whatever was

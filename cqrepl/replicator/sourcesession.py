@@ -25,6 +25,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
+from cqrepl.replicator.identities import OtherQueue
 from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.logs import acknowledgement_entry
 from cqrepl.replicator.offerdesk import OfferDesk
@@ -390,7 +391,7 @@ class SourceSession:
         begin = partial(self._returns.begin, next_index=answer.next_index)
         await self._step(each.cid, begin)
         if each.back_copy is not None:
-            self._connection.lineage_compared(each.cid)
+            await self._step(each.cid, self._lineage.tell_proved)
 
     async def _step(self, cid: Cid, step: Callable[[Outgoing], Awaitable[None]]) -> None:
         """One step of a comparison, or of a back copy."""
@@ -494,7 +495,7 @@ class SourceSession:
         if is_passing(error):
             self._pause(each, stop)
             return
-        each.is_final = not isinstance(error, ReturnRefused)  # that one is of this sink only
+        each.is_final = not isinstance(error, ReturnRefused | OtherQueue)  # those are of this sink
         self._connection.stop_queue(each.cid, stop.reason, stop.message, differing_index(error))
         self._stopped(each, stop.reason, stop.message)
 

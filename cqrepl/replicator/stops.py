@@ -17,6 +17,7 @@ from cqrepl.queue import (
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.consent import ReturnRefused
+from cqrepl.replicator.identities import OtherQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def reason_of(error: QueueError) -> StopReason:
             return StopReason.GAP
         case Diverged():
             return StopReason.DIVERGED
-        case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused():
+        case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused() | OtherQueue():
             return StopReason.REFUSED
         case QueueDamaged():
             return StopReason.DAMAGED

@@ -199,6 +199,7 @@ class Process(Surroundings):
         self.pid = pid
         self.what = what
         self._rng = random.Random(pid)
+        self._numbers = random.Random(-pid * _PIDS)  # its own: no other draw depends on them
         self.rest_after_seconds = LATE_SECONDS if machine.rests_late else 0.0
         self._slept_s = 0.0
         self._calls_left = 0  # 0 for no end
@@ -257,6 +258,9 @@ class Process(Surroundings):
 
     def uniform(self, least: float, most: float) -> float:
         return self._rng.uniform(least, most)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._numbers.randbytes(count)
 
     def file_age(self, descriptor: int) -> float:
         return 0.0

@@ -29,6 +29,7 @@ PENDING: Final = "pending"
 PROVE: Final = "prove"
 PROOF: Final = "proof"
 PROVED: Final = "proved"
+IDENTITY: Final = "identity"
 
 
 class WireShape(Enum):

@@ -9,8 +9,9 @@ from cqrepl.protocol.messages.announcement import (
     read_known,
     read_wire_type,
 )
-from cqrepl.protocol.messages.names import WIRE_TYPES, WireShape
+from cqrepl.protocol.messages.names import IDENTITY, WIRE_TYPES, WireShape
 from cqrepl.protocol.messages.unknown import UnknownHandler
+from cqrepl.queue.format.identity import Identity, parse_identity
 from wire import Reader, Writer
 from wire.codes import Code
 
@@ -53,12 +54,14 @@ class Lineage:
         cycles: an answer's: over all cycles before that one that both sides may have, see
             `queue.read.chains`.
         place: an offer's: where the queue is, see `Surroundings.place_of`; 0 if not said.
+        identity: which queue it is; None for one that has none, or to a peer that knows of none.
     """
 
     first_cycle: int
     chain: bytes = b""
     cycles: bytes = b""
     place: int = 0
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,9 @@ def _write_lineage(writer: Writer, lineage: Lineage) -> None:
     if lineage.place:
         writer.name(_PLACE)
         writer.integer(lineage.place)
+    if lineage.identity is not None:
+        writer.name(IDENTITY)
+        writer.text(lineage.identity)
     write_chains(writer, lineage)
 
 
@@ -169,7 +175,16 @@ def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
         chain=chain,
         cycles=cycles,
         place=known_int(fields, _PLACE) or 0,
+        identity=_read_identity(fields),
     )
+
+
+def _read_identity(fields: dict[str, Reader]) -> Identity | None:
+    """An identity; None for what is no such text."""
+    try:
+        return parse_identity(known_text(fields, IDENTITY) or "")
+    except ValueError:
+        return None
 
 
 def _read_chain(fields: dict[str, Reader], name: str) -> bytes:

@@ -1,8 +1,9 @@
 """What a source asks of what its sink holds, to find where two copies begin to differ."""
 
-from cqrepl.protocol.messages.names import PROOF, PROVE
+from cqrepl.protocol.messages.names import IDENTITY, PROOF, PROVE
 from cqrepl.protocol.messages.offer import Lineage, read_chains, write_chains
-from wire import Reader, Writer
+from cqrepl.queue.format.identity import Identity, parse_identity
+from wire import Reader, WireError, Writer
 
 _INDEX = "index"
 
@@ -39,3 +40,24 @@ def read_proof(reader: Reader) -> tuple[int, Lineage]:
     chain, cycles = read_chains(fields)
     index = fields[_INDEX].read_int() if _INDEX in fields else -1
     return index, Lineage(first_cycle=-1, chain=chain, cycles=cycles)
+
+
+def write_identity(identity: Identity) -> bytes:
+    """Which queue the source's is; without its cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(IDENTITY)
+        writer.text(identity)
+    return bytes(writer.data)
+
+
+def read_identity(reader: Reader) -> Identity:
+    """The identity in such a document, whose name was read.
+
+    Raises:
+        WireError: it is none.
+    """
+    try:
+        return parse_identity(reader.read_text() or "")
+    except ValueError as error:
+        raise WireError(str(error)) from error

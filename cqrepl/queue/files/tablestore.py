@@ -44,7 +44,7 @@ _LOCK_BYTE: Final = 0x7FFFFFFFFFFFFFFE
 _LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
 _READY_TIMEOUT_S: Final = 1.0
 _PAUSE_S: Final = 0.001
-_PAGE_BYTES: Final = 4096  # what reaches the disk whole
+PAGE_BYTES: Final = 4096  # what reaches the disk whole
 
 
 class TableValue:
@@ -125,7 +125,7 @@ class TableStore:
                 if not is_ready(mapping.words.load_4(0)):
                     mapping.words.store_4(0, 0)
                     image = table_header_image(layout)
-                    assert len(image) <= _PAGE_BYTES  # a power cut leaves all of it or nothing
+                    assert len(image) <= PAGE_BYTES  # a power cut leaves all of it or nothing
                     mapping.write(HEADER_BYTES, image[HEADER_BYTES:])
                     mapping.words.store_4(0, int.from_bytes(image[:HEADER_BYTES], "little"))
         finally:
@@ -218,7 +218,7 @@ class TableStore:
         words = self._mapping.words
         words.store_4(position, 0)  # a not complete word here was left by a process that died
         self._mapping.write(position + HEADER_BYTES, image[HEADER_BYTES:])
-        if position // _PAGE_BYTES != (end - 1) // _PAGE_BYTES:
+        if position // PAGE_BYTES != (end - 1) // PAGE_BYTES:
             self._mapping.sync(position, end)  # else a power cut could leave the header word alone
         words.store_4(position, int.from_bytes(image[:HEADER_BYTES], "little"))
 
