@@ -54,7 +54,9 @@ class LineageDesk:
         self._changed = changed
         self._audited: dict[Cid, deque[ev.CopyAudited]] = {}
         self._has_audited = Signal()
-        self._if_equal: dict[Cid, Callable[[], Awaitable[None]]] = {}  # of searches: what then goes on
+        self._if_equal: dict[
+            Cid, Callable[[], Awaitable[None]]
+        ] = {}  # of searches: what then goes on
 
     async def compare(self, each: Outgoing, claimed: ev.LineageClaimed) -> None:
         """Goes on only with a sink that holds what this queue does, up to the shorter end.

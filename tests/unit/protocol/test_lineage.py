@@ -8,6 +8,7 @@ import pytest
 from cqrepl.protocol import QueueShape, RemoteProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.queue.format.identity import Identity, parse_identity
 from tests.support import peer
 from tests.support.peer import CID, CSP, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
 
@@ -84,3 +85,81 @@ def test_a_sink_that_owes_its_proof_stops_the_queue_and_then_nothing_is_due() ->
     assert isinstance(stop, ev.QueueStopped)
     assert ours.connection.source(CID).deadline == math.inf
     assert ours.connection.next_deadline() > ours.now
+
+
+# ---------------------------------------------------------------- identities
+
+ONE: Identity = parse_identity("1" * 32)
+OTHER: Identity = parse_identity("2" * 32)
+TELLING: dict[str, Any] = {"v": 1, "capabilities": ["identity", "lineage"], "role": "host"}
+TOLD = (select(), data(identity=ONE))
+
+
+def offering(capable: dict[str, Any], own: Identity | None) -> Ours:
+    ours = Ours(Role.SOURCE, cid_first=CID)
+    ours.receive(peer.uber(SINK_ID, SOURCE_ID, cqrepl=capable), peer.heartbeats())
+    ours.said()
+    ours.connection.offer_queue(
+        peer.NAME,
+        9,
+        acknowledgement=True,
+        source_id=SOURCE_ID,
+        shape=QueueShape(),
+        lineage=Lineage(first_cycle=3, identity=own),
+    )
+    return ours
+
+
+def test_an_offer_says_which_queue_it_is() -> None:
+    (message,) = offering(TELLING, ONE).said()
+    assert message["handler"][1]["cqrepl"] == {"v": 1, "firstCycle": 3, "identity": ONE}
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [({"identity": ONE}, ONE), ({}, None), ({"identity": "1"}, None), ({"identity": 5}, None)],
+    ids=str,
+)
+def test_an_answer_says_which_queue_it_is(said: dict[str, Any], wanted: Identity | None) -> None:
+    ours = offering(TELLING, ONE)
+    block = {"v": 1, "firstCycle": 3, "chain": "63" * 16, "cycles": "64" * 16} | said
+    (claim,) = ours.receive(peer.register(CSP, CID, peer.source_handler(9, cqrepl=block)))
+    assert isinstance(claim, ev.LineageClaimed)
+    assert claim.lineage.identity == wanted
+
+
+@pytest.mark.parametrize(
+    ("capable", "own", "is_told"),
+    [(TELLING, ONE, True), (TELLING, None, False), (CAPABLE, ONE, False)],
+)
+def test_it_is_told_behind_the_proof_to_who_knows_of_it(
+    capable: dict[str, Any], own: Identity | None, is_told: bool
+) -> None:
+    ours = offering(capable, None)
+    chains = {"v": 1, "firstCycle": 3, "chain": "63" * 16, "cycles": "64" * 16}
+    ours.receive(peer.register(CSP, CID, peer.source_handler(9, cqrepl=chains)))
+    ours.said()
+    assert ours.connection.tells_identities == (capable is TELLING)
+    ours.connection.lineage_compared(CID, own)
+    names = [list(message) for message in ours.said()]
+    told = [["meta", "cid"], ["identity"]] if is_told else []
+    assert names == [["meta", "cid"], ["proved"], *told]
+
+
+def test_a_sink_hears_it_behind_the_proof_only() -> None:
+    ours = answered(5)
+    assert not ours.receive(*TOLD)
+    ours.receive(*PROVED)
+    assert ours.receive(*TOLD) == [ev.IdentityTold(cid=CID, name=peer.NAME, identity=ONE)]
+    ours.connection.go_on(CID)
+    ours.said()
+    later = select(), data(identity=OTHER)  # adopted while the stream is on
+    assert ours.receive(*later) == [ev.IdentityTold(cid=CID, name=peer.NAME, identity=OTHER)]
+
+
+@pytest.mark.parametrize("what", ["1", "z" * 32, 5, None])
+def test_what_is_no_identity_closes_the_connection(what: object) -> None:
+    ours = answered(5)
+    ours.receive(*PROVED)
+    with pytest.raises(RemoteProtocolError):
+        ours.receive(select(), data(identity=what))
