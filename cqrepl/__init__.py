@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostmarks import HostMarks
+    from cqrepl.replicator.identities import OtherQueue
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
@@ -102,6 +103,7 @@ __all__ = [
     "NetError",
     "NetSettings",
     "NotAQueue",
+    "OtherQueue",
     "Pauser",
     "Program",
     "ProtocolSettings",
@@ -171,6 +173,7 @@ _HOMES: Final = {
     "NetError": "cqrepl.net.errors",
     "NetSettings": "cqrepl.net.settings",
     "NotAQueue": "cqrepl.queue",
+    "OtherQueue": "cqrepl.replicator.identities",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",
     "ProtocolSettings": "cqrepl.protocol",
