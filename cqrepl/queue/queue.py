@@ -85,7 +85,8 @@ class Queue:
         self._block_bytes = BLOCK_BYTES
         self._cycles = Cycles(path, layout.roll_cycle, layout.epoch)
         self._table_file = _table_file(path)
-        self._marks = ChronicleMarks(path / FILE_NAME)
+        self._table_path = path / FILE_NAME
+        self._marks = ChronicleMarks(self._table_path)
         self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
         self.identity = KeptIdentity(path / FILE_NAME)  # which queue it is
         self._guard = threading.Lock()  # of the two that follow
@@ -421,7 +422,7 @@ class Queue:
         if self._table_file is None:
             self._table_file = _table_file(self.path)
         else:
-            check_name(self.path / FILE_NAME, self._table_file)
+            check_name(self._table_path, self._table_file)
 
     def close(self) -> None:
         """Gives the append lock back and closes everything opened through this queue."""

@@ -53,8 +53,14 @@ class QueueAudit:
         self._reread: tuple[Cycle, Point] | None = None  # how far
         self._scrubbed: tuple[Cycle, Point] = (NO_CYCLE, START)  # the same
         self._gone: set[Cycle] = set()
+        self._may_digest = True  # there may be closed store files without a SHA-256
         self._digest: ClosedDigest | None = None  # that is being reckoned, to be noted
         self._scrub_digest: ClosedDigest | None = None  # the same, to be compared
+
+    @property
+    def has_to_read(self) -> bool:
+        """True while something is left to be read, or noted, however the queue stays."""
+        return self._may_digest or self._chains.has_to_read
 
     def follow_now_and_then(self, cycles: Cycles) -> None:
         """Reads on towards the end, where nobody waits for that, so that a sink that comes need not
@@ -65,7 +71,9 @@ class QueueAudit:
         """
         if monotonic() >= self._due:
             self._due = monotonic() + ALONE_SECONDS
-            self.follow(end_index(cycles), ALONE_FOLLOW_SECONDS)
+            end = end_index(cycles)
+            if end != self.at:
+                self.follow(end, ALONE_FOLLOW_SECONDS)
 
     def follow(self, end: Index, seconds: float = FOLLOW_SECONDS) -> list[Place]:
         """Reads on towards the end, for a short time.
@@ -111,8 +119,10 @@ class QueueAudit:
             OSError: what they held cannot be read, or noted.
         """
         closed = cycles.closed
+        closed.load()
         while (record := closed.undigested(self._gone)) and not cycles.has(record.cycle):
             self._gone.add(record.cycle)  # retention has taken it
+        self._may_digest = record is not None and has_chains()
         if record is None or not has_chains():
             return
         if self._digest is None or self._digest.record != record:

@@ -13,10 +13,11 @@ here is as proved as that: the copies are equal.
 What was appended is read once more, behind the stream, and becomes a chain (`queueaudit`): so what
 a copy holds can be held against its source's at any moment. Closed store files, once they are on
 the disk, are noted and looked at every few seconds (`queue.inspection.closedfiles`): one that has
-gone, or holds less than before, stops its queue. So does a table store, or a store file that is
-appended to, whose name leads no more to what is open here: the directory was removed, moved or made
-anew. What is appended to a file without a name is never acknowledged: the writer asks before each
-append.
+gone, or holds less than before, stops its queue. Where no name in the directory has changed, and
+nothing is left to do, that is less often: a file may still have been written to. So does a table
+store, or a store file that is appended to, whose name leads no more to what is open here: the
+directory was removed, moved or made anew. What is appended to a file without a name is never
+acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
 unproved. Where a sync of a store file fails the mark never rises in this process: the system may
@@ -25,12 +26,13 @@ have dropped the pages. Where only the mark has no room on the disk, that is tri
 
 import errno
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -46,10 +48,12 @@ from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.queueaudit import Place, QueueAudit
 from cqrepl.replicator.queues import Signal
-from cqrepl.surroundings import surroundings, sync_path
+from cqrepl.surroundings import monotonic, surroundings, sync_path
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
+FULL_LOOK_SECONDS: Final = 45.0  # to the next one where nothing in the directory has changed
+TURN_QUEUES: Final = 32  # looked at before other tasks have their turn
 SCRUB_SECONDS: Final = 0.01  # between two stretches at least
 AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
@@ -101,6 +105,8 @@ class DiskEnd:
         self._audit = QueueAudit(chains, None if audited is None else end())
         self._audited = audited
         self._is_looking = False
+        self._looked: _Looked | None = None  # how things stood at the last look, if it told nothing
+        self._looked_at = -math.inf  # by the monotonic clock
         self._is_forgotten = False
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
@@ -223,6 +229,16 @@ class DiskEnd:
             format_index(self._synced),
         )
 
+    @property
+    def has_to_audit(self) -> bool:
+        """False while there is nothing new to read, or nobody waits for it."""
+        if self._audited is None or self.unproved_from is not None or self._is_forgotten:
+            return False
+        try:
+            return self._end() != self._audit.at
+        except (QueueError, OSError):
+            return True  # who reads it tells
+
     async def audit(self) -> None:
         """Reads what has come since the last time, where somebody waits for that; what still comes
         leaves the rest for the next time."""
@@ -280,14 +296,34 @@ class DiskEnd:
         except QueueDamaged as error:
             self._damaged(error)
 
+    @property
+    def has_to_look(self) -> bool:
+        """False while a look would find nothing but what was written into a closed store file: that
+        waits for its turn."""
+        if self._looked is None or monotonic() >= self._looked_at + FULL_LOOK_SECONDS:
+            return True
+        return self._audit.has_to_read or self._state() != self._looked
+
+    def _state(self) -> "_Looked | None":
+        """None where each look counts: in a laboratory real times of change tell nothing."""
+        if not surroundings().has_threads:
+            return None
+        try:
+            status = os.stat(self._queue.path)
+        except OSError:
+            return None  # a look tells
+        return _Looked(status.st_ino, status.st_mtime_ns, self._synced, self.unproved_from)
+
     async def look(self) -> None:
         """Looks at the closed store files."""
         if self._is_looking or self._is_forgotten:
             return
         self._is_looking = True
+        state, self._looked = self._state(), None
         try:
             with self._telling():
                 may_note = await in_thread(self._look)
+                self._looked, self._looked_at = state, monotonic()
                 # it may have been closed meanwhile: its end is asked for here, not in the thread
                 if may_note and not self._is_forgotten and self._end() > self._synced:
                     self.note()
@@ -320,6 +356,16 @@ class DiskEnd:
         _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
         if first < last:
             sync_path(self._queue.path)
+
+
+class _Looked(NamedTuple):
+    """What tells that a further look may find more: the directory as it was, and how far it is on
+    the disk, and proved."""
+
+    number: int
+    changed_ns: int
+    synced: Index
+    unproved_from: Index | None
 
 
 class Syncer:
@@ -391,25 +437,32 @@ class Syncer:
 
     async def _look_at_all(self) -> None:
         while True:
-            for queue, end in list(self._ends.items()):
-                if queue in self._ends:
+            for nth, end in self._each():
+                if end.has_to_look:
                     await end.look()
+                await _turn_for_others(nth)
             await trio.sleep(LOOK_SECONDS)
 
     async def _look_at_names(self) -> None:
         while True:
             await trio.sleep(NAMES_SECONDS)
-            for queue, end in list(self._ends.items()):
-                if queue in self._ends:  # not closed meanwhile
-                    end.look_at_names()
-                await trio.lowlevel.checkpoint()
+            for nth, end in self._each():
+                end.look_at_names()
+                await _turn_for_others(nth)
 
     async def _audit_all(self) -> None:
         while True:
             await trio.sleep(AUDIT_SECONDS)
-            for queue, end in list(self._ends.items()):
-                if queue in self._ends:  # not closed meanwhile
+            for nth, end in self._each():
+                if end.has_to_audit:
                     await end.audit()
+                await _turn_for_others(nth)
+
+    def _each(self) -> Iterator[tuple[int, DiskEnd]]:
+        """Every queue that is not closed meanwhile, with a number."""
+        for nth, (queue, end) in enumerate(list(self._ends.items()), 1):
+            if queue in self._ends:
+                yield nth, end
 
     async def _scrub_all(self) -> None:
         """One queue after the other, each as a whole."""
@@ -425,6 +478,12 @@ class Syncer:
                 await end.sync()
                 await end.audit_a_while()
                 await end.look()
+
+
+async def _turn_for_others(nth: int) -> None:
+    """Lets other tasks run after so many queues."""
+    if nth % TURN_QUEUES == 0:
+        await trio.lowlevel.checkpoint()
 
 
 def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:

@@ -219,6 +219,11 @@ class Chains:
                 path.unlink(missing_ok=True)  # what a kill has left, or gone with its store file
 
     @property
+    def has_to_read(self) -> bool:
+        """True while something is to be read once more, or its chain to be saved."""
+        return self._is_unsaved or bool(self._to_reread or self._to_check)
+
+    @property
     def to_reread(self) -> Cycle | None:
         """A cycle whose store file was written to since its points were saved: by its appender,
         or by somebody else; None when there is none."""

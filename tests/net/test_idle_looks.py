@@ -1,0 +1,117 @@
+"""What a host does for a queue at rest: nothing is listed or read where nothing has changed."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator import syncer
+from cqrepl.replicator.syncer import DiskEnd, Syncer
+from tests.support.replicas import acked, eventually, joined
+from tests.support.samples import fill, noon_path, read
+
+COUNTS = {0: 30, 1: 40, 2: 4}
+
+
+class Watched:
+    """A queue, as a source watches it, but only when it is told to."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.damages: list[QueueDamaged] = []
+        self.queue = queue
+        self.disk: DiskEnd = Syncer().watch(
+            "q",
+            queue,
+            queue.next_index,
+            Chains(queue.cycles),
+            self.damages.append,
+            queue.check_name,
+            is_proved=True,
+        )
+
+    def is_due(self) -> bool:
+        """Whether a look is."""
+        return self.disk.has_to_look
+
+    async def rest(self) -> None:
+        """Looks until there is no need to."""
+        with trio.fail_after(60):
+            while self.disk.has_to_look or self.disk.is_dirty:
+                if self.disk.is_dirty:
+                    await self.disk.sync()
+                await self.disk.look()
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    fill(tmp_path / "q", "FAST_DAILY", COUNTS)
+    with Queue.open(tmp_path / "q") as queue:
+        yield Watched(queue)
+
+
+async def test_a_queue_at_rest_is_not_looked_at(watched: Watched) -> None:
+    assert watched.is_due()
+    await watched.rest()
+    noted = watched.queue.cycles.closed.load().values()
+    assert [bool(record.sha256) for record in noted] == [True, True]
+    assert not watched.is_due()
+    assert not watched.disk.has_to_audit
+
+
+@pytest.mark.parametrize("how", ["gone", "another one", "moved"])
+async def test_a_name_that_has_changed_is_looked_at(
+    watched: Watched, tmp_path: Path, how: str
+) -> None:
+    await watched.rest()
+    file = noon_path(watched.queue.path, ahead=1)
+    if how == "gone":
+        file.unlink()
+    elif how == "another one":
+        (tmp_path / "other").write_bytes(file.read_bytes()[:-1])
+        (tmp_path / "other").replace(file)
+    else:
+        file.rename(file.with_suffix(".aside"))
+    assert watched.is_due()
+    await watched.disk.look()
+    if how != "another one":
+        assert watched.damages
+        assert watched.is_due(), "until it is mended"
+
+
+async def test_what_is_written_into_a_file_has_its_turn(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await watched.rest()
+    os.truncate(noon_path(watched.queue.path, ahead=1), 0)
+    assert not watched.is_due()
+    monkeypatch.setattr(syncer, "FULL_LOOK_SECONDS", 0.0)
+    assert watched.is_due()
+    await watched.disk.look()
+    assert "found a file without a header" in watched.damages[0].reason
+
+
+async def test_a_directory_that_is_gone_is_looked_at(watched: Watched, tmp_path: Path) -> None:
+    await watched.rest()
+    watched.queue.path.rename(tmp_path / "elsewhere")
+    assert watched.is_due()
+
+
+async def test_a_running_pair_mends_what_is_written_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(syncer, "FULL_LOOK_SECONDS", 1.0)
+    written = fill(tmp_path / "q", "FAST_DAILY", COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
+        await acked(source, written[-1][0])
+        disk = source.queues["q"].disk
+        await eventually(lambda: not disk.has_to_look)
+        file = noon_path(tmp_path / "q", ahead=1)
+        os.truncate(file, 0)
+        await eventually(lambda: file.stat().st_size > 0)
+    assert read(tmp_path / "q") == written
+    assert (tmp_path / "q" / "quarantine").exists()
