@@ -13,6 +13,7 @@ from cqrepl.cli.append import append
 from cqrepl.cli.bench import bench
 from cqrepl.cli.demo import demo
 from cqrepl.cli.gc import gc
+from cqrepl.cli.identity import identity
 from cqrepl.cli.info import info
 from cqrepl.cli.init import init
 from cqrepl.cli.repair import repair
@@ -65,7 +66,7 @@ def cli() -> None:
 
 for command in (
     *(source, sink, demo),
-    *(init, append, tail, info, verify, repair, unlock, gc, bench),
+    *(init, append, tail, info, identity, verify, repair, unlock, gc, bench),
     spark,
 ):
     cli.add_command(command)

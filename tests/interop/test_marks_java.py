@@ -12,14 +12,16 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY, KeptIdentity, new_identity
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.markslots import HOSTS, SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME
+from cqrepl.queue.format.identity import longs_of
 from cqrepl.replicator.source import serve_source
 from tests.support.java import JavaQueue, Line, require_java
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.javapayloads import payloads
-from tests.support.replicas import LOOPBACK, acked, live_sink
+from tests.support.replicas import LOOPBACK, acked, eventually, live_sink
 from tests.support.samples import NOON_MS, read
 from tests.support.tables import fill_keys, keys_of
 
@@ -118,3 +120,40 @@ async def test_a_source_marks_a_queue_that_java_appends_to(java: JavaQueue, path
     keys = {line["key"].lower(): line["value"] for line in java.call("meta", path).lines}
     assert keys["cqrepl.9.snt"] == keys["cqrepl.9.idx"] == last
     assert keys["chronicle.lastindexreplicated"] == last
+
+
+@pytest.mark.parametrize("filled", [0, KEY_END_MAX - 64])
+def test_java_passes_over_an_identity(java: JavaQueue, path: Path, filled: int) -> None:
+    """It reads, appends, adds keys of its own behind, and rolls; the identity stays as it is."""
+    fill_keys(path, filled)
+    identity = new_identity()
+    with Queue.open(path) as queue:
+        is_kept = queue.identity.replace(identity)
+        assert is_kept == (not filled)
+        wanted = identity if is_kept else None
+        for name in NAMES:
+            assert len(tailed(java, path, name, 5)) == 5
+        append(java, path, seed=2)
+        assert queue.identity.load() == wanted
+    answer = java.call("verify", path, 500)
+    assert answer.exit == 0, answer
+    assert answer.lines[0]["count"] == 2 * COUNT
+    keys = {line["key"].lower(): line["value"] for line in java.call("meta", path).lines}
+    if is_kept:
+        assert (keys[HIGH_KEY], keys[LOW_KEY]) == longs_of(identity)
+
+
+async def test_a_source_of_ours_gives_a_queue_of_java_an_identity(
+    java: JavaQueue, path: Path
+) -> None:
+    copy = path.with_name("copy")
+    async with serve_source({"q": path}, listen=LOOPBACK) as source:
+        async with live_sink(copy, source.port):
+            await trio.to_thread.run_sync(lambda: append(java, path, seed=2))
+            last = source.queues["q"].queue.last_index()
+            assert last is not None
+            await acked(source, last)
+            await eventually(lambda: KeptIdentity(copy / FILE_NAME).load() is not None)
+    assert KeptIdentity(copy / FILE_NAME).load() == KeptIdentity(path / FILE_NAME).load()
+    append(java, path, seed=3)
+    assert java.call("verify", path, 500).lines[0]["count"] == 3 * COUNT
