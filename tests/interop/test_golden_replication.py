@@ -16,8 +16,10 @@ from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
+from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.identity import identity_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
@@ -51,10 +53,11 @@ HOST_MARKS = {"cqrepl.2.snt", "cqrepl.2.idx"}
 
 
 class Untouched:
-    """A source's directory as it was, to be compared later: only marks may change.
+    """A source's directory as it was, to be compared later: only marks may change, and it gets an
+    identity.
 
-    That of what is on the disk is a file of its own. Java's two are there in every golden queue;
-    those of the sink's host are added behind all keys.
+    The mark of what is on the disk is a file of its own. Java's two are there in every golden
+    queue; those of the sink's host, and the identity, are added behind all keys.
     """
 
     def __init__(self, path: Path, saved: Path) -> None:
@@ -84,6 +87,7 @@ class Untouched:
         words = {at // 8 for at in range(end) if now[at] != then[at]}
         assert len(words) <= len(MARKS)
         keys, were = keys_of(self._path), keys_of(self._saved)
+        assert identity_of(keys.pop(HIGH_KEY), keys.pop(LOW_KEY)) is not None
         assert keys == were | dict.fromkeys(MARKS | HOST_MARKS, last_index)
 
 
