@@ -33,12 +33,12 @@ from cqrepl.queue.format.rollcycle import RollCycle, by_name
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
-from cqrepl.queue.write.heldexcerpts import HeldExcerpts
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
 from cqrepl.replicator.identities import check_own_copy
 from cqrepl.replicator.logs import EntryLog, LogKind
+from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.pause import Pause, is_passing
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import QueueSession, TellDamage, shape_of
@@ -96,7 +96,7 @@ class SinkQueue:
         self._aside_from: int | None = None  # to quarantine, before it is taken again
         self._touch_ahead_bytes = touch_ahead_bytes
         self._syncer = syncer
-        self._held: HeldExcerpts | None = None  # while what a power cut may have torn comes again
+        self._overlap: Overlap | None = None  # while what is here comes again
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
@@ -247,27 +247,41 @@ class SinkQueue:
 
     @property
     def is_comparing(self) -> bool:
-        """True while what comes is held against what a power cut may have torn here."""
-        return self._held is not None
+        """True while what comes is held against what is here."""
+        return self._overlap is not None
 
-    def answer_from(self, offered: int) -> Index:
+    def answer_from(self, offered: int, *, is_compared: bool) -> Index:
         """From which index on the source is to send.
 
-        That is the end; but what a power cut may have torn is asked for once more, of a source that
-        offers all of it.
+        That is the end; but of a source that offers all of it, what a power cut may have torn is
+        asked for once more, and the last excerpts where they were not compared otherwise.
 
         Args:
             offered: the source's next index.
+            is_compared: the source compares what both hold.
 
         Raises:
             QueueError: the queue cannot be read.
         """
         self.end_comparing()
-        end, start = self.next_index, self.disk.unproved_from
-        if start is None or offered < end:
+        end, doubtful = self.next_index, self.disk.unproved_from
+        if offered < end:
             return end
-        self._held = HeldExcerpts(self.queue.cycles, start, start)
+        start = end if is_compared else overlap_from(end, self.queue.layout.roll_cycle.shift)
+        if doubtful is not None:
+            start = min(start, doubtful)
+        if start < end or doubtful is not None:
+            self._overlap = Overlap(self.queue, start, doubtful)
         return start
+
+    def uncompared(self, start: Index, offered: int) -> str | None:
+        """What is to be said of the rest, where a source that does not compare is asked from
+        `start` on; None where there is no rest.
+
+        Raises:
+            QueueError: the queue cannot be read.
+        """
+        return uncompared(self.queue, start, self.next_index, offered)
 
     def new_of(self, batch: ExcerptBatch) -> ExcerptBatch | None:
         """What of a batch is new here; what is not is compared, and mended where it was torn.
@@ -276,17 +290,17 @@ class SinkQueue:
             Diverged: this queue holds something else, and no power cut explains it.
             QueueError, OSError: it cannot be read, or mended.
         """
-        held, end = self._held, self.next_index
-        if held is None:
+        overlap, end = self._overlap, self.next_index
+        if overlap is None:
             return batch
         if batch.index_first >= end:
-            held.check_passed()
+            overlap.check_passed()
             self.disk.prove(end)
             self.end_comparing()
             return batch
         count = min(len(batch), end - batch.index_first)
         known = batch.part(0, count)
-        held.compare(known)
+        overlap.compare(known)
         self.disk.prove(known.index_last + 1)
         if known.index_last + 1 >= end:  # what was appended since then came again, too
             self.end_comparing()
@@ -315,10 +329,10 @@ class SinkQueue:
 
     def end_comparing(self) -> None:
         """Nothing more comes again; on the next connection it goes on from there."""
-        if self._held is not None:
-            self.disk.tell_mended(self._held.mended)
-            self._held.close()
-            self._held = None
+        if self._overlap is not None:
+            self.disk.tell_mended(self._overlap.mended)
+            self._overlap.close()
+            self._overlap = None
 
     def check_first(self, index: Index) -> None:
         """Looks at the first index that comes on a connection, where it begins a cycle here.

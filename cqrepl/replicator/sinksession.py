@@ -211,10 +211,12 @@ class SinkSession:
             is_compared = self._connection.has_lineage(event.cid)
             prepare = partial(queue.prepare, is_compared=is_compared)
             await in_thread(partial(prepare, offer.shape, offer.source_id))
-            next_index = queue.answer_from(offer.next_index)
+            next_index = queue.answer_from(offer.next_index, is_compared=is_compared)
             if is_compared and self._connection.awaits_answer(event):
                 lineage = await self._held(event, queue, next_index)
             end = queue.next_index
+            if not is_compared:
+                self._tell_uncompared(queue, next_index, offer.next_index)
         except (QueueError, OSError) as error:
             if self._connection.awaits_answer(event):
                 self._stop(event.cid, event.name, error)
@@ -229,6 +231,12 @@ class SinkSession:
         if offer.next_index <= end:
             self._goes_on(queue)  # nothing is to come that might fail again
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
+
+    def _tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
+        why = queue.uncompared(start, offered)
+        if why is not None:
+            message = f"queue {queue.name!r}: {why}"
+            self._pump.log.tell(logging.WARNING, self._pump.label, message)
 
     async def _held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
         """What this queue holds, up to the shorter of the two ends; the source hears meanwhile that
@@ -398,6 +406,7 @@ class SinkSession:
         batch = event.batch
         if queue.stop is not None or not queue.pause.is_over:
             return
+        new: ExcerptBatch | None = batch
         try:
             if isinstance(event, ev.CompareExcerpts):
                 queue.appender.compare(batch)
@@ -406,11 +415,11 @@ class SinkSession:
         except (QueueError, OSError) as error:  # nothing of it is acknowledged
             self._stop(event.cid, event.name, error)
             return
-        count, payload_bytes, entry = len(batch), batch.payload_bytes, b""
-        if queue.append_log.is_wanted:
+        entry = b""
+        if queue.append_log.is_wanted and new is not None:
             now_ns = surroundings().monotonic_ns()
-            entry = ENTRY.pack(batch.index_last, event.ns, now_ns, count, payload_bytes)
-        self._count(queue, count, payload_bytes, entry)
+            entry = ENTRY.pack(new.index_last, event.ns, now_ns, len(new), new.payload_bytes)
+        self._count(queue, len(batch), batch.payload_bytes, entry)
         if not self._connection.has_stopped(event.cid):  # by the source, meanwhile
             self._connection.stored(event.cid, batch.index_last, event.ns)
 

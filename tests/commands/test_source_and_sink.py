@@ -277,7 +277,7 @@ async def test_once_does_not_end_with_a_cut(queue: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("source_stops", [True, False])
 async def test_stopped_queues_end_the_command(tmp_path: Path, source_stops: bool) -> None:
     """Exit code 1 and one line with both indexes, once every queue has stopped."""
-    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    held = fill(tmp_path / "q", "FAST_DAILY", {0: 5})
     async with commands(120) as start:
         if source_stops:
             command = await start("source", tmp_path / "q", *LISTEN, "--accept-returns", "2")
@@ -288,7 +288,7 @@ async def test_stopped_queues_end_the_command(tmp_path: Path, source_stops: bool
         else:
             command = await start("sink", f"q={tmp_path / 'q'}", *LISTEN)
             async with scripted(await command.port(), 1, 2) as source:
-                await source.offer("q", 901, noon_index(sequence=5))
+                await source.offer_held("q", 901, held)
                 await source.send(peer.excerpts(noon_index(sequence=6), b"x", cid=901))
                 code = await command.exit_code()
     assert code == 1

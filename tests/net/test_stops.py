@@ -74,11 +74,11 @@ async def test_t11_divergence_stops_that_queue_only(
     async with serve_sink(paths, listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:
             for cid, name in enumerate(TWO, 901):
-                answer = await source.offer(name, cid, noon_index(sequence=10))
-                assert answer["nextIndexRequired"] == noon_index(sequence=10)
+                await source.offer_held(name, cid, mine)
+            count = len(source.all("idx"))
             same = [data for _, data in mine[3:7]]
             await source.send(peer.excerpts(noon_index(sequence=3), *same, cid=901))
-            acks = await source.hear("idx")
+            acks = await source.hear("idx", count + 1)
             assert acks[-1]["idx"] == noon_index(sequence=6)
             other = peer.excerpts(noon_index(sequence=8), mine[8][1], b"other", b"new", cid=901)
             await source.send(other)
@@ -99,16 +99,16 @@ async def test_t11_divergence_stops_that_queue_only(
 
 async def test_gap_stops_that_queue_only(tmp_path: Path) -> None:
     paths = {name: tmp_path / name for name in TWO}
-    fill(paths["q"], "FAST_DAILY", {0: 10})
+    held = fill(paths["q"], "FAST_DAILY", {0: 10})
     before = bytes_of(paths["q"])
     async with serve_sink(paths, listen=LOOPBACK) as sink:
         async with scripted(sink.port, 1, 2) as source:
-            for cid, name in enumerate(TWO, 901):
-                await source.offer(name, cid, noon_index(sequence=10))
+            await source.offer_held("q", 901, held)
+            await source.offer("r", 902, noon_index(sequence=10))
             await source.send(peer.excerpts(noon_index(sequence=12), b"far", cid=901))
             await sink_stopped(sink, "q")
             await source.send(peer.excerpts(noon_index(ahead=1), b"new", cid=902))
-            assert (await source.hear("idx"))[-1]["idx"] == noon_index(ahead=1)
+            await source.hear_stored(noon_index(ahead=1))
         stop = only(sink)
     assert (stop.name, stop.reason) == ("q", StopReason.GAP)
     assert format_index(noon_index(sequence=10)) in stop.message

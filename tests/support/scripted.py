@@ -7,6 +7,7 @@ from typing import Any
 import trio
 
 from tests.support import peer
+from tests.support.samples import Excerpts
 from wire import Splitter
 
 SHAPE = {"cqrepl": peer.SHAPE_FIELDS}
@@ -46,6 +47,16 @@ class Scripted:
         answer: peer.Message = (await self.hear("handler", before + 1))[-1]["handler"][1]
         return answer
 
+    async def offer_held(self, name: str, cid: int, held: Excerpts) -> None:
+        """Registers a queue that ends as the sink's does, and sends again what the sink asks for;
+        returns when all that is acknowledged."""
+        wanted = (await self.offer(name, cid, held[-1][0] + 1))["nextIndexRequired"]
+        before = len(self.all("idx"))
+        again = [peer.excerpt(index, data, cid=cid) for index, data in held if index >= wanted]
+        assert again
+        await self.send(*again)
+        await self.hear_stored(held[-1][0], before)
+
     async def answer(self, next_index: int, *documents: bytes, name: str = "q") -> tuple[str, int]:
         """Answers the offer of one queue as a sink does; csp and cid of the offer."""
         (offer,) = [m for m in await self.hear("csp", 2) if m["csp"] != "/"]
@@ -61,6 +72,15 @@ class Scripted:
                 assert not self.has_ended, f"ended; heard {self.said}"
                 await self._receive()
         return self.all(name)
+
+    async def hear_stored(self, index: int, before: int = 0) -> None:
+        """Waits until a sink has acknowledged all up to this index.
+
+        Args:
+            before: so many acknowledgements came before, and do not count.
+        """
+        while (await self.hear("idx", before + 1))[-1]["idx"] < index:
+            before = len(self.all("idx"))
 
     async def hear_end(self, seconds: float = 60) -> None:
         """Waits until our side closes."""
