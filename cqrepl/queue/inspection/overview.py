@@ -9,22 +9,14 @@ writers recorded; a deep one reads every byte of every excerpt. Both may run whi
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
-from cqrepl.queue.files.closedcycles import (
-    CLOSED_FILE_NAME,
-    PUT_BACK,
-    ClosedCycle,
-    ClosedCycles,
-    lost_header,
-)
 from cqrepl.queue.files.cycles import Cycles, store_names
 from cqrepl.queue.files.filebytes import FileBytes
-from cqrepl.queue.files.keptmarks import mark_key, marks_of, read_slots
+from cqrepl.queue.files.keptmarks import mark_key, marks_of
 from cqrepl.queue.files.listing import CYCLE_NONE_HIGHEST, CYCLE_NONE_LOWEST
 from cqrepl.queue.files.locks import (
     APPEND_LOCK_KEY,
@@ -34,18 +26,19 @@ from cqrepl.queue.files.locks import (
     is_alive,
     start_of,
 )
-from cqrepl.queue.files.markslots import FORGOTTEN, SLOTS_FILE_NAME, MarkLevel
+from cqrepl.queue.files.markslots import FORGOTTEN, MarkLevel
 from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
-from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, SyncedMark, load_synced
+from cqrepl.queue.files.syncedmark import SyncedMark
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
 from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence, index_of
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.closeddigests import with_digest
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
+from cqrepl.queue.inspection.sidefiles import judged, lost_files, noted_of, slots_of, synced_of
 from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
 from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
 from wire.header import END_OF_FILE, is_ready
@@ -191,22 +184,22 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     cycles, misnamed = _cycles(path, names, layout)
     findings += misnamed
     reports = [_report(path / name, cycle, layout, deep) for cycle, name in sorted(cycles.items())]
-    noted, unnoted = _noted(path)
+    noted, unnoted = noted_of(path)
     findings += unnoted
-    files = tuple(_judged(report, noted) for report in reports if report is not None)
+    files = tuple(judged(report, noted) for report in reports if report is not None)
     if deep and any(record.sha256 for record in noted.values()):
         by_index = Cycles(path, layout.roll_cycle, layout.epoch)
         files = tuple(with_digest(file, by_index, noted) for file in files)
     for file in files:
         findings += file.findings
     findings += _missing_ends(files)
-    findings += _lost_files(path, layout, files, noted)
+    findings += lost_files(path, layout, files, noted)
     if table is not None and table.layout is not None:
         findings += listing_findings(table, sorted(cycles))
         findings += _lock_findings(table)
-    slots, unreadable = _slots(path)
+    slots, unreadable = slots_of(path)
     findings += unreadable
-    synced, unreadable = _synced(path)
+    synced, unreadable = synced_of(path)
     findings += unreadable
     numbered = next((file for file in reversed(files) if file.index_count is not None), None)
     if numbered is not None:
@@ -229,23 +222,6 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         synced=synced,
         findings=tuple(findings),
     )
-
-
-def _synced(path: Path) -> tuple[SyncedMark | None, list[Finding]]:
-    """Up to where the queue is on the disk; a finding where that cannot be read."""
-    try:
-        return load_synced(path), []
-    except OSError as error:
-        return None, [_unreadable(path / SYNCED_FILE_NAME, error)]
-
-
-def _unreadable(file: Path, error: OSError) -> Finding:
-    """A side file that cannot be read: what it tells is not known."""
-    text = f"cannot be read: {error.strerror}"
-    return Finding(
-        kind=FindingKind.UNREADABLE, path=file, position=None, index=None, text=text,
-        part=FilePart.SIDE_FILE,
-    )  # fmt: skip
 
 
 def _table(path: Path) -> TableReport | None:
@@ -350,64 +326,6 @@ def _missing_ends(files: tuple[StoreReport, ...]) -> list[Finding]:
             Finding(
                 kind=FindingKind.END, path=file.path, position=file.position_end,
                 index=file.index_first + file.count, text=text, repair=repair,
-            )
-        )  # fmt: skip
-    return findings
-
-
-def _noted(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:
-    """What closed cycles held; a finding where that cannot be read."""
-    try:
-        return ClosedCycles(path).load(), []
-    except OSError as error:
-        return {}, [_unreadable(path / CLOSED_FILE_NAME, error)]
-
-
-def _judged(file: StoreReport, noted: Mapping[Cycle, ClosedCycle]) -> StoreReport:
-    """The report; a file that held excerpts is not one that is being made, though it looks so."""
-    record = noted.get(file.cycle)
-    if file.count is not None or record is None or not record.excerpts:
-        return file
-    findings = [
-        replace(
-            finding,
-            kind=FindingKind.DAMAGE,
-            text=lost_header(record),
-            repair=None,
-            remedy=PUT_BACK,
-        )
-        if finding.kind is FindingKind.UNFINISHED
-        else finding
-        for finding in file.findings
-    ]
-    return replace(file, findings=tuple(findings))
-
-
-def _lost_files(
-    path: Path,
-    layout: QueueLayout,
-    files: tuple[StoreReport, ...],
-    noted: Mapping[Cycle, ClosedCycle],
-) -> list[Finding]:
-    """Closed store files that are not what they were; below the first one is retention."""
-    counts = {file.cycle: file.count for file in files}
-    cycles = Cycles(path, layout.roll_cycle, layout.epoch)
-    findings = []
-    for cycle, record in sorted(noted.items()):
-        if not files or not files[0].cycle <= cycle < files[-1].cycle or not record.excerpts:
-            continue
-        count = counts.get(cycle, 0)
-        if count is None or count >= record.excerpts:
-            continue  # damaged, and told of above; or as it was
-        index = index_of(cycle, Sequence(count), layout.roll_cycle.shift)
-        found = f"found {count}" if cycle in counts else "the store file is not there"
-        text = f"expected {record.excerpts} excerpts, {found}"
-        where = cycles.path_of(cycle)
-        findings.append(
-            Finding(
-                kind=FindingKind.DAMAGE, path=where, position=None, index=index, text=text,
-                remedy=PUT_BACK,
-                part=FilePart.DIRECTORY,
             )
         )  # fmt: skip
     return findings
@@ -527,15 +445,6 @@ def _marks(table: TableReport | None) -> dict[str, int]:
         return {}
     values = ((key, table.value(key)) for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY))
     return {key: value for key, value in values if value is not None}
-
-
-def _slots(path: Path) -> tuple[bytes, list[Finding]]:
-    """The side file of the hosts' marks; a finding where it cannot be read."""
-    try:
-        return read_slots(path), []
-    except OSError as error:
-        unreadable = _unreadable(path / SLOTS_FILE_NAME, error)
-    return b"", [replace(unreadable, kind=FindingKind.HINT)]
 
 
 def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:
