@@ -51,6 +51,14 @@ class Listing:
         """A number that is another one after every change of the directory."""
         return self._changes.load()
 
+    def check_name(self) -> None:
+        """Does nothing while the directory is the one that was opened: its table store is.
+
+        Raises:
+            QueueDamaged: it is not.
+        """
+        self._table.check_name()
+
     @property
     def changes_position(self) -> int:
         """Where that number is in the table store."""

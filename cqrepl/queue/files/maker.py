@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.mapping import check_no_link, open_to_write
 from cqrepl.queue.files.storefile import SUFFIX
 from cqrepl.surroundings import surroundings
 from wire.header import is_ready
@@ -86,10 +87,11 @@ def put_in_place(made: Path, path: Path) -> bool:
 
 
 def _finish(made: Path, image: Callable[[], bytes], *, is_synced: bool) -> None:
+    check_no_link(made)
     with FileBytes(made) as file:
         if is_ready(file.word(0)):
             return
-    descriptor = os.open(made, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = open_to_write(made)
     try:
         _lay(descriptor, image(), 0, is_synced=is_synced)
     finally:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.mapping import check_no_link
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
 from cqrepl.queue.format import rollcycle
@@ -31,6 +32,8 @@ def open_table(
     file = path / FILE_NAME
     try:
         if not file.exists():
+            if writable:
+                check_no_link(file)  # one that leads nowhere
             _check_names(path, create)
             if create is None:
                 return None

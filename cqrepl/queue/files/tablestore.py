@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, Mapping
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, Mapping, check_name, open_to_write
 from cqrepl.queue.format import rollcycle
 from cqrepl.queue.format.errors import NotAQueue, QueueDamaged, QueueError
 from cqrepl.queue.format.layout import QueueLayout
@@ -112,10 +112,18 @@ class TableStore:
             self.close()
             raise
 
+    def check_name(self) -> None:
+        """Does nothing while the file's name leads to it, as far as can be told now.
+
+        Raises:
+            QueueDamaged: it was removed, or another one, or a link, has taken its name.
+        """
+        check_name(self.path, self._mapping.identity)
+
     @classmethod
     def create(cls, path: Path, layout: QueueLayout) -> "TableStore":
         """Makes a table store, or opens the one that another process has just made."""
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        os.close(open_to_write(path, os.O_CREAT | os.O_CLOEXEC))
         mapping = Mapping(path, writable=True)
         try:
             mapping.reserve(0, max(FILE_BYTES, mapping.length))

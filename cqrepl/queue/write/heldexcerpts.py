@@ -11,6 +11,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.mapping import open_to_write
 from cqrepl.queue.format.errors import Diverged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import cycle_of, format_index
@@ -92,7 +93,7 @@ class HeldExcerpts:
                     self._refuse(mine.part(nth, nth + 1), theirs.part(nth, nth + 1))
                 torn.append((position, received))
         path = self._cycles.path_of(cycle_of(mine.index_first, self._cycles.shift))
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_to_write(path)
         try:
             for position, received_bytes in torn:
                 surroundings().write(descriptor, received_bytes, position)

@@ -136,12 +136,18 @@ class QueueEnd:
         self.writer = None
 
     def _roll_to(self, cycle: Cycle) -> StoreWriter:
+        self._listing.check_name()  # no file is made in a directory that has taken this one's place
         path = self._cycles.path_of(cycle)
         writer = self._open(cycle) if path.exists() else None
         if writer is None:
             writer = StoreWriter.create(path, cycle, self._layout, self._terms)
             self._listing.add(cycle)
             self.changes_seen += 1  # our own change is known; another writer's shows all the same
+        try:
+            self._listing.check_name()  # nor written to one, if that was while it was made
+        except BaseException:
+            writer.close()
+            raise
         assert writer.place.sequence == 0  # only empty files lie above the last excerpt
         self._stand(writer)
         return writer
