@@ -9,8 +9,6 @@ import pytest
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue, format_index
-from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.replicator import backcopy
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -38,22 +36,9 @@ from tests.support.replicas import (
 )
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
 from tests.support.scripted import scripted
+from tests.support.tables import is_free, lock_words
 
 DAY_MS = 86_400_000
-
-
-def lock_words(path: Path) -> dict[str, int]:
-    """The locks in a queue's table store, as any process sees them."""
-    table = TableStore(path / FILE_NAME, writable=False)
-    try:
-        found = {key: table.find(key) for key in (APPEND_LOCK_KEY, WRITE_LOCK_KEY)}
-        return {key: UNLOCKED if word is None else word.load() for key, word in found.items()}
-    finally:
-        table.close()
-
-
-def is_free(path: Path) -> bool:
-    return set(lock_words(path).values()) == {UNLOCKED}
 
 
 def is_locked(path: Path) -> bool:

@@ -10,8 +10,6 @@ import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue
-from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.replicator import backcopy
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
@@ -29,21 +27,12 @@ from tests.support.replicas import (
 )
 from tests.support.samples import fill, layout, noon_index, noon_path, read
 from tests.support.scripted import scripted
+from tests.support.tables import is_free
 
 
 def source_of(path: Path, **more: Any) -> Any:
     """As a user starts one, with no word about what is given back."""
     return serve_source({"q": path}, **({"listen": LOOPBACK} | BEATS | more))
-
-
-def is_free(path: Path) -> bool:
-    """No lock keeps writers of the queue out."""
-    table = TableStore(path / FILE_NAME, writable=False)
-    try:
-        word = table.find(APPEND_LOCK_KEY)
-        return word is None or word.load() == UNLOCKED
-    finally:
-        table.close()
 
 
 async def followed(original: Path, copy: Path) -> None:

@@ -40,6 +40,7 @@ from tests.support.replicas import (
     received,
 )
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
+from tests.support.tables import is_free
 from tests.support.tears import tear
 
 MENDED = "queue 'q': mended: 2 excerpts that a power cut had torn; it is whole again"
@@ -239,6 +240,7 @@ async def test_a_torn_source_comes_back(
         async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
             async with live_sink(tmp_path / "copy", source.port) as sink:
                 await eventually(lambda: "all of it is proved" in caplog.text)
+                await eventually(lambda: is_free(tmp_path / "q"))
                 more = more_excerpts(tmp_path / "q", COUNT, 20)
                 await acked(source, more[-1][0])
                 assert not source.stops + sink.stops
@@ -373,6 +375,7 @@ async def test_what_is_unproved_stays_so_while_more_comes(
     async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
         async with live_sink(tmp_path / "copy", source.port):
             await eventually(lambda: len(read(tmp_path / "q")) == COUNT)
+            await eventually(lambda: is_free(tmp_path / "q"))
             more = more_excerpts(tmp_path / "q", COUNT, 20)
             await acked(source, more[-1][0])
         mark = load_synced(tmp_path / "copy")

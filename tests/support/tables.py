@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from cqrepl.queue import QueueError
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY
 from cqrepl.queue.files.tablestore import FILE_BYTES, FILE_NAME, TableStore
 
 
@@ -59,3 +60,18 @@ def grown_by_another(path: Path) -> dict[str, int]:
         other.close()
     assert path.stat().st_size == FILE_BYTES + 65_536
     return added | more
+
+
+def lock_words(path: Path) -> dict[str, int]:
+    """The locks in a queue's table store, as any process sees them."""
+    table = TableStore(path / FILE_NAME, writable=False)
+    try:
+        found = {key: table.find(key) for key in (APPEND_LOCK_KEY, WRITE_LOCK_KEY)}
+        return {key: UNLOCKED if word is None else word.load() for key, word in found.items()}
+    finally:
+        table.close()
+
+
+def is_free(path: Path) -> bool:
+    """No lock keeps writers of the queue out."""
+    return set(lock_words(path).values()) == {UNLOCKED}
