@@ -15,6 +15,7 @@ from cqrepl.queue import Queue
 from tests.faults.victims import HOSTILE_ID, MACHINES, SECONDS, Victim
 from tests.support import peer
 from tests.support.processes import private_bytes
+from tests.support.replicas import eventually
 from tests.support.samples import NOON_MS
 from tests.support.scripted import scripted
 
@@ -61,11 +62,11 @@ async def test_t8_t25_thousands_of_idle_connections(victim: Victim, each: int) -
         assert private_bytes(victim.process.pid) - before < 32 * MIB
     await victim.serves()
     if each == IDLE:
+        counted = re.compile(r"said nothing yet \((\d+) such lines\)")
+        await eventually(lambda: counted.search(victim.said, said) is not None)  # a second later
         seconds = time.monotonic() - begun
         lines = re.findall("said nothing yet|without having sent", victim.said[said:])
         assert 0 < len(lines) <= 2 * (seconds + 1)
-        counts = re.findall(r"said nothing yet \((\d+) such lines\)", victim.said[said:])
-        assert counts
 
 
 def connected_to(port: int) -> int:
