@@ -170,16 +170,24 @@ async def test_what_is_touched_ahead_changes_nothing(
 
 async def test_a_long_excerpt_is_not_held_up_by_a_busy_queue(tmp_path: Path) -> None:
     """It needs a buffer of its own; the second queue always has something to send meanwhile."""
-    with Queue.open_for_append(tmp_path / "long", create=layout()) as queue:
-        last = queue.appender().append([bytes(3_000_000)] * 3, NOON_MS)
-    with Queue.open_for_append(tmp_path / "busy", create=layout()) as queue:
-        appender = queue.appender()
-        for _ in range(60):
-            busy_last = appender.append([bytes(1000)] * 1000, NOON_MS)
     queues = [tmp_path / "long", tmp_path / "busy"]
     copies = {"long": tmp_path / "1", "busy": tmp_path / "2"}
+    for path in queues:
+        Queue.open_for_append(path, create=layout()).close()
+
+    def append(name: str, data: list[bytes], times: int) -> int:
+        with Queue.open_for_append(tmp_path / name) as queue:
+            return [queue.appender().append(data, NOON_MS) for _ in range(times)][-1]
+
+    first = {name: append(name, [b"x"], 1) for name in ("long", "busy")}
     log = tmp_path / "log"
     async with serve_source(queues, listen=LOOPBACK, ack_log=log, **BEATS) as source:
+        # what is done for new queues only, a sync say, keeps neither of them from its start later
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            for name, index in first.items():
+                await acked(source, index, name)
+        last = append("long", [bytes(3_000_000)] * 3, 1)
+        busy_last = append("busy", [bytes(1000)] * 1000, 200)
         async with serve_sink(copies, connect=at(source.port), **BEATS):
             await acked(source, last, "long")
             await acked(source, busy_last, "busy")
