@@ -10,7 +10,7 @@ A copy that cannot be followed lacks what is behind that place; why is told besi
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,7 @@ from cqrepl.queue.inspection.differences import (
 )
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
+from cqrepl.queue.inspection.neighbours import joined
 from cqrepl.queue.inspection.notedchains import Noted, QueueNotes
 from cqrepl.queue.inspection.overview import QueueInfo
 from cqrepl.queue.inspection.storescan import StoreReport, read_header
@@ -106,7 +107,7 @@ class CycleComparison:
             for nth, copy in enumerate(self._copies):
                 self._readers.append(self._open(nth, copy))
             yield from self._one_files()
-            for each in _joined(self._pieces()):
+            for each in joined(self._pieces(), _are_one):
                 self._is_same = self._is_same and each.is_same
                 yield each
             yield from self._ends()
@@ -417,20 +418,9 @@ def _header_or_report(
     return seen if isinstance(header, StoreReport) and seen.count is None else header
 
 
-def _joined(
-    pieces: Iterator[SameRange | NamedDifference],
-) -> Iterator[SameRange | NamedDifference]:
-    """The ranges, neighbours of one kind in the same copies made one; the first one is kept."""
-    last: SameRange | NamedDifference | None = None
-    for each in pieces:
-        if last is not None and _key(last) == _key(each):
-            last = replace(last, index_last=each.index_last)
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
+def _are_one(first: SameRange | NamedDifference, second: SameRange | NamedDifference) -> bool:
+    """One kind in the same copies."""
+    return _key(first) == _key(second)
 
 
 def _key(piece: SameRange | NamedDifference) -> tuple[object, ...]:

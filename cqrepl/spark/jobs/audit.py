@@ -24,8 +24,9 @@ from cqrepl.queue import (
     cycle_of,
 )
 from cqrepl.queue.format.index import INDEX_MAX, Index
+from cqrepl.queue.inspection.neighbours import joined
 from cqrepl.spark.jobs.auditplan import CopyPlan, common_layout, fill_unknown, unfollowed
-from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, compare_block, joined
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, are_one, compare_block
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
     block_spans,
@@ -199,7 +200,7 @@ def _ordered(differences: list[Difference]) -> Iterator[Difference]:
     """In the order of their indexes, neighbours joined; a place that cannot be read told once."""
     ordered = sorted(differences, key=lambda each: (each.index_first, each.verdict.value))
     broken: set[tuple[tuple[bool, ...], str | None]] = set()
-    for each in joined(iter(ordered)):
+    for each in joined(iter(ordered), are_one):
         if each.verdict is BlockVerdict.UNREADABLE:
             key = each.present, each.text
             if key in broken:

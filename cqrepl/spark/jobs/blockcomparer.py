@@ -15,6 +15,7 @@ from typing import Final
 
 from cqrepl.queue import Columns, IndexGap, Queue, QueueDamaged
 from cqrepl.queue.inspection.bisection import first_difference
+from cqrepl.queue.inspection.neighbours import joined
 
 RANGES_MAX: Final = 1000  # of one block
 _STEP_ROWS: Final = 4096
@@ -64,7 +65,7 @@ def compare_block(paths: Sequence[Path], index_first: int, index_last: int) -> I
     """
     copies = [_Copy(path) for path in paths]
     try:
-        found_all = joined(_differences(copies, index_first, index_last))
+        found_all = joined(_differences(copies, index_first, index_last), are_one)
         for count, found in enumerate(found_all):
             if count == RANGES_MAX:
                 rest = (True,) * len(paths)
@@ -82,23 +83,13 @@ def compare_block(paths: Sequence[Path], index_first: int, index_last: int) -> I
             copy.queue.close()
 
 
-def joined(differences: Iterator[Difference]) -> Iterator[Difference]:
-    """The differences, neighbours of one kind in the same copies made one."""
-    last: Difference | None = None
-    for each in differences:
-        if (
-            last is not None
-            and (last.verdict, last.present) == (each.verdict, each.present)
-            and last.index_last + 1 == each.index_first
-            and each.verdict is not BlockVerdict.UNREADABLE
-        ):
-            last = replace(last, index_last=each.index_last)
-            continue
-        if last is not None:
-            yield last
-        last = each
-    if last is not None:
-        yield last
+def are_one(first: Difference, second: Difference) -> bool:
+    """Neighbours of one kind in the same copies; each place that cannot be read is told."""
+    return (
+        (first.verdict, first.present) == (second.verdict, second.present)
+        and first.index_last + 1 == second.index_first
+        and second.verdict is not BlockVerdict.UNREADABLE
+    )
 
 
 def absent(index_first: int, index_last: int, present: tuple[bool, ...]) -> Difference:
