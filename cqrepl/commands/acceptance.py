@@ -1,6 +1,5 @@
 """Prints what is to count as it is, or does now, because a person says so."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -106,4 +105,4 @@ def _unproved_fields(found: Unproved) -> dict[str, object]:
 
 
 def _json_lines(lines: Iterable[dict[str, object]]) -> str:
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    return "".join(output.json_line(line) for line in lines)

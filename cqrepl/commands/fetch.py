@@ -1,6 +1,5 @@
 """Prints which closed cycles are to come from another host, or have come."""
 
-import json
 from pathlib import Path
 
 import trio
@@ -61,4 +60,4 @@ def _json(queue: Queue, wanted: list[ClosedCycle], *, is_applied: bool) -> str:
         }
         for each in wanted
     ]
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    return "".join(output.json_line(line) for line in lines)

@@ -1,6 +1,5 @@
 """Says of each store file whether it may go, and deletes those that may."""
 
-import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,7 +59,7 @@ def _json(verdict: FileVerdict, gone: set[Cycle]) -> str:
         "reasons": verdict.reasons,
         "is_deleted": verdict.cycle in gone,
     }
-    return json.dumps(fields, separators=(",", ":")) + "\n"
+    return output.json_line(fields)
 
 
 def _summary(verdicts: list[FileVerdict], gone: set[Cycle], is_applied: bool) -> str:

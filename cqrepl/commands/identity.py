@@ -1,6 +1,5 @@
 """Prints which queue a directory holds, and what that was before."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -75,4 +74,4 @@ def _shown(identity: Identity | None) -> str:
 
 
 def _json(fields: Mapping[str, object]) -> str:
-    return json.dumps({"v": 1, **fields}, separators=(",", ":")) + "\n"
+    return output.json_line({"v": 1, **fields})

@@ -1,6 +1,5 @@
 """What an inspection has found, as text for people and as JSON."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -119,7 +118,7 @@ def info_json(info: QueueInfo) -> str:
             for finding in info.findings
         ],
     }
-    return json.dumps(fields, separators=(",", ":")) + "\n"
+    return output.json_line(fields)
 
 
 def _file_fields(file: StoreReport) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Prints what goes into quarantine, or has gone."""
 
-import json
 from pathlib import Path
 
 from cqrepl.console import exitcodes, output
@@ -21,7 +20,7 @@ def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json
     going = quarantine(path, index) if is_applied else plan_quarantine(path, index)
     if as_json:
         fields = going.fields(shift) | {"applied": is_applied}
-        output.write_text(json.dumps(fields, separators=(",", ":")) + "\n")
+        output.write_text(output.json_line(fields))
     else:
         output.write_text(_text(going, shift, is_applied=is_applied))
     output.flush()

@@ -1,6 +1,5 @@
 """Prints what a repair would do or has done."""
 
-import json
 from pathlib import Path
 
 from cqrepl.console import exitcodes, output
@@ -50,7 +49,7 @@ def _json(plan: RepairPlan, is_applied: bool) -> str:
         for finding in plan.remaining
         if finding.kind in (FindingKind.DAMAGE, FindingKind.UNREADABLE)
     ]
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    return "".join(output.json_line(line) for line in lines)
 
 
 def _repair_fields(repair: Repair) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Archives a queue as Parquet, and prints what the archive holds."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +32,7 @@ def print_manifest(manifest: "Manifest", new: str, *, as_json: bool) -> int:
     for cycle in manifest.cycles:
         row = _row(cycle)
         if as_json:
-            output.write_text(json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n")
+            output.write_text(output.json_line({"v": 1, **row}))
         else:
             size = format_bytes(row["payload_bytes"])
             state = "closed" if cycle.is_closed else "open"

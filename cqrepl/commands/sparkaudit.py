@@ -1,6 +1,5 @@
 """Compares copies of a queue with Spark, and prints what it finds."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,9 +49,7 @@ def _print(found: "Audit", report: Path | None, as_json: bool) -> int:
     rows += [difference_row(each) for each in found.differences]
     for row in rows:
         output.write_text(
-            json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n"
-            if as_json
-            else line_of(row, found.paths)
+            output.json_line({"v": 1, **row}) if as_json else line_of(row, found.paths)
         )
     if not as_json:
         output.write_text(_summary(found))

@@ -1,6 +1,5 @@
 """Reads logs of acknowledgements with Spark, and prints how long they took."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,7 +38,7 @@ def run_lag(
 def _print(windows: "list[LagWindow]", out: Path | None, plot: Path | None, as_json: bool) -> int:
     if as_json:
         for window in windows:
-            output.write_text(json.dumps({"v": 1, **asdict(window)}, separators=(",", ":")) + "\n")
+            output.write_text(output.json_line({"v": 1, **asdict(window)}))
     elif windows:
         output.write_text(_table(windows))
     else:

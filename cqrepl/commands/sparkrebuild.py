@@ -1,6 +1,5 @@
 """Makes a lost queue anew from its copies, and prints what was taken from which."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,4 +59,4 @@ def _print(rebuilt: "Rebuilt", target: Path, as_json: bool) -> int:
 
 
 def _json(row: dict[str, Any]) -> str:
-    return json.dumps({"v": 1, **row}, separators=(",", ":")) + "\n"
+    return output.json_line({"v": 1, **row})

@@ -1,6 +1,5 @@
 """Frees locks one by one, and says of each what became of it."""
 
-import json
 from pathlib import Path
 
 import click
@@ -46,4 +45,4 @@ def _text(lock: LockState, done: str) -> str:
 
 def _json(lock: LockState, done: str) -> str:
     fields = {"v": 1, "name": lock.name, "holder": lock.holder, "is_alive": lock.is_alive}
-    return json.dumps(fields | {"is_freed": done == "freed"}, separators=(",", ":")) + "\n"
+    return output.json_line(fields | {"is_freed": done == "freed"})

@@ -1,6 +1,5 @@
 """Prints what a comparison finds, as text for people and as JSON Lines."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,7 +116,7 @@ class Comparison:
         return word, f"cycle {outcome.cycle}  {'  '.join(cells)}"
 
     def _json(self, outcome: Outcome) -> str:
-        return json.dumps({"v": 1} | self._fields(outcome), separators=(",", ":")) + "\n"
+        return output.json_line({"v": 1} | self._fields(outcome))
 
     def _fields(self, outcome: Outcome) -> dict[str, object]:
         match outcome:

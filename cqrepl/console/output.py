@@ -4,8 +4,10 @@ The reader of the output may stop at any time: then the command ends quietly. Co
 payloads never reach a terminal.
 """
 
+import json
 import os
 import sys
+from collections.abc import Mapping
 
 from cqrepl.console import exitcodes
 from wire.text.terminal import terminal_safe
@@ -27,6 +29,11 @@ def write_text(text: str) -> None:
         sys.stdout.write(terminal_safe(text) if sys.stdout.isatty() else text)
     except OSError as error:
         raise OutputError from error
+
+
+def json_line(fields: Mapping[str, object]) -> str:
+    """A line for programs."""
+    return json.dumps(fields, separators=(",", ":")) + "\n"
 
 
 def write_bytes(data: bytes | memoryview) -> None:
