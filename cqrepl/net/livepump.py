@@ -109,11 +109,14 @@ class LivePump:
         )
         return Streamed(Ended(ended), unsent, left, self._heard(*heard), is_foreign)
 
-    async def receive(self, lanes: "Sequence[SinkLane]", data: bytes, *, slice_ms: int) -> Received:
+    async def receive(
+        self, lanes: "Sequence[SinkLane]", data: bytes, said: bytes, *, slice_ms: int
+    ) -> Received:
         """Stores what comes for these queues.
 
         Args:
             data: received before, and not taken.
+            said: documents that go out before anything that the pump says, which may be newer.
 
         Raises:
             OSError: the connection is broken.
@@ -125,6 +128,7 @@ class LivePump:
 
         if self.steps:
             slice_ms = 0
+        self._control.send(said)
         ended, left, unsent, heard = await self._run(work)
         # what was to go through the pump after its last look
         return Received(Ended(ended), left, unsent + self._control.take(), self._heard(*heard))

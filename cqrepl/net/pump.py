@@ -234,7 +234,8 @@ class Pump:
             return False
         data = self._hand_over()
         try:
-            came = await self._live.receive(lanes, data, slice_ms=self._slice_ms)
+            said = self.connection.data_to_send()
+            came = await self._live.receive(lanes, data, said, slice_ms=self._slice_ms)
         finally:
             has_stored = session.leave_lanes()
             self._is_back.set()

@@ -186,6 +186,7 @@ class SinkHandler(Stoppable):
         self._move(SinkMove.EXCERPTS_RECEIVED, LocalProtocolError)
         assert self._intake is not None
         assert next_index >= self._intake.next_index
+        self._acknowledge = None  # one that was held back is overtaken
         self._intake.next_index = Index(next_index)
 
     def stored(self, index_last: int, ns: int) -> None:

@@ -173,8 +173,9 @@ async def test_no_longer_than_the_limit(tmp_path: Path) -> None:
             await sink.answer(noon_index(sequence=7))
             await eventually(lambda: not is_free(path))
             await eventually(lambda: is_free(path))
-            (stop,) = source.stops
             more_excerpts(path, 5, 1)
+            await eventually(lambda: bool(source.stops))
+            (stop,) = source.stops
     assert stop.reason is StopReason.REFUSED
     assert "0.3 s" in stop.message
     assert "--return-seconds" in stop.message

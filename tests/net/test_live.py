@@ -150,5 +150,5 @@ async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: P
 
 
 async def _receive_nothing(pump: LivePump) -> None:
-    while (await pump.receive([], b"", slice_ms=50)).ended is Ended.SLICE:
+    while (await pump.receive([], b"", b"", slice_ms=50)).ended is Ended.SLICE:
         pass

@@ -84,6 +84,17 @@ def test_the_last_acknowledgement_will_do(tmp_path: Path) -> None:
         assert lane.take_acks().tolist()[:2] == [last, NS]
 
 
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_an_acknowledgement_that_was_overtaken_is_no_news(tmp_path: Path, is_logged: bool) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer(), is_logged=is_logged)
+        last = queue.last_index() or 0
+        lane.await_index(last)
+        ends.far.sendall(b"".join(acknowledgement(last - ago) for ago in (1, 0, 4, 0)))
+        assert ends.hear(lane, slice_ms=LONG_MS)[0] is Ended.SLICE
+        assert lane.take_acks().tolist()[::3] == ([last - 1, last] if is_logged else [last])
+
+
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_what_else_the_peer_says_is_left(tmp_path: Path, is_whole: bool) -> None:
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:

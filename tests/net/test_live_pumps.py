@@ -323,6 +323,20 @@ def test_what_others_want_to_say_goes_between(tmp_path: Path) -> None:
         copy.close()
 
 
+def test_what_was_said_before_goes_before_what_a_pump_says(tmp_path: Path) -> None:
+    """It may acknowledge less than the pump does, and is not to be taken for newer."""
+    with filled(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane = sink_lane(appender)
+        said = CID_DOCUMENT + write_acknowledgement((queue.last_index() or 0) - 3, NS)
+        ends.control.send(said)
+        _, left, unsent = ends.receive(lane, data=b"".join(frames_of(queue)[1:]))
+        assert (left, unsent) == (b"", b"")
+        assert received(ends.far, len(said)) == said
+        assert acknowledgements(received(ends.far, len(said))) == [queue.last_index()]
+        copy.close()
+
+
 def test_what_comes_too_late_for_a_pump_is_not_lost() -> None:
     control = live.LiveControl()
     control.send(b"one ")

@@ -120,6 +120,19 @@ async def test_an_acknowledgement_that_was_lost_is_made_up_for(tmp_path: Path) -
         assert queue.acknowledged_index == written[-1][0]
 
 
+async def test_an_acknowledgement_that_was_overtaken_takes_nothing_back(tmp_path: Path) -> None:
+    """A sink may say again what it said before: who waits for the newer one has seen it."""
+    original = tmp_path / "q"
+    written = fill(original, "FAST_DAILY", {0: 3})
+    async with live_source(original) as source, scripted(source.port, 2, 1) as sink:
+        _, cid = await sink.answer(0)
+        await sink.send(peer.end_of_stream(cid))
+        await sink.hear("re", 3)
+        await sink.send(*(peer.acknowledgement(written[at][0], cid=cid) for at in (2, 0, 1)))
+        await acked(source, written[-1][0])
+        assert source.queues["q"].marks[2].acknowledged == written[-1][0]
+
+
 async def test_second_connection_of_a_host_wins(tmp_path: Path) -> None:
     """The old connection hangs in a relay without being cut: half-open, unknown to both sides."""
     original, copy = tmp_path / "q", tmp_path / "copy"

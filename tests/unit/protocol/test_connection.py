@@ -488,6 +488,16 @@ def test_acknowledgements_are_merged_while_the_peer_reads_nothing() -> None:
     assert not ours.connection.has_data_to_send
 
 
+def test_an_acknowledgement_that_a_pump_has_overtaken_is_not_sent() -> None:
+    ours = receiving_sink()
+    crowd(ours)
+    ours.receive(excerpt(index(0), b"x"))
+    ours.connection.stored(CID, index(0), 1)
+    (handler,) = ours.connection.receiving()
+    handler.took(index(5))
+    assert index(0) not in [said["idx"] for said in ours.said() if "idx" in said]
+
+
 def test_heartbeats_do_not_pile_up_while_the_peer_reads_nothing() -> None:
     ours = receiving_sink()
     crowd(ours)

@@ -190,8 +190,8 @@ pub fn receive(
             }
         }
     }
-    pump.acknowledge_all();
     control.take_outgoing(&mut pump.unsent);
+    pump.acknowledge_all();
     let received = pump.buffer.get(pump.at..pump.end).unwrap_or_default().to_vec();
     let ended = ended.unwrap_or(Ended::Slice);
     Ok(SinkRest { ended, received, unsent: pump.unsent, heard: pump.heard })
@@ -311,6 +311,7 @@ impl<'l, 'a, 'b> SinkPump<'l, 'a, 'b> {
         now: Instant,
         quiet: Duration,
     ) -> Result<(), PumpError> {
+        control.take_outgoing(&mut self.unsent); // what was said before what is said now
         let is_due = self.said_at.is_none_or(|said_at| now >= said_at + quiet);
         if self.unsent.len() < UNSENT_MAX && is_due {
             let before = self.unsent.len();
@@ -319,7 +320,6 @@ impl<'l, 'a, 'b> SinkPump<'l, 'a, 'b> {
                 self.said_at = Some(now);
             }
         }
-        control.take_outgoing(&mut self.unsent);
         if !self.unsent.is_empty() {
             let count = send_some(socket, &self.unsent)?;
             self.unsent.drain(..count);

@@ -110,6 +110,9 @@ impl Taker for SourceLane<'_> {
 
     fn take(&self, index: i64, ns: i64) {
         let mut sent = locked(self.sent);
+        if sent.acks.last().is_some_and(|last| index <= last[0]) {
+            return; // an older one that was overtaken on its way says nothing new
+        }
         if !self.is_logged {
             sent.acks.clear();
         }
