@@ -164,7 +164,10 @@ class SourceSession:
         while True:
             each, event = await self._lineage.next_audited()
             await self._step(each.cid, partial(self._lineage.compare_audited, event=event))
-            self._pump.look()
+            if self._connection.has_events:
+                self._pump.look()
+            else:
+                self._pump.wake()  # all is well, or there is something to ask
 
     async def _work_on_returns(self) -> None:
         """Begins back copies whose turn has come, and ends those that take too long."""

@@ -10,6 +10,8 @@ import pytest
 from cqrepl.kernel import batch, live
 from cqrepl.kernel.live import Ended
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
+from cqrepl.protocol.messages.offer import Lineage
+from cqrepl.protocol.messages.proofs import write_proof
 from cqrepl.queue import Queue
 from tests.net.live_pumps import (
     CID_DOCUMENT,
@@ -160,6 +162,20 @@ def test_acknowledgements_in_another_shape_are_told(tmp_path: Path) -> None:
         ended, unsent, left, (heard_ns, _), is_foreign = ends.hear(lane, slice_ms=LONG_MS)
         assert (ended, unsent, left, is_foreign) == (Ended.UNUSUAL, b"", bytes(said), True)
         assert heard_ns is not None
+
+
+def test_what_a_sink_has_read_of_its_files_is_no_acknowledgement(tmp_path: Path) -> None:
+    """It comes twice a second: were it taken for a foreign shape, no pump would hear any more."""
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        last = queue.last_index() or 0
+        held = Lineage(first_cycle=1, chain=bytes(16), cycles=bytes(16))
+        proof = CID_DOCUMENT + write_proof(last + 1, held)
+        for end in (len(proof), len(CID_DOCUMENT) + 3):
+            ends.far.sendall(acknowledgement(last) + proof[:end])
+            ended, _, left, _, is_foreign = ends.hear(lane, slice_ms=LONG_MS)
+            assert (ended, left, is_foreign) == (Ended.UNUSUAL, proof[:end], False)
+            assert lane.take_acks()[0] == last
 
 
 def test_the_peers_end_is_told(tmp_path: Path) -> None:

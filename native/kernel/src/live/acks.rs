@@ -12,6 +12,9 @@ const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
 const NANOS: [u8; 4] = *b"\xC2ns\xA7";
 const BYTES: usize = HEAD.len() + 8 + NANOS.len() + 8;
 const INBOX_BYTES: usize = 16 << 10;
+/// The name of the index, and within how many bytes of a body it stands in any shape.
+const NAME: &[u8] = b"idx";
+const NAME_WITHIN: usize = 12;
 
 /// Puts an acknowledgement behind what is to be sent.
 pub fn write(out: &mut Vec<u8>, cid_document: &[u8], index: i64, ns: i64) {
@@ -29,6 +32,12 @@ fn read(body: &[u8]) -> Option<(i64, i64)> {
     let (index, rest) = rest.split_first_chunk()?;
     let ns = rest.strip_prefix(&NANOS)?.first_chunk()?;
     Some((i64::from_le_bytes(*index), i64::from_le_bytes(*ns)))
+}
+
+/// True for a body that begins with the name of an index, however it is written.
+fn names_index(body: &[u8]) -> bool {
+    let start = body.get(..body.len().min(NAME_WITHIN)).unwrap_or_default();
+    start.windows(NAME.len()).any(|name| name == NAME)
 }
 
 /// What takes acknowledgements in: a lane of a source.
@@ -59,9 +68,9 @@ pub fn addressed<T>(
 pub enum Behind {
     /// Nothing stands there, or the beginning of an acknowledgement.
     Nothing,
-    /// A document for no taker stands there.
+    /// A document that is no acknowledgement stands there, for whomever.
     Other,
-    /// A document for a taker stands there, in another shape than ours.
+    /// An acknowledgement for a taker stands there, in another shape than ours.
     Foreign,
 }
 
@@ -110,12 +119,11 @@ impl Inbox {
             likely = nth;
             let start = taker.cid_document().len();
             let body = data.get(start..data.len().min(start + BYTES)).unwrap_or_default();
-            if body.len() < BYTES {
-                let is_one = body.starts_with(&HEAD) || HEAD.starts_with(body);
-                break if is_one { Behind::Nothing } else { Behind::Foreign };
+            if body.len() < BYTES && (body.starts_with(&HEAD) || HEAD.starts_with(body)) {
+                break Behind::Nothing;
             }
             let Some((index, ns)) = read(body) else {
-                break Behind::Foreign;
+                break if names_index(body) { Behind::Foreign } else { Behind::Other };
             };
             taker.take(index, ns);
             at += start + BYTES;
