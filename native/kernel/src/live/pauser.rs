@@ -1,4 +1,10 @@
 //! How a source waits for the next excerpt: it spins, yields, then sleeps, longer and longer.
+//!
+//! A sleep of a few microseconds and the wake-up behind it cost more than all the rest of a delay.
+//! So a balanced pauser learns how long the gap between excerpts usually is, and stays awake while
+//! the next one is due: from half of that gap on, and half of it longer. What comes at no regular
+//! time is still found by short sleeps. That takes half a core at most, while excerpts come often,
+//! and nothing when they do not.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -10,7 +16,8 @@ use rustix::thread::set_current_timer_slack;
 pub enum Pausing {
     /// The source never sleeps.
     Busy,
-    /// The source sleeps briefly while excerpts come, and long when they do not.
+    /// The source stays awake while the next excerpt is due, sleeps briefly while excerpts come,
+    /// and long when they do not.
     Balanced,
     /// The source always sleeps long.
     Sleepy,
@@ -38,6 +45,10 @@ const SLEEP_SLEEPY: Duration = Duration::from_millis(8);
 /// late.
 const AWAKE: Duration = Duration::from_millis(20);
 const TIMER_SLACK_NS: u64 = 1_000;
+/// The longest usual gap in whose second half the pauser stays awake.
+const GAP_MAX: Duration = Duration::from_millis(2);
+/// How much of the usual gap the last one makes: a single odd one is soon forgotten.
+const GAP_SHARE: u32 = 4;
 
 /// Has the system wake this thread on time: otherwise a sleep of 10 us takes 60.
 ///
@@ -52,6 +63,36 @@ pub struct Pauser {
     looks: u32,
     sleep: Duration,
     found_at: Instant,
+    gaps: Gaps,
+}
+
+/// How long it usually takes until something is found again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    last: Option<Instant>,
+    usual: Option<Duration>,
+}
+
+impl Gaps {
+    /// Something was found now.
+    pub fn found(&mut self, now: Instant) {
+        if let Some(last) = self.last {
+            // one long gap is no news of those that follow
+            let gap = now.saturating_duration_since(last).min(2 * GAP_MAX);
+            let usual = self.usual.unwrap_or(gap);
+            self.usual = Some((usual * (GAP_SHARE - 1) + gap) / GAP_SHARE);
+        }
+        self.last = Some(now);
+    }
+
+    /// True while the next one is due, if it comes when it usually does.
+    pub fn is_due(&self, now: Instant) -> bool {
+        let (Some(last), Some(usual)) = (self.last, self.usual) else {
+            return false;
+        };
+        let since = now.saturating_duration_since(last);
+        usual <= GAP_MAX && since >= usual / 2 && since < usual * 3 / 2
+    }
 }
 
 impl Pauser {
@@ -59,13 +100,16 @@ impl Pauser {
     pub fn new(pausing: Pausing, is_idle: bool) -> Self {
         let (looks, sleep) =
             if is_idle { (SPINS.max(SPINS_BUSY), SLEEP_MAX) } else { (0, SLEEP_MIN) };
-        Pauser { pausing, looks, sleep, found_at: Instant::now() }
+        Pauser { pausing, looks, sleep, found_at: Instant::now(), gaps: Gaps::default() }
     }
 
     /// Begins again with the shortest pause, as something was found.
     pub fn reset(&mut self) {
         self.looks = 0;
         self.sleep = SLEEP_MIN;
+        if self.pausing == Pausing::Balanced {
+            self.gaps.found(Instant::now());
+        }
     }
 
     /// True while something was found not long ago.
@@ -92,6 +136,7 @@ impl Pauser {
         }
         match self.pausing {
             Pausing::Busy => rustix::thread::sched_yield(),
+            Pausing::Balanced if self.gaps.is_due(now) => rustix::thread::sched_yield(),
             Pausing::Balanced => {
                 std::thread::sleep(self.sleep);
                 if now.saturating_duration_since(self.found_at) > AWAKE {
