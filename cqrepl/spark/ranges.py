@@ -4,7 +4,8 @@ Theory of operation. Sequences are dense within a cycle, so what a cycle holds i
 numbers, and a queue by one range for each of its cycles. `present` takes them from the files as
 they are at that moment: only whole excerpts count, and what is appended later is in no range. A
 cycle without an end counts like any other. A stream, which comes back for what is appended later,
-must not leave such a cycle; `followed` is for that.
+must not leave such a cycle; `followed` is for that. Neither steps over a closed store file that is
+noted to have held more than is there (`queue.files.closedcycles`), unless retention took it.
 
 A task of Spark costs as much as reading tens of thousands of excerpts, so `split` makes few and
 large ones. It fills one split after the next from the ranges in their order, over cycles and
@@ -81,14 +82,22 @@ def present(
     One range for each cycle that holds any, in their order; costs time for each cycle only.
 
     Raises:
-        QueueDamaged: a store file cannot be followed.
+        QueueDamaged: a store file cannot be followed; or one between others is missing, or holds
+            less than it did.
     """
     cycles = queue.cycles
     begin, end = Index(index_from), Index(index_to)
     first, last = cycle_of(begin, cycles.shift), cycle_of(end, cycles.shift)
-    wanted = (cycle for cycle in _listed(cycles) if first <= cycle <= last)
-    found = (_present_in(queue.path, cycles, cycle, begin, end) for cycle in wanted)
-    return [one for one in found if one is not None]
+    listed = listed_cycles(cycles)
+    ranges = []
+    for cycle in listed:
+        if first <= cycle <= last:
+            found = present_in(queue, cycle, begin, end, is_passed=cycle < listed[-1])
+            ranges += [] if found is None else [found]
+    if listed:
+        below, above = Cycle(first - 1), Cycle(last + 1)
+        cycles.check_between(max(below, listed[0]), min(above, listed[-1]))
+    return ranges
 
 
 def followed(
@@ -109,15 +118,22 @@ def followed(
     first = cycle_of(begin, cycles.shift)
     if not may_be_lost:
         check_held(queue, begin)
-    for cycle in _listed(cycles):
+    listed = listed_cycles(cycles)
+    reached = Cycle(first - 1)
+    for cycle in listed:
         if cycle < first:
             continue
         has_ended = cycles.has_ended(cycle)  # asked first: nothing comes in between then
-        found = _present_in(queue.path, cycles, cycle, begin, Index(INDEX_MAX))
+        found = present_in(
+            queue, cycle, begin, Index(INDEX_MAX), is_passed=has_ended and cycle < listed[-1]
+        )
         if found is not None:
             ranges.append(found)
+        reached = cycle
         if not has_ended:
             break
+    if listed:
+        cycles.check_between(max(Cycle(first - 1), listed[0]), reached)
     return ranges
 
 
@@ -128,6 +144,7 @@ def check_held(queue: Queue, next_index: Index) -> None:
 
     Raises:
         IndexGap: it does not.
+        QueueDamaged: its store file is missing, though retention did not take it.
     """
     if next_index == NEXT_OF_EMPTY:
         return
@@ -135,6 +152,8 @@ def check_held(queue: Queue, next_index: Index) -> None:
     cycle, sequence = cycle_of(next_index, shift), sequence_of(next_index, shift)
     if not cycles.has(cycle):
         following = cycles.following(cycle)
+        if following is not None:
+            cycles.check_between(Cycle(cycle - 1), following)
         found = NEXT_OF_EMPTY if following is None else index_of(following, SEQUENCE_FIRST, shift)
         raise IndexGap(next_index, found, "its store file was removed", path=queue.path)
     count = count_in(cycles, cycle, sequence)
@@ -143,16 +162,24 @@ def check_held(queue: Queue, next_index: Index) -> None:
         raise IndexGap(next_index, found, "its cycle ends before", path=queue.path)
 
 
-def _listed(cycles: Cycles) -> list[Cycle]:
+def listed_cycles(cycles: Cycles) -> list[Cycle]:
     """The cycles that have a store file, without a hole; `Cycles` tells why it takes two looks."""
     last = max(cycles.listing(), default=-1)
     return [cycle for cycle in cycles.listing() if cycle <= last]
 
 
-def _present_in(
-    path: Path, cycles: Cycles, cycle: Cycle, index_from: Index, index_to: Index
+def present_in(
+    queue: Queue, cycle: Cycle, index_from: Index, index_to: Index, *, is_passed: bool = False
 ) -> IndexRange | None:
-    """What one cycle holds of the indexes between two, both included."""
+    """What one cycle holds of the indexes between two, both included.
+
+    Args:
+        is_passed: there are later ones, so it must hold what is noted of it.
+
+    Raises:
+        QueueDamaged: it cannot be followed, or holds less than it did.
+    """
+    cycles = queue.cycles
     shift = cycles.shift
     is_first = cycle == cycle_of(index_from, shift)
     start = sequence_of(index_from, shift) if is_first else SEQUENCE_FIRST
@@ -165,13 +192,15 @@ def _present_in(
         indexing = Indexing(store)
         before = indexing.place_before(end - 1 if end < NO_LIMIT else NO_LIMIT)
         place = store.walk(before, end).place
+        if is_passed and place.sequence < end:
+            cycles.check_counted(cycle, place.sequence)
         if place.sequence <= start:
             return None
         size = place.position - indexing.guess_before(start).position
     finally:
         store.close()
     return IndexRange(
-        queue=path,
+        queue=queue.path,
         index_first=index_of(cycle, start, cycles.shift),
         index_last=index_of(cycle, Sequence(place.sequence - 1), cycles.shift),
         size_bytes=max(1, size),
@@ -196,29 +225,40 @@ def split(
     split_bytes = max(split_bytes, total // splits_max + 1)
     splits: list[Split] = []
     filled: list[IndexRange] = []
+    size_missing, count_missing = split_bytes, split_excerpts
+    opened: dict[Path, Cycles] = {}
     for one in ranges:
         rest: IndexRange | None = one
         while rest is not None:
-            size_missing = split_bytes - sum(each.size_bytes for each in filled)
-            count_missing = split_excerpts - sum(each.count for each in filled)
-            head, rest = cut(rest, size_missing, count_missing)
+            head, rest = cut(rest, size_missing, count_missing, opened)
             filled.append(head)
-            if head.size_bytes >= size_missing and head.count >= count_missing:
+            size_missing -= head.size_bytes
+            count_missing -= head.count
+            if size_missing <= 0 and count_missing <= 0:
                 splits.append(tuple(filled))
                 filled = []
+                size_missing, count_missing = split_bytes, split_excerpts
     return [*splits, tuple(filled)] if filled else splits
 
 
-def cut(one: IndexRange, size_bytes: int, count: int = 1) -> tuple[IndexRange, IndexRange | None]:
+def cut(
+    one: IndexRange, size_bytes: int, count: int = 1, opened: dict[Path, Cycles] | None = None
+) -> tuple[IndexRange, IndexRange | None]:
     """The least beginning of a range that has a size and a number of excerpts, and the rest of it.
 
     Cut before an index slot; None for the rest where there is none.
+
+    Args:
+        opened: cycles of the queues that were cut before, for opening one lists its directory.
     """
     if one.size_bytes <= size_bytes or one.count <= count:
         return one, None
-    with Queue.open(one.queue) as queue:
-        cycles = queue.cycles
-        store = cycles.open(cycle_of(Index(one.index_first), cycles.shift))
+    opened = {} if opened is None else opened
+    if one.queue not in opened:
+        with Queue.open(one.queue) as queue:
+            opened[one.queue] = queue.cycles
+    cycles = opened[one.queue]
+    store = cycles.open(cycle_of(Index(one.index_first), cycles.shift))
     if store is None:  # gone meanwhile: the task that reads it will say so
         return one, None
     try:

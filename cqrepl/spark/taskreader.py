@@ -8,7 +8,9 @@ fewer, unless the reader was told that lost excerpts may be left out.
 import gc
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -50,28 +52,34 @@ def read_split(
     """
     settle_worker()
     maker = BatchMaker(schema, options.payload)
-    for one in partition.split:
-        try:
-            with Queue.open(one.queue) as queue:
-                yield from _read_range(queue, one, partition.names[one.queue], maker, options)
-        except (IndexGap, NotAQueue) as gap:
-            if not may_be_lost:
-                raise
-            _logger.warning("left out what is lost: %s", gap)
+    with ExitStack() as stack:
+        opened: dict[Path, Queue] = {}  # opening one lists its directory: once is enough
+        for one in partition.split:
+            try:
+                if one.queue not in opened:
+                    opened[one.queue] = stack.enter_context(Queue.open(one.queue))
+                name = partition.names[one.queue]
+                yield from _read_range(opened[one.queue], one, name, maker, options)
+            except (IndexGap, NotAQueue) as gap:
+                if not may_be_lost:
+                    raise
+                _logger.warning("left out what is lost: %s", gap)
 
 
 def _read_range(
     queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
 ) -> Iterator["pa.RecordBatch"]:
-    tailer, index, shift = queue.tailer(one.index_first), one.index_first, queue.cycles.shift
-    while index <= one.index_last:
-        batch = tailer.next_batch(
-            count_max=min(options.batch_excerpts, one.index_last - index + 1),
-            bytes_max=options.batch_bytes,
-            payload_max=NO_LIMIT,
-        )
-        if batch is None or batch.index_first != index:
-            found = tailer.next_index if batch is None else batch.index_first
-            raise IndexGap(index, found, "it was there when the job was planned", path=one.queue)
-        yield maker.make(batch, name, shift)
-        index = batch.index_last + 1
+    index, shift = one.index_first, queue.cycles.shift
+    with closing(queue.tailer(index)) as tailer:
+        while index <= one.index_last:
+            batch = tailer.next_batch(
+                count_max=min(options.batch_excerpts, one.index_last - index + 1),
+                bytes_max=options.batch_bytes,
+                payload_max=NO_LIMIT,
+            )
+            if batch is None or batch.index_first != index:
+                found = tailer.next_index if batch is None else batch.index_first
+                reason = "it was there when the job was planned"
+                raise IndexGap(index, found, reason, path=one.queue)
+            yield maker.make(batch, name, shift)
+            index = batch.index_last + 1
