@@ -141,6 +141,31 @@ def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Pat
     assert f"damaged  {found.differences[0].index_first:#x}  " in done.stdout
 
 
+@pytest.mark.parametrize("fault", ["missing", "empty", "damaged"])
+def test_a_last_cycle_that_is_not_known_is_never_the_same(
+    spark: "SparkSession", tmp_path: Path, fault: str
+) -> None:
+    """Not even up to the end that all copies have: who is to say that it is one?"""
+    assert spark
+    queue = make_queue(tmp_path / "queue", (100, 50))
+    copy = Path(shutil.copytree(queue, tmp_path / "copy"))
+    last = store_files(copy)[1]
+    if fault == "missing":
+        last.unlink()
+    elif fault == "empty":
+        last.write_bytes(b"")
+    else:
+        header = last.read_bytes().index(payload(130)) - 4
+        with last.open("r+b") as file:
+            file.seek(header)
+            file.write((0x3FFF_FF00).to_bytes(4, "little"))
+    done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy), "--common"])
+    assert done.exit_code == 4, done.output
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("damaged")]
+    assert str(last) in line
+    assert "expected" in line
+
+
 def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: Path) -> None:
     one = make_queue(tmp_path / "one", (10_000,))
     with Queue.open(tmp_path / "other", create="FAST_DAILY") as queue:

@@ -27,6 +27,7 @@ from cqrepl.surroundings import surroundings
 
 CYCLE_NONE_LOWEST: Final = (1 << 31) - 1
 CYCLE_NONE_HIGHEST: Final = -(1 << 31)
+HIGHEST_KEY: Final = "listing.highestCycle"
 CHANGES_KEY: Final = "listing.modCount"
 _ENDED_KEY: Final = "normalisedEOFsTo"
 _CHECKED_KEY: Final = "cqrepl.endsChecked"
@@ -40,7 +41,7 @@ class Listing:
 
     def __init__(self, table: TableStore) -> None:
         self._table = table
-        self._highest = table.value("listing.highestCycle", CYCLE_NONE_HIGHEST)
+        self._highest = table.value(HIGHEST_KEY, CYCLE_NONE_HIGHEST)
         self._lowest = table.value("listing.lowestCycle", CYCLE_NONE_LOWEST)
         self._changes = table.value(CHANGES_KEY, 0)
         self._checked = table.value(_CHECKED_KEY, _NONE)

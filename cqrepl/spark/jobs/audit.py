@@ -25,7 +25,7 @@ from cqrepl.queue import (
 )
 from cqrepl.queue.format.index import INDEX_MAX, Index
 from cqrepl.queue.inspection.neighbours import joined
-from cqrepl.spark.jobs.auditplan import CopyPlan, common_layout, fill_unknown, unfollowed
+from cqrepl.spark.jobs.auditplan import common_layout, plan_copies, unfollowed
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, are_one, compare_block
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
@@ -112,7 +112,8 @@ def audit(
     """Compares copies of a queue; the first one is what each further one should be.
 
     Args:
-        common: up to the end of the shortest copy only: for copies that are being made.
+        common: up to the end of the shortest copy only: for copies that are being made. A copy
+            whose end is not known is never the same.
         task_bytes: of store file that a task reads, about.
 
     Raises:
@@ -121,11 +122,7 @@ def audit(
     """
     copies = tuple(Path(path).absolute() for path in paths)
     layout = common_layout(copies)
-    plans = [CopyPlan(nth, path, index_first, index_last) for nth, path in enumerate(copies)]
-    if common:
-        end = min((plan.index_last for plan in plans), default=-1)
-        plans = [CopyPlan(nth, path, index_first, end) for nth, path in enumerate(copies)]
-    fill_unknown(plans)
+    plans = plan_copies(copies, index_first, index_last, common=common)
     tasks = [(plan.copy, task) for plan in plans for task in tasks_of(plan.ranges, task_bytes)]
     blocks = [Block(**each) for each in run_tasks(spark, "digested", _digest, tasks)]
     suspects = list(_suspects(blocks, len(copies)))

@@ -5,7 +5,7 @@ index slot may lead on. It is told in any case, as it is unknown what was behind
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cqrepl.kernel.batch import NO_LIMIT
@@ -18,9 +18,11 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
+from cqrepl.queue.inspection.lostend import LostEnd, lost_end
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
-from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.ranges import IndexRange, listed_cycles, present_in
 
 
 def common_layout(paths: Sequence[Path]) -> QueueLayout:
@@ -59,23 +61,105 @@ class CopyPlan:
         self.unknown: dict[int, Unknown] = {}
         self.ranges: list[IndexRange] = []
         with Queue.open(path) as queue:
-            shift = self.shift = queue.cycles.shift
-            for cycle in queue.cycles.listing():
-                first = max(index_first, index_of(cycle, SEQUENCE_FIRST, shift))
-                last = min(index_last, index_of(Cycle(cycle + 1), SEQUENCE_FIRST, shift) - 1)
-                try:
-                    self.ranges += present(queue, first, last) if first <= last else []
-                except QueueDamaged:
-                    self.unknown[cycle] = _follow(queue, first, last)
+            self.shift = queue.cycles.shift
+            lost = _lost_end(queue.cycles)  # first: what it looks for is there by now
+            listed = listed_cycles(queue.cycles)
+            for cycle in listed:
+                first, last = self._within(cycle, index_first, index_last)
+                if first <= last:
+                    self._plan(queue, cycle, first, last, is_passed=cycle < listed[-1])
+            for cycle, text in _missing_between(queue.cycles, listed):
+                first, last = self._within(cycle, index_first, index_last)
+                if first <= last:
+                    self.unknown[cycle] = Unknown(index_first=first, index_end=first, text=text)
+        if lost is not None and lost.index <= index_last and lost.cycle not in self.unknown:
+            first = max(lost.index, index_first)
+            self.unknown[lost.cycle] = Unknown(index_first=first, index_end=first, text=lost.text)
 
     @property
     def index_last(self) -> int:
-        """The last index that is known to be there; -1 for none."""
-        return self.ranges[-1].index_last if self.ranges else -1
+        """The last index up to which it can be followed; -1 for none."""
+        lasts = [unknown.index_end - 1 for unknown in self.unknown.values()]
+        if self.ranges:
+            lasts.append(self.ranges[-1].index_last)
+        return max(lasts, default=-1)
+
+    def end_at(self, index_last: int) -> None:
+        """Leaves out what lies behind an index. What is unknown there stays so."""
+        self.ranges = [
+            each.until(min(each.index_last, index_last))
+            for each in self.ranges
+            if each.index_first <= index_last
+        ]
+
+    def read_to(self, index_first: int, index_last: int) -> None:
+        """Has a stretch read of which it is not known whether it is there."""
+        for nth, each in enumerate(self.ranges):
+            if each.index_last + 1 == index_first:
+                self.ranges[nth] = replace(each, index_last=index_last)
+                return
+        self.ranges.append(
+            IndexRange(
+                queue=self.path, index_first=index_first, index_last=index_last, size_bytes=1
+            )
+        )
+        self.ranges.sort(key=lambda each: each.index_first)
+
+    def _within(self, cycle: Cycle, index_first: int, index_last: int) -> tuple[int, int]:
+        """What of a cycle lies between two indexes."""
+        first = index_of(cycle, SEQUENCE_FIRST, self.shift)
+        last = index_of(Cycle(cycle + 1), SEQUENCE_FIRST, self.shift) - 1
+        return max(index_first, first), min(index_last, last)
+
+    def _plan(self, queue: Queue, cycle: Cycle, first: int, last: int, *, is_passed: bool) -> None:
+        try:
+            found = present_in(queue, cycle, Index(first), Index(last), is_passed=is_passed)
+        except QueueDamaged as error:
+            self.unknown[cycle] = _follow(queue, first, last, str(error))
+        else:
+            self.ranges += [] if found is None else [found]
 
 
-def _follow(queue: Queue, index: int, index_last: int) -> Unknown:
-    """How far a cycle can be read, looking at headers only."""
+def plan_copies(
+    paths: Sequence[Path], index_first: int, index_last: int, *, common: bool = False
+) -> list[CopyPlan]:
+    """What is read of each copy.
+
+    Args:
+        common: up to where every copy can be followed. What is unknown of a copy stays unknown.
+
+    Raises:
+        QueueError: one of them is no queue.
+    """
+    plans = [CopyPlan(nth, path, index_first, index_last) for nth, path in enumerate(paths)]
+    if common:
+        index_last = min((plan.index_last for plan in plans), default=-1)
+        for plan in plans:
+            plan.end_at(index_last)
+    _fill_unknown(plans, index_last)
+    return plans
+
+
+def _lost_end(cycles: Cycles) -> LostEnd | None:
+    try:
+        return lost_end(cycles)
+    except QueueDamaged:
+        return None  # found again where its cycle is planned
+
+
+def _missing_between(cycles: Cycles, listed: Sequence[Cycle]) -> Iterator[tuple[Cycle, str]]:
+    """Closed store files that are noted and gone, and what is to be said of each."""
+    there = set(listed)
+    for cycle in sorted(cycles.closed.load()) if listed else ():
+        if listed[0] < cycle < listed[-1] and cycle not in there:
+            try:
+                cycles.check_between(Cycle(cycle - 1), Cycle(cycle + 1))
+            except QueueDamaged as error:
+                yield cycle, str(error)
+
+
+def _follow(queue: Queue, index: int, index_last: int, text: str) -> Unknown:
+    """How far a cycle can be read, looking at headers only; `text` says why its end is unknown."""
     first = index
     try:
         tailer = queue.tailer(index)
@@ -83,33 +167,25 @@ def _follow(queue: Queue, index: int, index_last: int) -> Unknown:
             if batch.index_first != index:
                 break
             index = min(batch.index_last, index_last) + 1
-        text = "its end cannot be found"
     except QueueError as error:
         text = str(error)
     return Unknown(index_first=first, index_end=index, text=text)
 
 
-def fill_unknown(plans: list[CopyPlan]) -> None:
+def _fill_unknown(plans: list[CopyPlan], index_last: int) -> None:
     """Where the end of a cycle cannot be found, it is read as far as any copy can be."""
+    held = [(plan, list(plan.ranges)) for plan in plans]
     for plan in plans:
         for cycle, unknown in plan.unknown.items():
-            ends = [unknown.index_end]
-            for other in plans:
-                ends += [
-                    each.index_last + 1
-                    for each in other.ranges
-                    if cycle_of(Index(each.index_first), plan.shift) == cycle
-                ]
-            if max(ends) > unknown.index_first:
-                plan.ranges.append(
-                    IndexRange(
-                        queue=plan.path,
-                        index_first=unknown.index_first,
-                        index_last=max(ends) - 1,
-                        size_bytes=1,
-                    )
-                )
-        plan.ranges.sort(key=lambda each: each.index_first)
+            ends = [
+                each.index_last + 1
+                for other, ranges in held
+                for each in ranges
+                if other is not plan and cycle_of(Index(each.index_first), plan.shift) == cycle
+            ]
+            last = min(max([*ends, unknown.index_end]) - 1, index_last)
+            if last >= unknown.index_first:
+                plan.read_to(unknown.index_first, last)
 
 
 def unfollowed(plans: list[CopyPlan], told: list[Difference]) -> Iterator[Difference]:
