@@ -19,7 +19,7 @@ def make(path: Path) -> Path:
 def die_in_back_copy(path: Path) -> None:
     queue = Queue.open_for_append(path)
     appender = queue.appender()
-    with back_copy_lock(queue).held(0.0), appender.exclusive(0.0):
+    with back_copy_lock(queue).held(0.0), appender.fenced(0.0):
         os._exit(0)
 
 
@@ -55,7 +55,7 @@ def test_a_living_back_copy_is_left_alone(tmp_path: Path) -> None:
     path = make(tmp_path / "q")
     with Queue.open_for_append(path) as queue:
         appender = queue.appender()
-        with back_copy_lock(queue).held(0.0), appender.exclusive(0.0):
+        with back_copy_lock(queue).held(0.0), appender.fenced(0.0):
             child = forks.start(lambda: os._exit(release_dead_back_copy(path)))
             forks.finish(child)
             assert queue.append_lock.holder() == os.getpid()

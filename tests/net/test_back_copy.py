@@ -1,7 +1,6 @@
 """A sink that is ahead: what the source lost comes back, at exactly its indexes."""
 
 import hashlib
-import os
 import shutil
 from pathlib import Path
 
@@ -36,14 +35,9 @@ from tests.support.replicas import (
 )
 from tests.support.samples import NOON_MS, Excerpts, fill, layout, noon_index, noon_path, read
 from tests.support.scripted import scripted
-from tests.support.tables import is_free, lock_words
+from tests.support.tables import is_fenced, is_free
 
 DAY_MS = 86_400_000
-
-
-def is_locked(path: Path) -> bool:
-    """Both locks, as for a back copy; opening a queue takes the write lock for a moment."""
-    return set(lock_words(path).values()) == {os.getpid()}
 
 
 def ahead(tmp_path: Path, common: int, more: dict[int, int]) -> tuple[Path, Path, Excerpts]:
@@ -141,7 +135,7 @@ async def test_locked_for_others_while_it_lasts(tmp_path: Path) -> None:
     async with live_source(tmp_path / "q") as source:
         async with scripted(source.port, 2, 1) as sink:
             _, cid = await sink.answer(noon_index(sequence=7))
-            await eventually(lambda: is_locked(tmp_path / "q"))
+            await eventually(lambda: is_fenced(tmp_path / "q"))
             await sink.send(
                 peer.excerpts(noon_index(sequence=5), b"5", b"6", cid=cid),
                 peer.end_of_stream(cid),
@@ -158,7 +152,7 @@ async def test_given_back_when_the_sink_goes_in_the_middle(tmp_path: Path) -> No
     async with live_source(tmp_path / "q") as source:
         async with scripted(source.port, 2, 1) as sink:
             await sink.answer(noon_index(sequence=7))
-            await eventually(lambda: is_locked(tmp_path / "q"))
+            await eventually(lambda: is_fenced(tmp_path / "q"))
         await eventually(lambda: is_free(tmp_path / "q"))
         more_excerpts(tmp_path / "q", 5, 1)
 

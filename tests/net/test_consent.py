@@ -27,7 +27,7 @@ from tests.support.replicas import (
 )
 from tests.support.samples import fill, layout, noon_index, noon_path, read
 from tests.support.scripted import scripted
-from tests.support.tables import is_free
+from tests.support.tables import is_fenced, is_free
 
 
 def source_of(path: Path, **more: Any) -> Any:
@@ -171,7 +171,7 @@ async def test_no_longer_than_the_limit(tmp_path: Path) -> None:
     async with source_of(path, heartbeat_timeout_ms=60_000, **limits) as source:
         async with scripted(source.port, 2, 1) as sink:
             await sink.answer(noon_index(sequence=7))
-            await eventually(lambda: not is_free(path))
+            await eventually(lambda: is_fenced(path))
             await eventually(lambda: is_free(path))
             more_excerpts(path, 5, 1)
             await eventually(lambda: bool(source.stops))
@@ -240,7 +240,7 @@ async def test_sinks_that_are_ahead_give_back_one_after_the_other(
         async with source_of(path, accept_returns=[2, 3]) as source:
             async with scripted(source.port, 2, 1) as first:
                 _, cid = await first.answer(noon_index(sequence=7))
-                await eventually(lambda: not is_free(path))
+                await eventually(lambda: is_fenced(path))
                 async with live_sink(tmp_path / "more", source.port, host_id=3) as second:
                     await eventually(lambda: "waits until another one" in caplog.text)
                     await trio.sleep(0.3)
@@ -269,7 +269,7 @@ async def test_a_sink_that_waits_goes_when_the_first_one_is_gone(
         async with source_of(path, accept_returns=[2, 3]) as source:
             async with scripted(source.port, 2, 1) as first:
                 await first.answer(noon_index(sequence=7))
-                await eventually(lambda: not is_free(path))
+                await eventually(lambda: is_fenced(path))
                 async with live_sink(tmp_path / "more", source.port, host_id=3) as second:
                     await eventually(lambda: "waits until another one" in caplog.text)
                     await trio.aclose_forcefully(first.stream)

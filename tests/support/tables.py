@@ -1,5 +1,6 @@
 """The words of a queue's table store, read and set from outside of the queue."""
 
+import os
 from pathlib import Path
 
 from cqrepl.queue import QueueError
@@ -75,3 +76,10 @@ def lock_words(path: Path) -> dict[str, int]:
 def is_free(path: Path) -> bool:
     """No lock keeps writers of the queue out."""
     return set(lock_words(path).values()) == {UNLOCKED}
+
+
+def is_fenced(path: Path) -> bool:
+    """As during a back copy into it by this process: writers are kept out by the append lock, and
+    the write lock is free between two batches."""
+    words = lock_words(path)
+    return words[APPEND_LOCK_KEY] == os.getpid() and words[WRITE_LOCK_KEY] == UNLOCKED

@@ -28,6 +28,9 @@ wait at, and a word beside it, for pens (`pens`), which wait for nothing and kno
 
     0  the turn is free           1  a pen has it        2  the thread with the mutex has it
 
+Who keeps the turn and gives only the word back lets other processes write between, and none of its
+own threads.
+
 A forked child holds none of its parent's locks, and finds the mutexes free. Pens that it has from
 its parent would store the parent's process id, so they find their turn taken for ever.
 
@@ -129,7 +132,8 @@ class WordLock:
         self._identity = (*table.identity, key)
         self._mine = 0  # the process that this object was last used in,
         self._packed = _START_NONE  # what it stores beside the lock,
-        self._held_by: int | None = None  # and whether it holds it
+        self._held_by: int | None = None  # whether it holds it,
+        self._turn_of: int | None = None  # and whether the turn stays its own when it does not
         self._turn: _Turn
 
     @property
@@ -150,8 +154,7 @@ class WordLock:
         if self._mine != surroundings().process_id():
             self._enter_process()
         deadline = monotonic() + timeout_s
-        if not self._turn.mutex.acquire(timeout=timeout_s if surroundings().has_threads else 0):
-            raise self._locked(self._mine)
+        self._take_turn(timeout_s)
         try:
             while not self._exchange_in():
                 holder = self.holder()
@@ -159,8 +162,7 @@ class WordLock:
                     raise self._locked(holder)
                 surroundings().sleep(_PAUSE_S)
         except BaseException:
-            self._turn.give()
-            self._turn.mutex.release()
+            self._give_turn()
             raise
         self._start.put(self._packed)
         self._held_by = self._mine
@@ -195,15 +197,16 @@ class WordLock:
         if not taken_away:
             self._start.put(_START_NONE)
             taken_away = not self._value.exchange(self._mine, UNLOCKED)
-        self._turn.give()
-        self._turn.mutex.release()
+        self._give_turn()
         if taken_away:
             raise self.taken_away()
 
     def taken_away(self) -> QueueError:
         """What is wrong when the word names another process while this one holds the lock."""
+        holder = self.holder()
         return QueueError(
-            f"expected {self._key} to be held by process {self._mine}, found {self._value.load()}",
+            f"expected {self._key} to be held by process {self._mine}, it was taken away by force:"
+            f" {'nobody' if holder is None else f'process {holder}'} holds it",
             path=self._path,
         )
 
@@ -234,10 +237,49 @@ class WordLock:
             if self.is_held:
                 self.release()
 
+    @contextmanager
+    def turn(self, timeout_s: float) -> Iterator[None]:
+        """Keeps the other threads of this process from the lock for the length of a block, whether
+        this object holds it or not: they wait as if it did. Of one thread at a time.
+
+        Raises:
+            QueueLocked: another thread had it all the time.
+        """
+        if self._mine != surroundings().process_id():
+            self._enter_process()
+        mine, deadline = self._mine, monotonic() + timeout_s
+        self._take_turn(timeout_s)
+        try:
+            while not self._turn.take():  # a pen has it, for a moment
+                if monotonic() >= deadline:
+                    raise self._locked(mine)
+                surroundings().sleep(_PAUSE_S)
+            self._turn_of = mine
+            yield
+        finally:
+            self._turn_of = None
+            if mine == surroundings().process_id():  # a forked child leaves it to its parent
+                self._give_turn()
+
     def release_dead(self) -> None:
         """Unlocks if the holder is dead, as every writer does on opening a queue."""
         if self.try_acquire():
             self.release()
+
+    @property
+    def _keeps_turn(self) -> bool:
+        return self._turn_of is not None and self._turn_of == surroundings().process_id()
+
+    def _take_turn(self, timeout_s: float) -> None:
+        if self._keeps_turn:
+            return
+        if not self._turn.mutex.acquire(timeout=timeout_s if surroundings().has_threads else 0):
+            raise self._locked(self._mine)
+
+    def _give_turn(self) -> None:
+        if not self._keeps_turn:
+            self._turn.give()
+            self._turn.mutex.release()
 
     def _enter_process(self) -> None:
         """Takes note of the process that uses this object now: at first, or after a fork."""
@@ -252,7 +294,8 @@ class WordLock:
             return False
         if self._exchange_word():
             return True
-        self._turn.give()
+        if not self._keeps_turn:
+            self._turn.give()
         return False
 
     def _exchange_word(self) -> bool:

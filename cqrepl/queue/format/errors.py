@@ -112,6 +112,25 @@ class Diverged(QueueError):
         self.is_torn_there = False  # what came may be what a power cut has left of what is here
 
 
+class WrittenBetween(QueueError):
+    """Another process has appended, though it is kept from it: it had looked at the append lock
+    before that was taken. Nothing was appended behind.
+
+    Args:
+        end_left: the next index as it was left.
+        end_found: the next index as it is.
+    """
+
+    def __init__(self, end_left: int, end_found: int, *, path: Path | None = None) -> None:
+        text = (
+            f"expected the end at {format_index(end_left)}, where it was left, found it at"
+            f" {format_index(end_found)}: another process has appended"
+        )
+        super().__init__(text, path=path, index=end_left)
+        self.end_left = end_left
+        self.end_found = end_found
+
+
 class ExcerptTooLarge(QueueError):
     """An excerpt is longer than the reader's or writer's limit."""
 

@@ -10,7 +10,9 @@ visible, and `durability` what has reached the disk when a call returns.
 What can refuse an append does so before anything is stored: the locks, a cycle that is full, an
 excerpt that is longer than readers take (`block`), a full disk.
 
-The append lock keeps plain writers out of a replica. It must be free or this process's own.
+The append lock keeps plain writers out of a replica. It must be free or this process's own, before
+the write lock is taken and after: who waited for that may have been overtaken. Java looks only
+before. So behind a fence each append first looks whether the end is where it was left.
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what any reader finds
@@ -33,6 +35,7 @@ from cqrepl.queue.format.errors import (
     IndexGap,
     QueueError,
     QueueLocked,
+    WrittenBetween,
 )
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import (
@@ -103,6 +106,7 @@ class Appender:
         self._comparer = Comparer(cycles)
         self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False
+        self._fenced_end: Index | None = None  # behind a fence: where the queue was left
         self._before_first = before_first
         self.is_closed = False
         self._pen: Pen | None = None
@@ -295,6 +299,29 @@ class Appender:
             finally:
                 self._is_exclusive = False
 
+    @contextmanager
+    def fenced(self, timeout_s: float) -> Iterator[None]:
+        """Keeps every other writer out for the length of a block, and knows the true end in it;
+        the write lock is held only while something is appended.
+
+        In this process other appenders wait for the write lock all the same. In another one a
+        writer that looked at the append lock before may still append: the next append here then
+        raises `WrittenBetween`, once, before it changes anything. One whose append lock was taken
+        away by force raises `QueueError`.
+
+        Raises:
+            QueueLocked: another process kept the append lock or the write lock all the time.
+        """
+        with _kept(self._append_lock, timeout_s), self._write_lock.turn(timeout_s):
+            with self._write_lock.held(timeout_s):  # a writer that was in its append has ended it
+                self._put_pen_down()
+                self._end.refresh()
+                self._fenced_end = self._end.next_index
+            try:
+                yield
+            finally:
+                self._fenced_end = None
+
     def end_cycle(self) -> None:
         """Closes the cycle of the last excerpt for good, as rolling on does; nothing if empty.
 
@@ -331,17 +358,35 @@ class Appender:
             self._put_pen_down()
             yield
             return
-        holder = self._append_lock.holder()
-        if holder is not None and holder != surroundings().process_id():
+        self._check_append_lock()
+        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
+            self._check_append_lock()
+            self._put_pen_down()
+            self._end.refresh()
+            try:
+                self._check_fence()
+                yield
+            finally:
+                if self._fenced_end is not None:
+                    self._fenced_end = self._end.next_index
+
+    def _check_append_lock(self) -> None:
+        holder, own = self._append_lock.holder(), surroundings().process_id()
+        if self._fenced_end is not None and holder != own:
+            raise self._append_lock.taken_away()
+        if holder is not None and holder != own:
             raise QueueLocked(
                 f"expected to be allowed to append, process {holder} keeps the append lock",
                 holder=holder,
                 path=self._cycles.path,
             )
-        with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
-            self._put_pen_down()
-            self._end.refresh()
-            yield
+
+    def _check_fence(self) -> None:
+        """The end tells all: an excerpt in a later cycle moves it too, and an empty file above
+        is in nobody's way."""
+        left, found = self._fenced_end, self._end.next_index
+        if left is not None and left != found:
+            raise WrittenBetween(left, found, path=self._cycles.path)
 
     def _put_pen_down(self) -> None:
         """The long way begins: what a pen has appended becomes known to it."""
@@ -407,10 +452,10 @@ class Appender:
         assert writer.place.sequence == sequence_of(batch.index_first, self._cycles.shift)
         writer.append(batch)
         assert writer.place.sequence == sequence_of(batch.index_last, self._cycles.shift) + 1
-        if self._commits is None:
-            self._pen = self._pens.take(self._end)
-        else:
+        if self._commits is not None:
             self._listing.synced_to(batch.index_last)
+        elif self._fenced_end is None:  # a pen would walk over what others have appended
+            self._pen = self._pens.take(self._end)
 
     def _stand_on(self, batch: ExcerptBatch) -> StoreWriter:
         """The writer of the batch's cycle, rolled to if need be, with room for the batch."""
