@@ -17,6 +17,7 @@ from cqrepl.queue.format.errors import (
     QueueDamaged,
     QueueError,
     QueueLocked,
+    WrittenBetween,
 )
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -72,6 +73,7 @@ __all__ = [
     "RollCycle",
     "Sequence",
     "Tailer",
+    "WrittenBetween",
     "cycle_of",
     "format_index",
     "index_of",
