@@ -4,19 +4,17 @@ They are opened later, while the others go out.
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import trio
 
 from cqrepl.queue import QueueError
+from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.replicator.stops import Stop
 
-SPARE_DESCRIPTORS: Final = 12  # for a listener, a connection, a store file that begins
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -63,18 +61,3 @@ class LateQueues:
         del self._troubles[name]
         _logger.info("queue %r goes on", name)
         return queue
-
-
-@contextmanager
-def spare_descriptors() -> Iterator[None]:
-    """Keeps some descriptors for the length of a block, and frees them behind it: of many queues
-    none takes the last, which a connection needs."""
-    kept: list[int] = []
-    with suppress(OSError):  # there are even fewer
-        while len(kept) < SPARE_DESCRIPTORS:
-            kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    try:
-        yield
-    finally:
-        for each in kept:
-            os.close(each)

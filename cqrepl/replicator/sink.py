@@ -21,8 +21,8 @@ from cqrepl.protocol import Connection, StopReason
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
+from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.latequeues import spare_descriptors
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles

@@ -35,6 +35,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
+from cqrepl.replicator.descriptors import is_none_left, opening
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
 from cqrepl.replicator.identities import check_own_copy
 from cqrepl.replicator.logs import EntryLog, LogKind
@@ -176,14 +177,15 @@ class SinkQueue:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
             QueueLocked: another process has the append lock.
         """
-        if self._aside_from is not None:
-            self._put_aside(self._aside_from)
-        if self._queue is None:
-            late = self.error_at_start is not None and self._is_there()
-            self._open(None if late else self._layout(offer, source_id))
-            self.error_at_start = None
-        if not is_compared:
-            self.lock()
+        with opening(self.path):
+            if self._aside_from is not None:
+                self._put_aside(self._aside_from)
+            if self._queue is None:
+                late = self.error_at_start is not None and self._is_there()
+                self._open(None if late else self._layout(offer, source_id))
+                self.error_at_start = None
+            if not is_compared:
+                self.lock()
         if offer is not None and not offer.is_like(self.shape):
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
@@ -361,6 +363,12 @@ class SinkQueue:
     def close(self) -> None:
         self._close_files()
         self.append_log.close()
+
+    def make_room(self, error: QueueError | OSError) -> None:
+        """It pauses. Where that is over too few descriptors, it keeps none, for others to go on."""
+        if is_none_left(error) and self._queue is not None:
+            self._close_files()
+            self.error_at_start = error  # it is opened as at a start
 
     def _close_files(self) -> None:
         if self.toucher is not None:

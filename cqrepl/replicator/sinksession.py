@@ -469,6 +469,7 @@ class SinkSession:
         if isinstance(error, QueueDamaged):
             queue.note_damage()
         if is_passing(error) or queue.is_waiting_for_quarantine:
+            queue.make_room(error)
             self._pause(cid, stop)
             return
         self._stopped(name, stop.reason, stop.message, differing_index(error))

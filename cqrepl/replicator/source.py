@@ -24,8 +24,9 @@ from cqrepl.replicator.consent import (
     RETURN_SECONDS_MAX,
     ReturnSettings,
 )
+from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.latequeues import LateQueues, spare_descriptors
+from cqrepl.replicator.latequeues import LateQueues
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.logs import log_paths, named_logs

@@ -24,7 +24,6 @@ unproved. Where a sync of a store file fails the mark never rises in this proces
 have dropped the pages. Where only the mark has no room on the disk, that is tried again.
 """
 
-import errno
 import logging
 import math
 import os
@@ -46,6 +45,7 @@ from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.descriptors import is_none_left
 from cqrepl.replicator.queueaudit import Place, QueueAudit
 from cqrepl.replicator.queues import Signal
 from cqrepl.surroundings import monotonic, surroundings, sync_path
@@ -57,7 +57,6 @@ TURN_QUEUES: Final = 32  # looked at before other tasks have their turn
 SCRUB_SECONDS: Final = 0.01  # between two stretches at least
 AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
-_NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -202,7 +201,7 @@ class DiskEnd:
                 return
             await in_thread(lambda: self._sync_files(end))
         except (QueueError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTOR:
+            if is_none_left(error):
                 self.is_dirty = not self._is_forgotten  # nothing was synced, and nothing lost
                 return
             self._has_failed = True

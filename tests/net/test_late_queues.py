@@ -2,11 +2,12 @@
 
 import re
 import resource
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import QueueError
+from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands
@@ -48,6 +49,39 @@ async def test_those_that_find_descriptors_run_and_the_others_come(
             assert "stopped" not in each.said
     for name in NAMES:
         assert_same(tmp_path / name, tmp_path / "copies" / name)
+
+
+async def test_a_sink_takes_as_many_as_it_has_descriptors_for(tmp_path: Path) -> None:
+    """Each new copy takes six; none keeps two that another one needs, nor the last ones."""
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (70, 4096))"
+    copies = {name: tmp_path / "copies" / name for name in NAMES}
+    for name in NAMES:
+        fill(tmp_path / name, "FAST_DAILY", {0: 3})
+    async with commands(90, before=before) as start_poor:
+        sources = {name: tmp_path / name for name in NAMES}
+        async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
+            words = [f"{name}={path}" for name, path in copies.items()]
+            sink = await start_poor("sink", *words, "--connect", at(source.port))
+            await sink.says(re.compile("pauses: .*Too many open files"))
+            await eventually(lambda: len(whole(copies)) >= 6)
+            assert len(whole(copies)) < 12
+            resource.prlimit(sink.pid, resource.RLIMIT_NOFILE, (4096, 4096))
+            await eventually(lambda: len(whole(copies)) == len(NAMES))
+            assert not source.stops
+        await sink.terminate()
+        assert "stopped" not in sink.said
+    for name in NAMES:
+        assert_same(tmp_path / name, copies[name])
+
+
+def whole(copies: dict[str, Path]) -> list[str]:
+    """Names of the copies that have all three excerpts."""
+    found = []
+    for name, path in copies.items():
+        with suppress(QueueError, OSError), Queue.open(path) as queue:
+            if queue.count() == 3:
+                found.append(name)
+    return found
 
 
 async def test_a_queue_that_cannot_be_opened_at_the_start_of_its_source(

@@ -1,0 +1,54 @@
+"""Too few file descriptors, in this process."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cqrepl.queue import NotAQueue
+from cqrepl.replicator.descriptors import SPARE, is_none_left, opening, spare_descriptors
+
+
+@contextmanager
+def only(more: int) -> Iterator[None]:
+    """No more than so many descriptors are left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(50)]  # whatever is free below is taken
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(kept) + 1 + more, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in kept:
+            os.close(each)
+
+
+def test_a_queue_is_opened_where_some_are_left_over(tmp_path: Path) -> None:
+    with opening(tmp_path):
+        pass
+    with only(SPARE), opening(tmp_path):
+        taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(SPARE)]  # they are free again
+        for each in taken:
+            os.close(each)
+
+
+@pytest.mark.parametrize("more", [0, 1, SPARE - 1])
+def test_a_queue_does_not_take_the_last_ones(tmp_path: Path, more: int) -> None:
+    with only(more):
+        with pytest.raises(OSError, match="Too many open files") as caught, opening(tmp_path):
+            pass
+        assert is_none_left(caught.value)
+        with spare_descriptors() as are_there:
+            assert not are_there
+
+
+def test_what_tells_of_too_few() -> None:
+    assert not is_none_left(OSError(errno.ENOSPC, "No space left on device"))
+    error = NotAQueue("expected a queue directory", path=Path("q"))
+    assert not is_none_left(error)
+    error.__cause__ = OSError(errno.ENFILE, "Too many open files in system")
+    assert is_none_left(error)
