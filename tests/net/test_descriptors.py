@@ -4,13 +4,14 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import NotAQueue
+from cqrepl.queue import NotAQueue, Queue, QueueError
 from cqrepl.replicator.descriptors import SPARE, is_none_left, opening, spare_descriptors
+from tests.support.samples import fill
 
 
 @contextmanager
@@ -52,3 +53,27 @@ def test_what_tells_of_too_few() -> None:
     assert not is_none_left(error)
     error.__cause__ = OSError(errno.ENFILE, "Too many open files in system")
     assert is_none_left(error)
+
+
+def test_an_appender_that_finds_too_few_keeps_none(tmp_path: Path) -> None:
+    """Each retry of a queue that pauses would take two more, until none is left at all."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    with Queue.open_for_append(path) as queue:
+        before, made = opened_in(path), []
+        for more in range(SPARE):
+            with only(more), suppress(QueueError, OSError):
+                queue.appender().close()
+                made.append(more)
+            assert opened_in(path) == before, more
+        assert 0 not in made
+        assert SPARE - 1 in made
+
+
+def opened_in(path: Path) -> list[str]:
+    """The files of a directory that this process has open, once for each descriptor."""
+    found = []
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{each}"))
+    return sorted(name for name in found if Path(name).parent == path)

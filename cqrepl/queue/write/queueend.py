@@ -71,9 +71,13 @@ class QueueEnd:
         if commits is not None:
             commits.begin(listing)
             self._synced_below = max(listing.synced() >> cycles.shift, 0)
-        self.refresh()
-        listing.note_start()
-        remove_passed(cycles, self.cycle_last + 1)  # what killed writers have never finished
+        try:
+            self.refresh()
+            listing.note_start()
+            remove_passed(cycles, self.cycle_last + 1)  # what killed writers have never finished
+        except BaseException:
+            self.close()  # nobody else has this end, to close it
+            raise
         self._terms = replace(self._terms, is_restarted=False)
 
     @property
@@ -172,9 +176,11 @@ class QueueEnd:
         if self._commits is not None:
             self._commits.sync_names(self._listing)
         if left is not None:
-            left.refresh()
-            left.end()
-            left.close()
+            try:
+                left.refresh()
+                left.end()
+            finally:
+                left.close()
             self._synced_below = left.cycle + 1
         cycles = self._cycles.listing()
         for cycle in cycles:
@@ -195,8 +201,10 @@ class QueueEnd:
         """Puts the end-of-file mark into a store file that lacks it; opening it syncs it."""
         writer = self._open(cycle)
         if writer is not None:
-            writer.end()
-            writer.close()
+            try:
+                writer.end()
+            finally:
+                writer.close()
 
     def _open(self, cycle: Cycle) -> StoreWriter | None:
         return StoreWriter.open(self._cycles.path_of(cycle), cycle, self._terms)
