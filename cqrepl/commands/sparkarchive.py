@@ -14,14 +14,28 @@ if TYPE_CHECKING:
 
 
 def run_archive(
-    path: Path, out: Path, options: SessionOptions, *, with_open: bool, verify: bool, as_json: bool
+    path: Path,
+    out: Path,
+    options: SessionOptions,
+    *,
+    with_open: bool,
+    verify: bool,
+    replace: bool,
+    as_json: bool,
 ) -> int:
     """Adds what is not in the archive yet; the exit code."""
 
     def work(spark: "SparkSession") -> int:
+        from cqrepl.spark.failures import JobFailed
         from cqrepl.spark.jobs.archive import archive
+        from cqrepl.spark.jobs.archiveplan import ArchiveDiffers
 
-        manifest, count = archive(spark, path, out, with_open=with_open, verify=verify)
+        try:
+            manifest, count = archive(
+                spark, path, out, with_open=with_open, verify=verify, replace=replace
+            )
+        except ArchiveDiffers as error:
+            raise JobFailed(str(error), exitcodes.STOPPED) from error
         return print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
 
     return run_job("cqrepl spark archive", options, work, [path])

@@ -1,6 +1,9 @@
 """What was archived comes back index for index, in files that Java reads."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -110,6 +113,73 @@ def test_killed_while_restoring(spark: "SparkSession", tmp_path: Path) -> None:
     assert len(restored(spark, out, back)) == 2
     assert_same(spark, queue, back)
     assert not list(tmp_path.glob("*.building"))
+
+
+def test_an_older_backup_in_place_of_the_queue(spark: "SparkSession", tmp_path: Path) -> None:
+    """What was archived is not given up for less, nor for other bytes, but by order."""
+    queue, out = make_queue(tmp_path / "queue", (700, 5)), tmp_path / "out"
+    archived(spark, queue, out)
+    before = sorted(out.rglob("*.parquet"))
+    shutil.rmtree(queue)
+    make_queue(queue, (100, 5))
+    words = ["spark", "archive", str(queue), str(out)]
+    less = CliRunner().invoke(cli, words)
+    assert less.exit_code == 1, less.output
+    (line,) = less.stderr.splitlines()
+    assert "expected 700 excerpts as archived, found 100 in the queue" in line
+    shutil.rmtree(queue)
+    make_queue(queue, (700, 5))
+    flip_byte(next(queue.glob("20231114*")), payload(650), 2)
+    other = CliRunner().invoke(cli, words)
+    assert other.exit_code == 1, other.output
+    assert re.search("700 excerpts of digest [0-9a-f]{32} as archived, found digest", other.stderr)
+    assert sorted(out.rglob("*.parquet")) == before
+    done = CliRunner().invoke(cli, [*words, "--replace"])
+    assert done.exit_code == 0, done.output
+    restored(spark, out, tmp_path / "back")
+    assert excerpts(tmp_path / "back") == excerpts(queue)[:700]
+    assert len(list(out.rglob("*.parquet"))) == 1
+
+
+def test_killed_between_part_and_manifest(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest that is there names what is there."""
+    from cqrepl.spark.jobs import archive as job
+
+    queue, out = make_queue(tmp_path / "queue", (100, 50)), tmp_path / "out"
+    archived(spark, queue, out, with_open=True)
+    held = excerpts(queue)
+    with Queue.open(queue) as growing:
+        growing.append_many([b"more"] * 7, now_ms=(CYCLE + 1) * DAY_MS)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "write_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        archived(spark, queue, out, with_open=True)
+    monkeypatch.undo()
+    assert len(list(out.rglob("*.parquet"))) == 3
+    restored(spark, out, tmp_path / "back")
+    assert excerpts(tmp_path / "back") == held
+    assert archived(spark, queue, out, with_open=True) == (157, 1)
+    assert len(list(out.rglob("*.parquet"))) == 2
+
+
+def test_two_runs_at_once(spark: "SparkSession", tmp_path: Path) -> None:
+    """The second one says so; none loses what the other has archived."""
+    from cqrepl.spark.jobs.archivelock import locked_archive
+
+    queue, out = make_queue(tmp_path / "queue", (100, 50)), tmp_path / "out"
+    archived(spark, queue, out)
+    with locked_archive(out):
+        done = CliRunner().invoke(cli, ["spark", "archive", str(queue), str(out), "--with-open"])
+    assert done.exit_code == 5
+    assert (
+        f"expected no other run in this archive, found one of process {os.getpid()}" in done.stderr
+    )
+    assert archived(spark, queue, out, with_open=True) == (150, 1)
 
 
 def test_closed_cycles_are_closed_again(spark: "SparkSession", tmp_path: Path) -> None:

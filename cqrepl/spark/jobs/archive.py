@@ -3,8 +3,9 @@
 Theory of operation. Only cycles that are closed are archived, as nothing comes into them any more;
 on demand the open one too, which is then archived anew the next time. Tasks write parts and answer
 with the digests of their blocks; the driver writes the manifest when all parts are there, so an
-archive is what its manifest says, even if a run that was cut off has left more. Parts that the new
-manifest does not name any more are removed last.
+archive is what its manifest says, even if a run that was cut off has left more. No part is written
+over, and those that the new manifest does not name are removed last. What was archived is not given
+up for something else, but by order (`archiveplan`); one run at a time is busy (`archivelock`).
 """
 
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
-from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
+from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
     MANIFEST,
@@ -24,16 +26,27 @@ from cqrepl.spark.jobs.archivefiles import (
     ArchivePart,
     Manifest,
     day_of,
-    is_part_folder,
-    part_path,
+    is_ours,
+    part_folder,
+    part_name,
     read_manifest,
     read_part,
     write_manifest,
     write_part,
 )
-from cqrepl.spark.jobs.blocks import TASK_BYTES, Piece, block_last, read_pieces, tasks_of
+from cqrepl.spark.jobs.archivelock import locked_archive
+from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
+from cqrepl.spark.jobs.blocks import (
+    TASK_BYTES,
+    Piece,
+    block_last,
+    block_spans,
+    digest_of,
+    read_pieces,
+    tasks_of,
+)
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.ranges import IndexRange
 
 
 def archive(
@@ -43,6 +56,7 @@ def archive(
     *,
     with_open: bool = False,
     verify: bool = False,
+    replace: bool = False,
     task_bytes: int = TASK_BYTES,
 ) -> tuple[Manifest, int]:
     """Brings an archive up to date with a queue; what it holds then, and how many cycles are new.
@@ -50,43 +64,90 @@ def archive(
     Args:
         with_open: the cycle that is still written, too.
         verify: read the new parts back and compare digests.
+        replace: archive anew what the queue holds otherwise than the archive.
         task_bytes: of store file that a task reads, about.
 
     Raises:
         QueueError: there is no queue, or something else than an archive in `out`.
         LayoutMismatch: the archive is that of another queue.
+        ArchiveDiffers: the queue holds less of a cycle than the archive, or other bytes. Nothing of
+            the archive is changed.
+        QueueLocked: another run is busy with the archive.
         QueueDamaged: the queue cannot be read; or what was written cannot be read back.
     """
     path, out = Path(path).absolute(), Path(out).absolute()
     with Queue.open(path) as queue:
         layout = queue.layout
-        held = {cycle.cycle: cycle for cycle in _held(out, layout)}
-        ranges = [
-            each for each in present(queue, 0, INDEX_MAX) if _is_new(queue, each, held, with_open)
-        ]
-        closed = {
-            cycle
-            for each in ranges
-            if queue.cycles.has_ended(
-                cycle := cycle_of(Index(each.index_first), queue.cycles.shift)
-            )
-        }
-    out.mkdir(parents=True, exist_ok=True)
-    parts = _write_parts(spark, out, layout, ranges, task_bytes)
+        _held(out, layout)  # before anything is made: it may be no archive
+        with locked_archive(out):
+            held = {cycle.cycle: cycle for cycle in _held(out, layout)}
+            plan = plan_archive(queue, held, with_open=with_open)
+            same = plan.judge(_digests(spark, path, plan, task_bytes))
+            held |= {each.cycle: each for each in same}
+            if replace:
+                taken_over(plan, queue)
+            plan.check(queue)
+            return _add(spark, out, layout, held, plan.new, verify=verify, task_bytes=task_bytes)
+
+
+def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int) -> dict[int, str]:
+    """The digests of the blocks that are compared, as the queue holds them, by first index."""
+    ranges = [
+        part for found, archived in plan.compared for part in _as_archived(found.held, archived)
+    ]
+
+    def work(task: tuple[IndexRange, ...]) -> Iterator[Answer]:
+        with Queue.open(path) as queue:
+            for each in task:
+                for first, last in block_spans(each.index_first, each.index_last):
+                    yield {
+                        "first": first,
+                        "digest": digest_of(first, read_pieces(queue, first, last)),
+                    }
+
+    answers = run_tasks(spark, "compared", work, tasks_of(ranges, task_bytes))
+    return {answer["first"]: answer["digest"] for answer in answers}
+
+
+def _as_archived(held: IndexRange, archived: ArchivedCycle) -> Iterator[IndexRange]:
+    """What a queue holds, cut as the parts are: only so the last blocks are the same ones."""
+    size = held.size_bytes / held.count
+    for part in archived.parts:
+        count = part.index_last - part.index_first + 1
+        yield IndexRange(
+            queue=held.queue, index_first=part.index_first, index_last=part.index_last,
+            size_bytes=max(1, int(size * count)),
+        )  # fmt: skip
+
+
+def _add(
+    spark: SparkSession,
+    out: Path,
+    layout: QueueLayout,
+    held: dict[int, ArchivedCycle],
+    new: list[FoundCycle],
+    *,
+    verify: bool,
+    task_bytes: int,
+) -> tuple[Manifest, int]:
+    """Archives cycles beside those that are held; what the archive holds then."""
+    parts = _write_parts(spark, out, layout, [found.held for found in new], task_bytes)
     if verify:
         verify_parts(spark, out, parts)
+    by_cycle = {found.cycle: found for found in new}
     for cycle, group in groupby(parts, key=lambda part: _cycle(part, layout)):
         held[cycle] = ArchivedCycle(
             cycle=cycle,
             day=day_of(layout, cycle),
             file=layout.roll_cycle.file_name(cycle, layout.epoch) + ".cq4",
-            is_closed=cycle in closed,
+            is_closed=by_cycle[cycle].is_closed,
             parts=tuple(group),
+            state=by_cycle[cycle].state,
         )
     manifest = Manifest(layout=layout, cycles=tuple(held[cycle] for cycle in sorted(held)))
     write_manifest(out, manifest)
-    _remove_unnamed(out, manifest, {_cycle(part, layout) for part in parts})
-    return manifest, len(ranges)
+    _remove_unnamed(out, manifest)
+    return manifest, len(new)
 
 
 def verify_parts(spark: SparkSession, archive: Path, parts: list[ArchivePart]) -> None:
@@ -129,29 +190,12 @@ def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
 
 def _held(out: Path, layout: QueueLayout) -> tuple[ArchivedCycle, ...]:
     """The cycles that are in the archive already."""
-    if not out.exists() or not any(out.iterdir()):
-        return ()
-    if not (out / MANIFEST).exists() and all(is_part_folder(each) for each in out.iterdir()):
-        return ()  # a first run was cut off
+    if not (out / MANIFEST).exists() and (not out.exists() or all(map(is_ours, out.iterdir()))):
+        return ()  # there was no run yet, or it was cut off
     manifest = read_manifest(out)
     if not manifest.layout.matches(layout):
         raise LayoutMismatch(f"expected {layout}, found {manifest.layout}", path=out)
     return manifest.cycles
-
-
-def _is_new(
-    queue: Queue, found: IndexRange, held: dict[int, ArchivedCycle], with_open: bool
-) -> bool:
-    """True when a cycle is to be archived: it may be, and the archive does not hold all of it."""
-    cycle = cycle_of(Index(found.index_first), queue.cycles.shift)
-    is_closed = queue.cycles.has_ended(cycle)
-    if not is_closed and not with_open:
-        return False
-    archived = held.get(cycle)
-    return archived is None or (archived.index_last, archived.is_closed) != (
-        found.index_last,
-        is_closed,
-    )
 
 
 def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:
@@ -175,13 +219,15 @@ def _part(answer: dict[str, Any]) -> ArchivePart:
 
 
 def _write_part(queue: Queue, out: Path, layout: QueueLayout, found: IndexRange) -> ArchivePart:
-    name = part_path(
-        layout, cycle_of(Index(found.index_first), queue.cycles.shift), found.index_first
-    )
+    cycle = cycle_of(Index(found.index_first), queue.cycles.shift)
+    folder = part_folder(layout, cycle)
     blocks: list[str] = []
-    size = write_part(out / name, _digested(queue, found, blocks))
+    unnamed = out / folder / f".part-{found.index_first:016x}.{uuid4().hex}"
+    size = write_part(unnamed, _digested(queue, found, blocks))
+    path = f"{folder}/{part_name(found.index_first, found.index_last, blocks)}"
+    unnamed.rename(out / path)
     return ArchivePart(
-        path=name,
+        path=path,
         index_first=found.index_first,
         index_last=found.index_last,
         payload_bytes=size,
@@ -201,11 +247,9 @@ def _digested(queue: Queue, found: IndexRange, blocks: list[str]) -> Iterator[Pi
             digest = None
 
 
-def _remove_unnamed(out: Path, manifest: Manifest, cycles: set[int]) -> None:
-    """Removes what earlier runs left in the folders of cycles that were archived anew."""
+def _remove_unnamed(out: Path, manifest: Manifest) -> None:
+    """Removes what earlier runs left, and what was archived anew."""
     named = {out / part.path for cycle in manifest.cycles for part in cycle.parts}
-    for cycle in manifest.cycles:
-        if cycle.cycle in cycles:
-            for path in (out / cycle.parts[0].path).parent.iterdir():
-                if path not in named:
-                    path.unlink(missing_ok=True)
+    for path in out.glob("day=*/cycle=*/*"):
+        if path not in named:
+            path.unlink(missing_ok=True)

@@ -2,18 +2,21 @@
 
     ARCHIVE/
       _manifest.json                                       what is in it, and all digests
-      day=2026-11-21/cycle=20778/part-0000512a00000000.parquet
+      _lock                                                the run that is busy with it
+      day=2026-11-21/cycle=20778/part-0000512a00000000-1000-2bd806c97f0e00af.parquet
 
 A part holds consecutive excerpts of one cycle from a block's start on, in the columns `index` and
-`payload`, and is named by its first index; day and cycle stand in the names of the folders, where
-readers of Parquet look for such columns. The manifest is written last and replaces the old one at
-once: what it does not name is not part of the archive.
+`payload`. It is named by its first index, their number and the digest of what it holds, so it never
+changes: what is archived anew has another name, and until the manifest says so the old part is
+there. Day and cycle stand in the names of the folders, where readers of Parquet look for such
+columns. The manifest is written last and replaces the old one at once: what it does not name is not
+part of the archive.
 """
 
 import json
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -27,7 +30,8 @@ import pyarrow.parquet as pq
 
 from cqrepl.queue import QueueDamaged, QueueError, QueueLayout, format_index
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.spark.jobs.blocks import Piece, block_spans
+from cqrepl.spark.jobs.archivelock import LOCK
+from cqrepl.spark.jobs.blocks import Piece, block_spans, digest_of_all
 
 MANIFEST: Final = "_manifest.json"
 SCHEMA: Final = pa.schema(
@@ -36,7 +40,9 @@ SCHEMA: Final = pa.schema(
         pa.field("payload", pa.large_binary(), nullable=False),
     ]
 )
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSIONS: Final = (1, 2)  # that can be read; 1 has no states of store files
+_NAMED_DIGEST: Final = 16  # hexadecimal digits in the name of a part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +64,19 @@ class ArchivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedCycle:
-    """One cycle in an archive; `file` is the name of its store file."""
+    """One cycle in an archive; `file` is the name of its store file.
+
+    Args:
+        state: the number, the length in bytes and the last change in nanoseconds of the store file
+            that was archived, when nothing of it had been read yet; None where it is not known.
+    """
 
     cycle: int
     day: str
     file: str
     is_closed: bool
     parts: tuple[ArchivePart, ...]
+    state: tuple[int, int, int] | None = None
 
     @property
     def index_first(self) -> int:
@@ -104,7 +116,7 @@ def read_manifest(archive: Path) -> Manifest:
     path = archive / MANIFEST
     try:
         fields = json.loads(path.read_text())
-        if fields["v"] != _VERSION:
+        if fields["v"] not in _VERSIONS:
             raise QueueError(f"expected version {_VERSION}, found {fields['v']}", path=path)
         return Manifest(layout=_layout(fields["layout"]), cycles=tuple(_cycles(fields["cycles"])))
     except FileNotFoundError as error:
@@ -130,9 +142,15 @@ def write_manifest(archive: Path, manifest: Manifest) -> None:
     new.rename(archive / MANIFEST)
 
 
-def part_path(layout: QueueLayout, cycle: int, index_first: int) -> str:
-    """Where in an archive a part is."""
-    return f"day={day_of(layout, cycle)}/cycle={cycle}/part-{index_first:016x}.parquet"
+def part_folder(layout: QueueLayout, cycle: int) -> str:
+    """Where in an archive the parts of a cycle are."""
+    return f"day={day_of(layout, cycle)}/cycle={cycle}"
+
+
+def part_name(index_first: int, index_last: int, blocks: Sequence[str]) -> str:
+    """The name of a part of these excerpts, of which these are the digests of the blocks."""
+    digest = digest_of_all(blocks)[:_NAMED_DIGEST]
+    return f"part-{index_first:016x}-{index_last - index_first + 1}-{digest}.parquet"
 
 
 def day_of(layout: QueueLayout, cycle: int) -> str:
@@ -141,9 +159,10 @@ def day_of(layout: QueueLayout, cycle: int) -> str:
     return f"{datetime(1970, 1, 1, tzinfo=UTC) + start:%Y-%m-%d}"
 
 
-def is_part_folder(path: Path) -> bool:
-    """True for a folder of an archive in which parts are, or begin to be."""
-    return path.is_dir() and path.name.startswith("day=")
+def is_ours(path: Path) -> bool:
+    """True for what a run makes in an archive before there is a manifest."""
+    is_folder = path.is_dir() and path.name.startswith("day=")
+    return is_folder or path.name == LOCK or path.name.startswith(f".{MANIFEST}.")
 
 
 def write_part(path: Path, pieces: Iterable[Piece]) -> int:
@@ -221,4 +240,6 @@ def _cycles(cycles: list[dict[str, Any]]) -> Iterator[ArchivedCycle]:
         parts = tuple(
             ArchivePart(**{**part, "blocks": tuple(part["blocks"])}) for part in fields["parts"]
         )
-        yield ArchivedCycle(**{**fields, "parts": parts})
+        state = fields.get("state")
+        state = None if state is None else tuple(state)
+        yield ArchivedCycle(**{**fields, "parts": parts, "state": state})

@@ -8,7 +8,6 @@ shuffle. So a copy costs its reading and hashing, and a difference one block mor
 A copy whose file cannot be followed is read as far as any copy reaches, block by block.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -31,13 +30,13 @@ from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
     block_spans,
     digest_of,
+    digest_of_all,
     read_pieces,
     tasks_of,
 )
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange
 
-_DIGEST_BYTES: Final = 16
 _BLOCKS_IN_TASK: Final = 16  # of those that are read again
 
 
@@ -226,9 +225,5 @@ def _count(blocks: list[Block]) -> int:
 
 def digest_of_blocks(blocks: Sequence[Block]) -> str | None:
     """A digest of blocks in the order of their indexes; None if one could not be read, or none."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for block in blocks:
-        if block.digest is None:
-            return None
-        digest.update(bytes.fromhex(block.digest))
-    return digest.hexdigest() if blocks else None
+    digests = [block.digest for block in blocks if block.digest is not None]
+    return digest_of_all(digests) if digests and len(digests) == len(blocks) else None

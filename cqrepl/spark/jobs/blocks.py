@@ -6,6 +6,7 @@ their digests alone. A digest covers the index of the first excerpt, the lengths
 is taken over whole buffers, so it costs no Python for each excerpt.
 """
 
+import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from cqrepl.spark.ranges import IndexRange
 
 BLOCK_EXCERPTS: Final = 65_536
 TASK_BYTES: Final = 64 * 1024 * 1024
+_DIGEST_BYTES: Final = 16
 _PIECE_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -79,6 +81,14 @@ def digest_of(index_first: int, pieces: Iterator[Piece]) -> str:
     for piece in pieces:
         digest.take(piece.lengths, piece.payload)
     return digest.text()
+
+
+def digest_of_all(digests: Sequence[str]) -> str:
+    """One digest of those of blocks in the order of their indexes."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for each in digests:
+        digest.update(bytes.fromhex(each))
+    return digest.hexdigest()
 
 
 def batch_of(piece: Piece) -> ExcerptBatch:
