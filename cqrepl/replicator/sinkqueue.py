@@ -185,7 +185,7 @@ class SinkQueue:
                 self._open(None if late else self._layout(offer, source_id))
                 self.error_at_start = None
             if not is_compared:
-                self.lock()
+                self._lock()
         if offer is not None and not offer.is_like(self.shape):
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
@@ -416,7 +416,7 @@ class SinkQueue:
             self.chains = Chains(queue.cycles)
             is_proved = queue.is_of_this_boot or not queue.is_follower
             if create is not None or queue.is_follower:
-                self.lock()
+                self._lock()
             else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()
                 queue.next_index()  # a damaged end is told now, not when a source comes
@@ -439,7 +439,13 @@ class SinkQueue:
 
         Raises:
             QueueLocked: another process has the append lock, or keeps the write lock.
+            OSError: it would take the last descriptors.
         """
+        if self._appender is None:
+            with opening(self.path):
+                self._lock()
+
+    def _lock(self) -> None:
         if self._appender is not None:
             return
         queue = self.queue

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import NotAQueue, Queue, QueueError
+from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.descriptors import SPARE, is_none_left, opening, spare_descriptors
+from cqrepl.replicator.sinkqueue import SinkQueue
+from cqrepl.replicator.syncer import Syncer
 from tests.support.samples import fill
 
 
@@ -68,6 +71,23 @@ def test_an_appender_that_finds_too_few_keeps_none(tmp_path: Path) -> None:
             assert opened_in(path) == before, more
         assert 0 not in made
         assert SPARE - 1 in made
+
+
+def test_a_queue_that_is_locked_later_does_not_take_the_last_ones(tmp_path: Path) -> None:
+    """It was opened at the start, with fewer; and it keeps none while it pauses."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    queue = SinkQueue("q", path, by_name("FAST_DAILY"), 0, None, Syncer())
+    with only(SPARE - 1), pytest.raises(OSError, match="Too many open files") as caught:
+        queue.lock()
+    queue.make_room(caught.value)
+    assert opened_in(path) == []
+    queue.prepare(None, 1, is_compared=True)
+    with only(SPARE):
+        queue.lock()
+    assert queue.next_index == queue.appender.next_index
+    queue.close()
+    assert opened_in(path) == []
 
 
 def opened_in(path: Path) -> list[str]:
