@@ -84,9 +84,13 @@ class EntryLog:
                 _check_log(path, name, kind)
             create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))
             self._queue = Queue.open_for_append(path, create=create)
-            self._appender = self._queue.appender()
-            with closing(TableStore(path / FILE_NAME, writable=True)) as table:
-                table.value(_KEY, kind)
+            try:
+                self._appender = self._queue.appender()
+                with closing(TableStore(path / FILE_NAME, writable=True)) as table:
+                    table.value(_KEY, kind)
+            except BaseException:
+                self.close()  # nobody else has it
+                raise
 
     def note(self, entries: bytes) -> None:
         """Logs entries, which stand side by side; nothing once that has failed."""

@@ -88,7 +88,8 @@ class SinkQueue:
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
         self.disk: DiskEnd  # while it is open
-        self.append_log = EntryLog(append_log, name, LogKind.APPENDED)
+        self._log_path = append_log
+        self._is_log_due = True  # to be opened, for the first time or again
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._any_cycle = any_cycle
@@ -102,6 +103,14 @@ class SinkQueue:
         self._appender: Appender | None = None
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
         try:
+            self._open_log()
+        except (QueueError, OSError) as error:
+            if not is_none_left(error):
+                raise  # no queue goes on without the log that was asked for
+            self.append_log = EntryLog(None, name, LogKind.APPENDED)  # for now
+            self.error_at_start = error
+            return
+        try:
             if self._is_there():
                 self._open(None)
         except (QueueError, OSError) as error:
@@ -109,6 +118,12 @@ class SinkQueue:
                 self.append_log.close()
                 raise
             self.error_at_start = error
+            self.make_room(error)
+
+    def _open_log(self) -> None:
+        if self._is_log_due:
+            self.append_log = EntryLog(self._log_path, self.name, LogKind.APPENDED)
+            self._is_log_due = False
 
     def _is_there(self) -> bool:
         path = self.path
@@ -176,7 +191,11 @@ class SinkQueue:
         Raises:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
             QueueLocked: another process has the append lock.
+            OSError: it would take the last descriptors.
         """
+        if self._is_log_due:
+            with opening(self.path):
+                self._open_log()
         with opening(self.path):
             if self._aside_from is not None:
                 self._put_aside(self._aside_from)
@@ -366,9 +385,17 @@ class SinkQueue:
 
     def make_room(self, error: QueueError | OSError) -> None:
         """It pauses. Where that is over too few descriptors, it keeps none, for others to go on."""
-        if is_none_left(error) and self._queue is not None:
+        if is_none_left(error):
+            if self._queue is not None:
+                self.error_at_start = error  # it is opened as at a start
             self._close_files()
-            self.error_at_start = error  # it is opened as at a start
+            self._rest_log()
+
+    def _rest_log(self) -> None:
+        """The log is opened again with the queue."""
+        if self._log_path is not None and not self._is_log_due:
+            self.append_log.close()
+            self._is_log_due = True
 
     def _close_files(self) -> None:
         if self.toucher is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueError
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
 from tests.support.commands import commands
@@ -75,6 +76,32 @@ async def test_a_sink_takes_as_many_as_it_has_descriptors_for(tmp_path: Path) ->
         assert "stopped" not in sink.said
     for name in NAMES:
         assert_same(tmp_path / name, copies[name])
+
+
+async def test_the_logs_of_those_that_pause_take_none_either(tmp_path: Path) -> None:
+    """Each log needs as many as its queue. They are opened with it, and then have every excerpt."""
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (70, 4096))"
+    names = NAMES[:12]
+    copies = {name: tmp_path / "copies" / name for name in names}
+    for name in names:
+        fill(tmp_path / name, "FAST_DAILY", {0: 3})
+    async with commands(90, before=before) as start_poor:
+        sources = {name: tmp_path / name for name in names}
+        async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
+            words = [f"{name}={path}" for name, path in copies.items()]
+            logs = ["--append-log", tmp_path / "logs"]
+            sink = await start_poor("sink", *words, "--connect", at(source.port), *logs)
+            await sink.says(re.compile("pauses: .*Too many open files"))
+            await eventually(lambda: len(whole(copies)) >= 3)
+            resource.prlimit(sink.pid, resource.RLIMIT_NOFILE, (4096, 4096))
+            await eventually(lambda: len(whole(copies)) == len(names))
+            assert not source.stops
+        await sink.terminate()
+        assert "logged no more" not in sink.said
+    for name in names:
+        assert_same(tmp_path / name, copies[name])
+        with Queue.open(tmp_path / "logs" / name) as log:
+            assert sum(ENTRY.unpack(bytes(entry))[3] for entry in log.tailer()) == 3
 
 
 def whole(copies: dict[str, Path]) -> list[str]:
