@@ -114,6 +114,21 @@ def test_a_column_as_payload(spark: "SparkSession", tmp_path: Path) -> None:
     assert found == {data.encode() for _, data in rows}
 
 
+def test_rows_of_a_queue_stay_in_the_order_of_their_indexes(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Of a key the newest excerpt comes last, whatever its bytes are."""
+    rows = [(f"k{n % 3}", n, f"payload {97 - n}") for n in range(90)]
+    frame = spark.createDataFrame(rows, "symbol string, index bigint, data string")
+    filled = loaded(frame.repartition(4), tmp_path / "out", partitions=2, payload="data")
+    numbers = [
+        [97 - int(bytes(data)[8:]) for _, data in excerpts(Path(each.path))] for each in filled
+    ]
+    for key in range(3):
+        (held,) = [each for each in numbers if key in each]
+        assert [n for n in held if n % 3 == key] == list(range(key, 90, 3))
+
+
 def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
     """kill -9 of all of it while blocks are appended; the next run completes each queue."""
     out = tmp_path / "out"

@@ -1,9 +1,11 @@
 """Fills queues from a table: a queue for each partition of the keys, restartable by block.
 
 Theory of operation. Each row becomes a key and a payload. Rows go to the partition of their key
-(`hashing`) and are sorted there by key and payload, so each queue is a function of the table
-alone; `filling` tells what that gives. A file beside the queues keeps what they were made with, so
-that a second run with another key or number of partitions cannot mix them up.
+(`partitionhash`) and are sorted there by key and, where the table has the column `index` of a
+queue, by index; else by payload. So each queue is a function of the table alone, and of a key's
+excerpts the newest comes last where they have an order; `queuefiller` tells what that gives. A file
+beside the queues keeps what they were made with, so that a second run with another key or number
+of partitions cannot mix them up.
 """
 
 import json
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = "_partitions.json"
 BLOCK: Final = 10_000
-_Keyed = tuple[tuple[int, bytes, bytes], None]
+_INDEX: Final = "index"
+_WHOLE_NUMBERS: Final = ("bigint", "int", "smallint", "tinyint")
+_Keyed = tuple[tuple[int, bytes, int, bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +70,17 @@ def preload(
     _keep_settings(out, settings)
     cycle = layout.roll_cycle.cycle_at(now_ms, layout.epoch)
 
+    has_index = dict(frame.dtypes).get(_INDEX) in _WHOLE_NUMBERS
+
     def keyed(row: "Row") -> _Keyed:
-        key = row[settings.key]
-        parts = partition_of(key, settings.partitions), key_bytes(key), _payload(row, settings)
-        return parts, None
+        key, index = row[settings.key], row[_INDEX] if has_index else None
+        number = -1 if index is None else index
+        partition = partition_of(key, settings.partitions)
+        return (partition, key_bytes(key), number, _payload(row, settings)), None
 
     def write(number: int, rows: Iterable[_Keyed]) -> Iterator[str]:
         settle_worker()
-        payloads = (payload for (_, _, payload), _ in rows)
+        payloads = (payload for (_, _, _, payload), _ in rows)
         yield json.dumps(asdict(fill(queue_path(out, number), layout, cycle, payloads, block)))
 
     with progress(frame.sparkSession, "filled"):
