@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -231,8 +232,8 @@ class Injector:
         content = (host.path / name).read_bytes() if name else b""
         process = host.process
         await trio.sleep(fault.lasting + _CLOSED_AFTER_SECONDS)
-        if host.process is not process:
-            return  # nobody may have looked at it since it was closed
+        if host.process is not process or not _is_noted(host.path, name):
+            return  # nobody has looked at it since it was closed
         later = [file for file in host.path.glob("*.cq4") if file.name > name]
         if name and later and (host.path / name).exists():
             new = host.path / f"{name}.old"
@@ -307,3 +308,10 @@ def _holds_excerpts(file: Path) -> bool:
             return cycle is not None and count_in(queue.cycles, cycle) > 0
     except QueueError:
         return True  # it cannot be read as it is
+
+
+def _is_noted(path: Path, name: str) -> bool:
+    """Whether a host has noted what a closed store file holds: only then can it miss anything."""
+    with suppress(QueueError, OSError), Queue.open(path) as queue:
+        return name in {queue.cycles.path_of(cycle).name for cycle in queue.cycles.closed.load()}
+    return False

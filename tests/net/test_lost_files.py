@@ -97,8 +97,32 @@ async def test_it_comes_back_at_the_start(tmp_path: Path, side: str, how: str) -
         await acked(sides[0], written[-1][0])
         await until_noted(*sides)
     file = lose(tmp_path / side, how)
-    async with joined(tmp_path / "q", tmp_path / "copy"):
+    async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await eventually(lambda: holds(file, 30))
+        with Queue.open_for_append(tmp_path / "q") as queue:
+            last = queue.append(b"more")
+        await acked(source, last)  # on it goes, also where it could not even be offered
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "zeros"])
+@pytest.mark.parametrize("ahead", [1, 2])
+async def test_a_queue_that_is_known_as_damaged_goes_on(
+    tmp_path: Path, how: str, ahead: int
+) -> None:
+    """Before its sink connects: what was not even offered is offered then."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+    file = lose(tmp_path / "q", how, ahead)
+    async with live_source(tmp_path / "q") as source:
+        await eventually(lambda: bool(source.stops))
+        async with live_sink(tmp_path / "copy", source.port):
+            await eventually(lambda: holds(file, COUNTS[ahead]))
+            with Queue.open_for_append(tmp_path / "q") as queue:
+                last = queue.append(b"more")
+            await acked(source, last)
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 

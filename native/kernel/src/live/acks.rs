@@ -68,7 +68,7 @@ pub fn addressed<T>(
 pub enum Behind {
     /// Nothing stands there, or the beginning of an acknowledgement.
     Nothing,
-    /// A document that is no acknowledgement stands there, for whomever.
+    /// A document that is no acknowledgement for a taker stands there.
     Other,
     /// An acknowledgement for a taker stands there, in another shape than ours.
     Foreign,
