@@ -46,7 +46,7 @@ def overtaken(path: Path, payload: bytes, now_ms: int = NOON_MS) -> None:
 
     def append() -> None:
         appender = Queue.open_for_append(path).appender()
-        appender._append_lock.holder = lambda: None  # type: ignore[method-assign]
+        appender._append_lock.holder = lambda: None  # type: ignore[method-assign]  # Java's look
         appender.append([payload], now_ms)
 
     assert forks.run(append) == 0
@@ -245,5 +245,5 @@ def _looks(appender: Appender) -> threading.Event:
         seen.set()
         return found
 
-    appender._append_lock.holder = look  # type: ignore[method-assign]
+    appender._append_lock.holder = look  # type: ignore[method-assign]  # the moment
     return seen

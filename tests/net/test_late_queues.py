@@ -57,51 +57,48 @@ async def test_those_that_find_descriptors_run_and_the_others_come(
 
 async def test_a_sink_takes_as_many_as_it_has_descriptors_for(tmp_path: Path) -> None:
     """Each new copy takes six; none keeps two that another one needs, nor the last ones."""
-    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (70, 4096))"
-    copies = {name: tmp_path / "copies" / name for name in NAMES}
-    for name in NAMES:
-        fill(tmp_path / name, "FAST_DAILY", {0: 3})
-    async with commands(90, before=before) as start_poor:
-        sources = {name: tmp_path / name for name in NAMES}
-        async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
-            words = [f"{name}={path}" for name, path in copies.items()]
-            sink = await start_poor("sink", *words, "--connect", at(source.port))
-            await sink.says(re.compile("pauses: .*Too many open files"))
-            await eventually(lambda: len(whole(copies)) >= 6)
-            assert len(whole(copies)) < 12
-            resource.prlimit(sink.pid, resource.RLIMIT_NOFILE, (4096, 4096))
-            await eventually(lambda: len(whole(copies)) == len(NAMES))
-            assert not source.stops
-        await sink.terminate()
-        assert "stopped" not in sink.said
-    for name in NAMES:
-        assert_same(tmp_path / name, copies[name])
+    count, said = await taken_while_poor(tmp_path, NAMES, 6)
+    assert count < 12
+    assert "stopped" not in said
 
 
 async def test_the_logs_of_those_that_pause_take_none_either(tmp_path: Path) -> None:
     """Each log needs as many as its queue. They are opened with it, and then have every excerpt."""
-    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (70, 4096))"
     names = NAMES[:12]
-    copies = {name: tmp_path / "copies" / name for name in names}
+    _, said = await taken_while_poor(tmp_path, names, 3, "--append-log", tmp_path / "logs")
+    assert "logged no more" not in said
     for name in names:
-        fill(tmp_path / name, "FAST_DAILY", {0: 3})
+        with Queue.open(tmp_path / "logs" / name) as log:
+            assert sum(ENTRY.unpack(bytes(entry))[3] for entry in log.tailer()) == 3
+
+
+async def taken_while_poor(
+    tmp_path: Path, names: list[str], least: int, *words: str | Path
+) -> tuple[int, str]:
+    """A sink of new copies has 70 descriptors, until it has taken `least` of them; then all come.
+
+    Returns:
+        How many it had taken, and what it said.
+    """
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (70, 4096))"
+    copies = {name: tmp_path / "copies" / name for name in names}
+    sources = {name: tmp_path / name for name in names}
+    for path in sources.values():
+        fill(path, "FAST_DAILY", {0: 3})
     async with commands(90, before=before) as start_poor:
-        sources = {name: tmp_path / name for name in names}
         async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
-            words = [f"{name}={path}" for name, path in copies.items()]
-            logs = ["--append-log", tmp_path / "logs"]
-            sink = await start_poor("sink", *words, "--connect", at(source.port), *logs)
+            named = [f"{name}={path}" for name, path in copies.items()]
+            sink = await start_poor("sink", *named, "--connect", at(source.port), *words)
             await sink.says(re.compile("pauses: .*Too many open files"))
-            await eventually(lambda: len(whole(copies)) >= 3)
+            await eventually(lambda: len(whole(copies)) >= least)
+            count = len(whole(copies))
             resource.prlimit(sink.pid, resource.RLIMIT_NOFILE, (4096, 4096))
             await eventually(lambda: len(whole(copies)) == len(names))
             assert not source.stops
         await sink.terminate()
-        assert "logged no more" not in sink.said
     for name in names:
-        assert_same(tmp_path / name, copies[name])
-        with Queue.open(tmp_path / "logs" / name) as log:
-            assert sum(ENTRY.unpack(bytes(entry))[3] for entry in log.tailer()) == 3
+        assert_same(sources[name], copies[name])
+    return count, sink.said
 
 
 def whole(copies: dict[str, Path]) -> list[str]:
