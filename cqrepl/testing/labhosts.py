@@ -82,10 +82,10 @@ class LabHost:
         return None if marks is None else marks.acknowledged
 
     def has_told_of(self, sink: "LabHost") -> bool:
-        """Whether this source has said that it goes no further with a sink."""
+        """Whether this source has said that it goes no further with a sink, or with none."""
         if not isinstance(self.node, Source):
             return False
-        return any(
+        return any(stop.is_own_damage for stop in self.node.stops) or any(
             each.marks.host_id == sink.host and each.has_stopped
             for session in sessions_of(SourceSession, self.node.endpoint.sessions)
             for each in session.outgoing.values()
