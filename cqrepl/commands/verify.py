@@ -71,7 +71,10 @@ class Comparison:
             if index_last is None:
                 index_last = -1  # one of them is empty: there is nothing that all have
         span = ComparedSpan(
-            index_first=self.index_first, index_last=index_last, with_digests=self.digests
+            index_first=self.index_first,
+            index_last=index_last,
+            with_digests=self.digests,
+            is_common=self.common,
         )
         return verify(self.paths, span, progress=meter.add)
 

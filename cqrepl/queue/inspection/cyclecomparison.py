@@ -40,6 +40,7 @@ from cqrepl.queue.inspection.differences import (
 )
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
+from cqrepl.queue.inspection.lostend import LostEnd
 from cqrepl.queue.inspection.neighbours import joined
 from cqrepl.queue.inspection.notedchains import Noted, QueueNotes
 from cqrepl.queue.inspection.overview import QueueInfo
@@ -53,11 +54,12 @@ _SHIFTED: Final = (DifferenceKind.DROPPED, DifferenceKind.INSERTED)
 
 @dataclass(frozen=True, slots=True)
 class ComparedCopy:
-    """One of the queues that are compared."""
+    """One of the queues that are compared; `lost` is why its end is not known."""
 
     path: Path
     info: QueueInfo
     notes: QueueNotes
+    lost: LostEnd | None = None
 
     def file_of(self, cycle: Cycle) -> StoreReport | None:
         """What a quick look has found of a cycle's store file; None: there is none."""
@@ -71,11 +73,13 @@ class ComparedSpan:
     Args:
         index_last: None: to the end.
         with_digests: the chain over what was compared is told.
+        is_common: the last index is where the shortest copy ends: it has to be known that it does.
     """
 
     index_first: int = 0
     index_last: int | None = None
     with_digests: bool = False
+    is_common: bool = False
 
 
 class CycleComparison:

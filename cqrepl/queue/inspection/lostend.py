@@ -37,12 +37,18 @@ _LOOK_PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostEnd:
-    """From `index` on it is unknown what a queue held; `path` is the store file concerned."""
+    """From `index` on it is unknown what a queue held; `path` is the store file concerned, and
+    `what` what is not as expected of it."""
 
     cycle: Cycle
     index: int
     path: Path
-    text: str
+    what: str
+
+    @property
+    def text(self) -> str:
+        """The same with the path."""
+        return f"{self.path}: {self.what}"
 
 
 def lost_end(cycles: Cycles, *, making_s: float = MAKING_S) -> LostEnd | None:
@@ -60,16 +66,15 @@ def lost_end(cycles: Cycles, *, making_s: float = MAKING_S) -> LostEnd | None:
     listed = cycles.listing()
     last = listed[-1] if listed else Cycle(-1)
     if promised > last:
-        path = cycles.path_of(promised)
-        text = f"{path}: expected a store file, as {witness} says; it is not there"
-        return _from(cycles, promised, 0, text)
+        what = f"expected a store file, as {witness} says; it is not there"
+        return _from(cycles, promised, 0, what)
     if not listed:
         return None
     if not _is_ready(cycles, last, making_s):
         path = cycles.path_of(last)
         size = path.stat().st_size if path.exists() else 0
-        text = f"{path}: expected a store file, found {size} bytes without a header"
-        return _from(cycles, last, 0, text)
+        what = f"expected a store file, found {size} bytes without a header"
+        return _from(cycles, last, 0, what)
     return None if synced is None else _unsynced(cycles, Index(synced.end))
 
 
@@ -112,13 +117,12 @@ def _unsynced(cycles: Cycles, end: Index) -> LostEnd | None:
     if found >= sequence:
         return None
     wanted = format_index(index_of(cycle, Sequence(sequence - 1), cycles.shift))
-    text = (
-        f"{cycles.path_of(cycle)}: expected excerpts up to {wanted}, as {SYNCED_FILE_NAME} says;"
-        f" found {found} of {sequence}"
+    what = (
+        f"expected excerpts up to {wanted}, as {SYNCED_FILE_NAME} says; found {found} of {sequence}"
     )
-    return _from(cycles, cycle, found, text)
+    return _from(cycles, cycle, found, what)
 
 
-def _from(cycles: Cycles, cycle: Cycle, sequence: int, text: str) -> LostEnd:
+def _from(cycles: Cycles, cycle: Cycle, sequence: int, what: str) -> LostEnd:
     index = index_of(cycle, Sequence(sequence), cycles.shift)
-    return LostEnd(cycle=cycle, index=index, path=cycles.path_of(cycle), text=text)
+    return LostEnd(cycle=cycle, index=index, path=cycles.path_of(cycle), what=what)

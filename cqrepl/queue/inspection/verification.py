@@ -13,8 +13,9 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import identity_in
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.errors import QueueDamaged, QueueError
 from cqrepl.queue.format.index import Cycle, Index, cycle_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.cyclecomparison import (
@@ -23,12 +24,22 @@ from cqrepl.queue.inspection.cyclecomparison import (
     CycleComparison,
     Progress,
 )
-from cqrepl.queue.inspection.differences import Flaw, LayoutsDiffer, OneFile, Outcome
+from cqrepl.queue.inspection.differences import (
+    Flaw,
+    LayoutsDiffer,
+    NamedDifference,
+    OneFile,
+    Outcome,
+)
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
+from cqrepl.queue.inspection.lostend import LostEnd, lost_end
 from cqrepl.queue.inspection.notedchains import QueueNotes
-from cqrepl.queue.inspection.overview import inspect_queue
+from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 
 _EVERYTHING: Final = ComparedSpan()
+_LOST_REMEDY: Final = (
+    "what was there is unknown: put it back, or let it come again from another host"
+)
 
 
 def verify(
@@ -47,19 +58,29 @@ def verify(
     Raises:
         QueueError: one of them is no queue, as `inspect_queue`.
     """
-    copies = yield from opened_copies(paths)
+    copies = yield from opened_copies(paths, with_lost=span.is_common)
     if copies is None:
         return
+    missed: set[tuple[Cycle, int]] = set()
     for cycle in cycles_of(copies, span):
-        yield from CycleComparison(copies, cycle, span, progress).outcomes()
+        for outcome in CycleComparison(copies, cycle, span, progress).outcomes():
+            if isinstance(outcome, NamedDifference):
+                missed |= {(cycle, nth) for nth, is_in in enumerate(outcome.present) if not is_in}
+            yield outcome
     for nth, copy in enumerate(copies):
         yield from queue_flaws(nth, copy)
+    if span.is_common:
+        yield from _lost_ends(copies, missed)
 
 
 def opened_copies(
-    paths: Sequence[Path | str],
+    paths: Sequence[Path | str], *, with_lost: bool = False
 ) -> Generator[Outcome, None, list[ComparedCopy] | None]:
     """The copies, after a quick look at each; None where they cannot be compared, which is told.
+
+    Args:
+        with_lost: whether the end of each is known is looked at too; that may wait for a file
+            that is being made.
 
     Raises:
         QueueError: one of them is no queue.
@@ -71,7 +92,9 @@ def opened_copies(
     copies: list[ComparedCopy] = []
     for nth, path in enumerate(map(Path, paths)):
         try:
-            copies.append(ComparedCopy(path, inspect_queue(path), QueueNotes(path)))
+            info = inspect_queue(path)
+            lost = _lost_end(info) if with_lost else None
+            copies.append(ComparedCopy(path, info, QueueNotes(path), lost))
         except QueueDamaged as error:
             yield _unusable(nth, path, error)
     if len(copies) < len(paths):
@@ -81,6 +104,36 @@ def opened_copies(
         yield LayoutsDiffer(layouts=layouts)
         return None
     return copies
+
+
+def _lost_ends(copies: list[ComparedCopy], missed: set[tuple[Cycle, int]]) -> Iterator[Flaw]:
+    """Copies that had more than their store files show: they are not just behind.
+
+    Args:
+        missed: the cycles of which a copy was told to lack excerpts; that is not told twice.
+    """
+    for nth, copy in enumerate(copies):
+        lost = copy.lost
+        if lost is None:
+            continue
+        is_damaged = any(
+            each.path == lost.path and each.kind is FindingKind.DAMAGE
+            for each in copy.info.findings
+        )
+        if (lost.cycle, nth) not in missed and not is_damaged:
+            finding = Finding(
+                kind=FindingKind.DAMAGE, path=lost.path, position=None, index=lost.index,
+                text=lost.what, remedy=_LOST_REMEDY, part=FilePart.DIRECTORY,
+            )  # fmt: skip
+            yield Flaw(copy=nth, finding=finding)
+
+
+def _lost_end(info: QueueInfo) -> LostEnd | None:
+    """Why the end of a queue is not known; what cannot be read is told of elsewhere."""
+    try:
+        return lost_end(Cycles(info.path, info.layout.roll_cycle, info.layout.epoch))
+    except (QueueError, OSError):
+        return None
 
 
 def last_common_index(paths: Sequence[Path | str]) -> Index | None:

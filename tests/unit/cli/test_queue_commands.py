@@ -222,6 +222,45 @@ def test_verify_finds_what_is_missing(invoke: Invoke, copies: tuple[Path, Path])
     assert invoke("verify", *copies, "--to", last).exit_code == 0
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_verify_common_does_not_take_a_lost_end_for_a_copy_that_is_behind(
+    invoke: Invoke, tmp_path: Path, is_gone: bool
+) -> None:
+    """A last store file that is not there, or has nothing in it: what it held is unknown."""
+    copies = tmp_path / "a", tmp_path / "b"
+    for copy in copies:
+        fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
+    lost = noon_path(copies[1], "TEST4_DAILY", ahead=1)
+    os.truncate(lost, 0)
+    if is_gone:
+        lost.unlink()
+    result = invoke("verify", *copies, "--common")
+    assert result.exit_code == 4, result.stdout
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("damaged")]
+    assert f"{lost}, index {hex(noon_index('TEST4_DAILY', ahead=1))}: " in line
+    assert "expected a store file, " in line
+    found = json.loads(invoke("verify", *copies, "--common", "--json").stdout.splitlines()[-1])
+    assert (found["kind"], found["copy"]) == ("damaged", str(copies[1]))
+    # a difference that is told already is not told twice
+    result = invoke("verify", *copies)
+    assert (result.exit_code, "damaged" in result.stdout) == (1, False)
+
+
+def test_verify_common_finds_an_end_that_every_copy_has_lost(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    copies = tmp_path / "a", tmp_path / "b"
+    for copy in copies:
+        fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
+        noon_path(copy, "TEST4_DAILY", ahead=1).unlink()
+    result = invoke("verify", *copies, "--common")
+    assert result.exit_code == 4
+    assert result.stdout.count("listing.highestCycle in metadata.cq4t says") == len(copies)
+    for copy in copies:  # for good
+        assert invoke("repair", copy, "--apply").exit_code == 0
+    assert invoke("verify", *copies, "--common").exit_code == 0
+
+
 def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:
     for name in ("a", "b"):
         Queue.open(tmp_path / name, create=layout()).close()
