@@ -36,8 +36,9 @@ from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import arrow_schema, spark_schema
-from cqrepl.spark.streamreader import ChronicleStreamReader
+from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tableoptions import (
     Bounds,
     OptionError,
@@ -68,6 +69,7 @@ class ChronicleSource(DataSource):
         """What stands in `format`."""
         return FORMAT
 
+    @reason_only()
     def schema(self) -> str:
         """The columns that were chosen.
 
@@ -79,6 +81,7 @@ class ChronicleSource(DataSource):
         self._ends = {path: _end_of(path) for path in found.values()}
         return spark_schema(options.columns, options.payload)
 
+    @reason_only()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads what the queues hold when the query is planned.
 
@@ -92,26 +95,31 @@ class ChronicleSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Reads what is appended, micro-batch by micro-batch.
 
-        Raises:
-            OptionError: an option cannot be used, or a column is no column of a queue.
+        Where an option cannot be used, or a column is no column of a queue, what comes raises that
+        as soon as it is asked for an offset.
         """
-        options = read_options(self.options)
-        stream = stream_options(self.options)
-        return ChronicleStreamReader(options, stream, planned_schema(schema, options))
+        try:
+            options = read_options(self.options)
+            stream = stream_options(self.options)
+            return ChronicleStreamReader(options, stream, planned_schema(schema, options))
+        except OptionError as error:
+            return RefusedStream(error)
 
+    @reason_only()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes rows at exactly their indexes.
 
         Raises:
-            OptionError, ValueError, QueueError: as `ChronicleWriter`.
+            TableError, QueueError: as `ChronicleWriter`.
         """
         return ChronicleWriter(write_options(self.options), schema, overwrite)
 
+    @reason_only()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Writes micro-batches at exactly their indexes.
 
         Raises:
-            OptionError, ValueError, QueueError: as `ChronicleStreamWriter`.
+            TableError, QueueError: as `ChronicleStreamWriter`.
         """
         return ChronicleStreamWriter(write_options(self.options), schema, overwrite)
 
@@ -151,6 +159,7 @@ class ChronicleReader(DataSourceReader):
         self._wanted = wanted
         self._schema = schema
 
+    @reason_only()
     def partitions(self) -> Sequence[InputPartition]:
         """What the tasks are to read.
 
@@ -175,4 +184,5 @@ class ChronicleReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The record batches of one task."""
         if isinstance(partition, SplitPartition):  # Spark makes an empty one where there is none
-            yield from read_split(partition, self._schema, self._options)
+            with reason_only():
+                yield from read_split(partition, self._schema, self._options)

@@ -1,7 +1,8 @@
 """What went wrong in Spark, as one line and an exit code.
 
 An error that a task raised reaches the driver as text: a Java stack around a Python one. Of that
-text the last line of the Python stack says what happened, and its first word is the class.
+text the last line of the Python stack says what happened, and its first word is the class. What we
+raise ourselves comes without a Python stack (`spark.reasons`), behind what Spark says of it.
 """
 
 import re
@@ -16,6 +17,9 @@ from cqrepl.console import exitcodes
 
 # the last line of a Python stack: a class with its module, or a built-in one, and what it says
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
+# one that came without a stack
+_OURS: Final = re.compile(r"\bcqrepl(?:\.[a-z_]+)*\.([A-Z]\w+): (.+)")
+_STACK: Final = "Traceback (most recent call last):"
 # what stands before the reason: of the call, and on the line of the reason
 _CALLING: Final = "An error occurred while calling"
 _JAVA_CLASS: Final = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
@@ -42,7 +46,7 @@ def one_line() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         if is_interrupted(error):
             raise KeyboardInterrupt from error
-        raise failure_of(str(error)) from error
+        raise failure_of(str(error)) from None
 
 
 def is_interrupted(error: BaseException | None) -> bool:
@@ -57,12 +61,12 @@ def is_interrupted(error: BaseException | None) -> bool:
 def failure_of(text: str) -> JobFailed:
     """The failure that the text of an error of Spark tells about."""
     lines = [line.strip() for line in text.splitlines()]
-    stack = max((n for n, line in enumerate(lines) if line.startswith("Traceback")), default=-1)
-    for line in lines[stack + 1 :] if stack >= 0 else ():
-        match = _LAST_LINE.match(line)
+    stack = max((n for n, line in enumerate(lines) if _STACK in line), default=-1)
+    matches = [_LAST_LINE.match(line) for line in (lines[stack + 1 :] if stack >= 0 else ())]
+    for match in [*matches, *(_OURS.search(line) for line in lines)]:
         if match is not None:
             name = match[1].rpartition(".")[2]
-            return JobFailed(match[2], _CODES.get(name, exitcodes.USAGE))
+            return JobFailed(match[2].strip(), _CODES.get(name, exitcodes.USAGE))
     said = [line for line in lines if line and not line.startswith(_CALLING)]
     reason = _JAVA_CLASS.sub("", said[0]) if said else "it gave no reason"
     return JobFailed(f"Spark: {reason}")

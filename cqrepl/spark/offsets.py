@@ -18,6 +18,7 @@ from typing import Final
 
 from cqrepl.queue import NEXT_OF_EMPTY, format_index, parse_index
 from cqrepl.spark.ranges import IndexRange, cut
+from cqrepl.spark.tableoptions import TableError
 
 _VERSION: Final = 1
 
@@ -44,11 +45,11 @@ def positions_of(offset: Mapping[str, object]) -> dict[str, int]:
     """The next index of each queue, by name.
 
     Raises:
-        ValueError: it is no offset of this version.
+        TableError: it is no offset of this version.
     """
     queues = offset.get("queues")
     if offset.get("v") != _VERSION or not isinstance(queues, Mapping):
-        raise ValueError(f"expected an offset of version {_VERSION}, found {dict(offset)}")
+        raise TableError(f"expected an offset of version {_VERSION}, found {dict(offset)}")
     return {str(name): parse_index(str(each["next"])) for name, each in queues.items()}
 
 

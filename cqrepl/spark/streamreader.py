@@ -42,10 +42,48 @@ from cqrepl.spark.offsets import (
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, check_held, followed, present
+from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions
 from cqrepl.spark.taskreader import read_split
 
 _logger = logging.getLogger(__name__)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream that cannot be, which says why when it is asked for its first offset.
+
+    What is raised where a reader is made is not told by Spark 4.2 and 4.3: they go on to stop the
+    reader, and say that there is none.
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    @reason_only()
+    def initialOffset(self) -> dict[str, object]:
+        """Raises the reason."""
+        raise self._error
+
+    @reason_only()
+    def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
+        """Raises the reason."""
+        raise self._error
+
+    @reason_only()
+    def partitions(
+        self, start: Mapping[str, object], end: Mapping[str, object]
+    ) -> Sequence[InputPartition]:
+        """Raises the reason."""
+        raise self._error
+
+    @reason_only()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the reason."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """Raises the reason."""
+        raise self._error
 
 
 class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,6 +100,7 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             excerpts=stream.excerpts_max, size_bytes=stream.bytes_max, cycles=stream.cycles_max
         )
 
+    @reason_only()
     def initialOffset(self) -> dict[str, object]:
         """Where a query without a checkpoint begins; the same each time, as Spark asks twice."""
         if self._initial is None:
@@ -80,6 +119,7 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMaxFiles(self._limits.cycles)
         return ReadAllAvailable()
 
+    @reason_only()
     def latestOffset(self, start: Mapping[str, object], limit: ReadLimit) -> dict[str, object]:
         """Where the batch from `start` on ends; `start` itself while there is nothing.
 
@@ -97,14 +137,17 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._register(positions)
         return as_offset(advanced(positions, pending, limits))
 
+    @reason_only()
     def prepareForTriggerAvailableNow(self) -> None:
         """Remembers where the queues end: this run goes no further, nor into later queues."""
         self._targets = self._ends()
 
+    @reason_only()
     def reportLatestOffset(self) -> dict[str, object]:
         """Where the queues end now, for the progress that Spark shows."""
         return as_offset(self._ends())
 
+    @reason_only()
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> Sequence[InputPartition]:
@@ -125,8 +168,12 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The record batches of one task."""
         if isinstance(partition, SplitPartition):
             may_be_lost = not self._stream.fail_on_data_loss
-            yield from read_split(partition, self._schema, self._options, may_be_lost=may_be_lost)
+            with reason_only():
+                yield from read_split(
+                    partition, self._schema, self._options, may_be_lost=may_be_lost
+                )
 
+    @reason_only()
     def commit(self, end: Mapping[str, object]) -> None:
         """Tells retention that nothing before `end` will be read again, where it was asked to."""
         if self._stream.reader is not None:

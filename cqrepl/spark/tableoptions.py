@@ -39,7 +39,11 @@ _WRITING: Final = ("path", "rollCycle", "like", "stagingPath", "onExisting", "du
 Value = TypeVar("Value")
 
 
-class OptionError(ValueError):
+class TableError(ValueError):
+    """What Spark was asked to do with queues cannot be done; the message is one line for people."""
+
+
+class OptionError(TableError):
     """An option that cannot be used: its name, what was expected, what came."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:

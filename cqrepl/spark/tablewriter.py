@@ -26,9 +26,10 @@ from pyspark.sql.types import StructType
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import type_of
 from cqrepl.spark.staging import StagedPart, Target, begin, commit, discard, stage, sweep
-from cqrepl.spark.tableoptions import COLUMNS, OptionError, WriteOptions
+from cqrepl.spark.tableoptions import COLUMNS, OptionError, TableError, WriteOptions
 from cqrepl.spark.taskreader import settle_worker
 
 _NEEDED: Final = ("index", "payload")
@@ -54,7 +55,7 @@ class _Writing:
 
         Raises:
             OptionError: there is no queue, and none can be made; or it must not be replaced.
-            ValueError: the columns cannot be written.
+            TableError: the columns cannot be written.
             QueueError: the target cannot be read.
         """
         _check_columns(schema)
@@ -75,11 +76,13 @@ class _Writing:
         self._folder = self._staging / job
         begin(self._folder)
 
+    @reason_only()
     def _stage(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
         settle_worker()
         shift = self._target.layout.roll_cycle.shift
         return StagedMessage(stage(self._folder, shift, iterator))
 
+    @reason_only()
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         commit(self._target, [one.part for one in messages if isinstance(one, StagedMessage)])
         discard(self._folder)
@@ -133,13 +136,13 @@ def _check_columns(schema: StructType) -> None:
     for name in _NEEDED:
         expected = type_of(name, "raw")
         if found.get(name) != expected:
-            raise ValueError(
+            raise TableError(
                 f"expected a column {name} of {expected} to write a queue,"
                 f" found {found.get(name, 'none')}"
             )
     for name in found:
         if name not in COLUMNS:
-            raise ValueError(f"expected columns of {', '.join(COLUMNS)}, found {name}")
+            raise TableError(f"expected columns of {', '.join(COLUMNS)}, found {name}")
 
 
 def _layout(path: Path, options: WriteOptions) -> QueueLayout:

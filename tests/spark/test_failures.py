@@ -22,6 +22,14 @@ OF_JAVA = """An error occurred while calling o44.load.
 : org.apache.spark.SparkException: [X] Y is not there.
 \tat org.apache.spark.Something
 """
+WITHOUT_STACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: \
+cqrepl.spark.tableoptions.OptionError: option x: expected a, found b
+ SQLSTATE: 38000"""
+WITHIN_A_LINE = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback \
+(most recent call last):
+  File "worker.py", line 1, in main
+cqrepl.queue.format.errors.QueueDamaged: q: expected a, found b
+ SQLSTATE: 38000"""
 
 
 @pytest.mark.parametrize(
@@ -29,6 +37,8 @@ OF_JAVA = """An error occurred while calling o44.load.
     [
         (IN_A_TASK, "data/orders: expected a header, found 17 at position 40", 4),
         (MISSING, "No module named 'cqrepl'", 2),
+        (WITHOUT_STACK, "option x: expected a, found b", 2),
+        (WITHIN_A_LINE, "q: expected a, found b", 4),
         (OF_JAVA, "Spark: [X] Y is not there.", 2),
         ("[TABLE_OR_VIEW_NOT_FOUND] no table", "Spark: [TABLE_OR_VIEW_NOT_FOUND] no table", 2),
         ("", "Spark: it gave no reason", 2),

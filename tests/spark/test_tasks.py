@@ -60,7 +60,7 @@ def test_progress_on_a_terminal(
 
 def test_an_error_of_a_task(spark: "SparkSession", tmp_path: Path) -> None:
     from cqrepl.queue import Queue
-    from cqrepl.spark.failures import JobFailed, one_line
+    from cqrepl.spark.failures import JobFailed
     from cqrepl.spark.jobs.tasks import run_tasks
 
     def work(path: Path) -> Iterator[dict[str, Any]]:
@@ -68,6 +68,6 @@ def test_an_error_of_a_task(spark: "SparkSession", tmp_path: Path) -> None:
         yield {}
 
     said = f"{tmp_path}/none: expected a queue directory, found none"
-    with pytest.raises(JobFailed) as raised, one_line():
+    with pytest.raises(JobFailed) as raised:
         run_tasks(spark, "opened", work, [tmp_path / "none"])
     assert (str(raised.value), raised.value.code) == (said, 2)

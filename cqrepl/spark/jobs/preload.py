@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
+from cqrepl.spark.failures import one_line
 from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of, plain
 from cqrepl.spark.jobs.queuefiller import Filled, fill
 from cqrepl.spark.jobs.tasks import progress
@@ -64,6 +65,7 @@ def preload(
 
     Raises:
         BadArguments: the table has no such columns; or the queues were made in another way.
+        JobFailed: a row cannot be put into a queue; the message is one line.
     """
     out = Path(out).absolute()
     _check_columns(frame, settings)
@@ -83,7 +85,7 @@ def preload(
         payloads = (payload for (_, _, _, payload), _ in rows)
         yield json.dumps(asdict(fill(queue_path(out, number), layout, cycle, payloads, block)))
 
-    with progress(frame.sparkSession, "filled"):
+    with progress(frame.sparkSession, "filled"), one_line():
         texts = (
             frame.rdd.map(keyed)
             .repartitionAndSortWithinPartitions(settings.partitions, lambda key: key[0])

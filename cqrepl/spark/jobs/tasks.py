@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
+from cqrepl.spark.failures import one_line
 from cqrepl.spark.taskreader import settle_worker
 
 Task = TypeVar("Task")
@@ -33,6 +34,9 @@ def run_tasks(
     Args:
         what: the word for it in the line of progress.
         work: what is done with a task; run in a worker.
+
+    Raises:
+        JobFailed: a task has failed; the message is the one line that says why.
     """
     if not tasks:
         return []
@@ -44,7 +48,7 @@ def run_tasks(
                 yield json.dumps(answer)
 
     count = len(tasks)
-    with progress(spark, what):
+    with progress(spark, what), one_line():
         texts = spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
     return [json.loads(text) for text in texts]
 
