@@ -94,7 +94,8 @@ class OfferDesk:
                 assert self._connection.remote_id is not None
                 marks = each.marks_of(self._connection.remote_id)
                 next_index = self._end_of(each, marks)
-                source_id = each.queue.layout.source_id
+                own_id = each.queue.layout.source_id
+                source_id = own_id if each.source_id is None else each.source_id
                 lineage = self._held(each)
             except (QueueError, OSError) as error:
                 self._not_offered(each, error)
@@ -102,7 +103,7 @@ class OfferDesk:
             cid = self._connection.offer_queue(
                 each.name,
                 next_index,
-                acknowledgement=self._shared.asks_ack,
+                acknowledgement=self._shared.asks_ack(each.name),
                 source_id=source_id,
                 shape=each.shape,
                 lineage=lineage,

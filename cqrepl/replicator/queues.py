@@ -19,6 +19,7 @@ from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
 
 STUCK_SECONDS: Final = 5.0  # a queue that the peer does not name may still be named
+_SHOWN: Final = 140  # characters of a name that cannot be used
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -38,15 +39,24 @@ def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, 
         raise ValueError("at least one queue expected, none came")
     names: dict[str, Path] = {}
     for name, path in pairs:
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"a queue name of letters, digits, '.', '_' and '-' (at most 128) expected, "
-                f"{name!r} came"
-            )
+        check_name(name)
         if name in names:
             raise ValueError(f"two queues are named {name!r}: give one another name")
         names[name] = path
     return names
+
+
+def check_name(name: str) -> None:
+    """Looks whether a queue may have this name.
+
+    Raises:
+        ValueError: it may not; one sentence says which one may.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"a queue name of letters, digits, '.', '_' and '-' (at most 128) expected, "
+            f"{name[:_SHOWN]!r} came"
+        )
 
 
 def check_apart(

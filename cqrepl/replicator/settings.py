@@ -3,7 +3,7 @@
 `host_settings` makes the tree from the keys that the API has; the commands go the same way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -28,13 +28,23 @@ class SourceSettings:
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
             streamed to nobody before a copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any.
+        unacknowledged: names of queues for which none is asked for all the same.
+        source_ids: what sinks are told as the source id of a queue, by its name; else its own.
+        made_with: roll cycles of queues, by name: one that is not there is made with it.
     """
 
     acknowledge: bool = True
+    unacknowledged: frozenset[str] = frozenset()
+    source_ids: Mapping[str, int] = field(default_factory=dict)
+    made_with: Mapping[str, str] = field(default_factory=dict)
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
     wait_for: frozenset[int] | None = None
+
+    def asks_ack(self, name: str) -> bool:
+        """Whether the sinks of this queue are to acknowledge."""
+        return self.acknowledge and name not in self.unacknowledged
 
     def waits_for(self, hosts: Iterable[int]) -> bool:
         """Whether one of these hosts, which have copies, is waited for."""
@@ -55,6 +65,8 @@ class SinkSettings:
         any_cycle: take a first index that is of a day far from this host's clock.
         puts_aside: where a copy differs from its source's queue, what it has from there on goes to
             quarantine, and comes again; else the queue stops.
+        roll_cycles: the same as `roll_cycle` of single queues, by name.
+        masters: ids of the only hosts that queues are taken from, by name; else any host's.
     """
 
     roll_cycle: str = "FAST_DAILY"
@@ -62,6 +74,8 @@ class SinkSettings:
     append_log: Path | None = None
     any_cycle: bool = False
     puts_aside: bool = False
+    roll_cycles: Mapping[str, str] = field(default_factory=dict)
+    masters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

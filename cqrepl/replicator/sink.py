@@ -148,7 +148,6 @@ def open_sinks(
         QueueError: a directory holds something else, another process holds its append lock, or a
             library is missing that writing needs.
     """
-    cycle = by_name(settings.roll_cycle)
     touch_ahead_bytes = settings.touch_ahead_bytes
     if touch_ahead_bytes is None:
         touch_ahead_bytes = usual_ahead_bytes()
@@ -163,7 +162,7 @@ def open_sinks(
             queue = SinkQueue(
                 name,
                 queues[name],
-                cycle,
+                by_name(settings.roll_cycles.get(name, settings.roll_cycle)),
                 touch_ahead_bytes,
                 log,
                 syncer,

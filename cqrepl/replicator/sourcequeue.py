@@ -46,7 +46,8 @@ class SourceQueue:
     ) -> None:
         self.name = name
         self.path = path
-        self.queue = Queue.open(path)
+        self.source_id = settings.source_ids.get(name)
+        self.queue = _opened(path, settings.made_with.get(name))
         try:
             self._begin(ack_log, syncer, settings)
         except BaseException:
@@ -249,12 +250,20 @@ class SourceQueue:
             session.catch_up()
 
 
+def _opened(path: Path, made_with: str | None) -> Queue:
+    """The queue in a directory; made with this roll cycle where there is nothing."""
+    if made_with is not None and not (path.exists() and any(path.iterdir())):
+        with Queue.open_for_append(path, create=made_with):
+            _logger.info("queue %s is made, with %s", path, made_with)
+    return Queue.open(path)
+
+
 class SourceShared:
     """What the connections of one source have in common, apart from the queues."""
 
     def __init__(self, settings: SourceSettings, late: Mapping[str, Stop]) -> None:
         self.late = late  # queues that are not open yet, and why
-        self.asks_ack = settings.acknowledge
+        self.asks_ack = settings.asks_ack
         self.returns = settings.returns
         self.changed = Signal()
         self.stops: list[Stop] = []

@@ -385,7 +385,7 @@ class SourceSession:
         self._pauses.forget(each.queue.name)
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
         each.queue.disk.note()
-        self.has_progressed = self.has_progressed or not self._shared.asks_ack
+        self.has_progressed = self.has_progressed or not self._shared.asks_ack(each.queue.name)
 
     async def _begin_later(self, each: Outgoing) -> None:
         """Another sink has given back: now this one may. It hears so when the queue is locked."""
@@ -416,7 +416,8 @@ class SourceSession:
         self._frames.begin(each)
         self._shared.forget_stop(each.queue.name, each.marks.host_id)
         each.queue.disk.note_compared()
-        if each.tailer is not None and next_index != NEXT_OF_EMPTY and self._shared.asks_ack:
+        asks_ack = self._shared.asks_ack(each.queue.name)
+        if each.tailer is not None and next_index != NEXT_OF_EMPTY and asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
             last = self._guarded(
                 each, lambda: each.queue.queue.last_index_before(Index(next_index))
