@@ -35,7 +35,7 @@ def test_examples_print_what_is_promised(page: Path) -> None:
 
 def test_commands_exist() -> None:
     """Every `cqrepl` option that the README shows is one that the command knows."""
-    command = r"^    (?:.*\| )?cqrepl ((?:bench |spark )?\w[\w-]*)([^\n]*)"
+    command = r"^    (?:.*\| )?cqrepl ((?:bench |spark |config )?\w[\w-]*)([^\n]*)"
     lines = re.findall(command, README.read_text(), re.MULTILINE)
     assert {"source", "sink", "append", "tail"} <= {name for name, _ in lines}
     for line in lines:
@@ -44,3 +44,12 @@ def test_commands_exist() -> None:
         assert done.returncode == 0, done.stderr
         for option in re.findall(r"(--[a-z-]+)", line[1]):
             assert option in done.stdout
+
+
+def test_the_configuration_can_be_used(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    asked = [sys.executable, "-m", "cqrepl", "config", "check", str(path)]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{path}: 3 hosts, 2 queues\n"), done.stderr

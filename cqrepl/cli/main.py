@@ -11,6 +11,7 @@ import click
 from cqrepl._version import VERSION
 from cqrepl.cli.append import append
 from cqrepl.cli.bench import bench
+from cqrepl.cli.config import config
 from cqrepl.cli.demo import demo
 from cqrepl.cli.gc import gc
 from cqrepl.cli.identity import identity
@@ -67,6 +68,7 @@ def cli() -> None:
 for command in (
     *(source, sink, demo),
     *(init, append, tail, info, identity, verify, repair, unlock, gc, bench),
+    config,
     spark,
 ):
     cli.add_command(command)

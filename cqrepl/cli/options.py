@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import click
 
 from cqrepl.commands.spot import Spot, parse_spot
-from cqrepl.console.units import format_size, parse_size, parse_time_ms
+from cqrepl.console.units import format_size, parse_hosts, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
     from cqrepl.net.address import Address
@@ -68,18 +68,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _hosts_or(everything: str, value: frozenset[int] | None) -> "Converted[frozenset[int] | None]":
     """Host ids, or one of two words: `none`, and the one for those that count by themselves."""
-    words = {everything: value, "none": frozenset() if value is None else None}
-
-    def convert(text: str) -> frozenset[int] | None:
-        if text in words:
-            return words[text]
-        try:
-            return frozenset(int(each) for each in text.split(","))
-        except ValueError:
-            wanted = f"{everything}, none or host ids such as 2,3"
-            raise ValueError(f"{wanted} expected, {text!r} came") from None
-
-    return Converted("hosts", convert)
+    words: dict[str, frozenset[int] | None] = {
+        everything: value,
+        "none": frozenset() if value is None else None,
+    }
+    return Converted("hosts", lambda text: parse_hosts(text, words))
 
 
 def _address(text: str) -> "Address":
@@ -104,6 +97,39 @@ QUEUE_DIR: Final = click.Path(path_type=Path)
 def queue_argument(command: Command) -> Command:
     """Adds the argument of a command about one queue."""
     return click.argument("path", metavar="QUEUE_DIR", type=QUEUE_DIR)(command)
+
+
+def config_argument(command: Command) -> Command:
+    """Adds the argument of a command about a configuration."""
+    return click.argument("path", metavar="FILE", type=QUEUE_DIR)(command)
+
+
+def cluster_options(command: Command) -> Command:
+    """Adds what a process may say beside the file of its cluster."""
+    options = (
+        click.option(
+            "--host-id",
+            type=click.IntRange(1, 127),
+            envvar="CQREPL_HOST_ID",
+            show_envvar=True,
+            help="Which of the hosts in the file this one is.",
+        ),
+        click.option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Listen there, where that is not the host's connectUri.",
+        ),
+        click.option(
+            "--address",
+            "addresses",
+            metavar="NAME=HOST:PORT",
+            multiple=True,
+            help="What a connectUri that is only a name stands for; may be given again.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def json_option(command: Command) -> Command:

@@ -1,6 +1,7 @@
 """Times and sizes as people write them: `500us`, `250ms`, `20s`, `16MiB`, `1000000`."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -63,6 +64,21 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ValueError(f"a size such as 16MiB or 65536 expected, {text!r} came")
     return int(match[1]) * _SIZE_BYTES[match[2]]
+
+
+def parse_hosts(text: str, words: Mapping[str, frozenset[int] | None]) -> frozenset[int] | None:
+    """Host ids, `2,3`, or what one of some words stands for.
+
+    Raises:
+        ValueError: with what was expected, in one sentence.
+    """
+    if text in words:
+        return words[text]
+    try:
+        return frozenset(int(each) for each in text.split(","))
+    except ValueError:
+        wanted = f"{', '.join(words)} or host ids such as 2,3"
+        raise ValueError(f"{wanted} expected, {text!r} came") from None
 
 
 def format_bytes(count: float) -> str:

@@ -1,7 +1,8 @@
 """How a host reaches its peers: every key with its unit and limits."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from cqrepl.kernel.live import Pausing
@@ -12,9 +13,10 @@ CORES_BUSY: Final = 2  # one that spins, and one for all other threads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetSettings:
-    """Exactly one of `listen` and `connect` is given.
+    """Exactly one of `listen` and `connect` is given, or `peers`, then with `listen` or without.
 
     Args:
+        peers: addresses of hosts that are dialled, by their ids; each is dialled for ever.
         gives_up: a dialler stops after 30 s without success, one that listens 30 s after its last
             peer has gone.
         pausing: how a source waits for the next excerpt.
@@ -27,13 +29,15 @@ class NetSettings:
 
     listen: Address | None = None
     connect: Address | None = None
+    peers: Mapping[int, Address] = field(default_factory=dict)
     gives_up: bool = False
     pausing: Pausing = Pausing.BALANCED
     guests_max: int = 64
     guest_bytes_per_s: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        if (self.listen is None) == (self.connect is None):
+        has_peers = bool(self.peers) and self.connect is None
+        if not has_peers and (self.listen is None) == (self.connect is None):
             raise ValueError("either an address to listen on or one to connect to is needed")
         if self.guests_max < 0 or self.guest_bytes_per_s < 1:
             raise ValueError(

@@ -1,0 +1,152 @@
+"""Checks the file of a cluster, shows what is in effect, and lists the keys."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cqrepl.config import schema
+from cqrepl.config.clusterfile import ClusterConfig, Setting, load_cluster
+from cqrepl.config.errors import ConfigError
+from cqrepl.config.hostplan import AddressBook, HostPlan, in_effect, plan_host
+from cqrepl.config.keys import PROCESS
+from cqrepl.config.yamltree import shown
+from cqrepl.console import exitcodes, output
+from cqrepl.console.units import plural
+
+Options = Mapping[str, object]  # as `cli.options.cluster_options` has them
+
+
+def process_settings(config: ClusterConfig, options: Options) -> dict[str, Setting]:
+    """The settings of this process: of the file, of its variables, of its flags."""
+    flags = {}
+    listen, addresses = options["listen"], options["addresses"]
+    if listen is not None:
+        flags["listen"] = _flag("listen", "--listen", str(listen))
+    if addresses:
+        assert isinstance(addresses, Sequence)
+        text = ",".join(str(each) for each in addresses)
+        flags["addresses"] = _flag("addresses", "--address", text)
+    return in_effect(config, os.environ, flags)
+
+
+def plan(path: Path, options: Options) -> HostPlan:
+    """What the host that the options name does by this file.
+
+    Raises:
+        ConfigError: nothing, as something is wrong.
+    """
+    config = load_cluster(path)
+    host_id = options["host_id"]
+    assert isinstance(host_id, int)
+    return plan_host(config, host_id, process_settings(config, options))
+
+
+def _flag(name: str, flag: str, text: str) -> Setting:
+    key = PROCESS.keys[name]
+    try:
+        return Setting(key=key, value=key.kind.parse(text), origin=flag)
+    except ValueError:
+        message = f"{key.kind.wanted} expected, {shown(text)} came"
+        raise ConfigError(flag, None, message) from None
+
+
+def check_config(path: Path, options: Options) -> int:
+    """Looks whether a file can be used, as a whole or by one host; the exit code."""
+    config = load_cluster(path)
+    _plan_all(config, options)
+    hosts, queues = plural(len(config.hosts), "host"), plural(len(config.queues), "queue")
+    output.write_text(f"{path}: {hosts}, {queues}\n")
+    for name, spot in config.ignored:
+        output.write_text(f"{path}:{spot.line}: {name!r} has no effect here\n")
+    output.flush()
+    return exitcodes.OK
+
+
+def _plan_all(config: ClusterConfig, options: Options) -> HostPlan | None:
+    """The plan of the host that the options name; with none, those of all are tried."""
+    process = process_settings(config, options)
+    host_id = options["host_id"]
+    if host_id is not None:
+        assert isinstance(host_id, int)
+        return plan_host(config, host_id, process)
+    for each in config.hosts:
+        plan_host(config, each, process)
+    return None
+
+
+def show_config(path: Path, options: Options, *, as_json: bool) -> int:
+    """Prints the settings in effect; the exit code."""
+    config = load_cluster(path)
+    process = process_settings(config, options)
+    settings = dict(config.context) | {f"cqrepl.{name}": each for name, each in process.items()}
+    plan = _plan_all(config, options)
+    book = AddressBook(config, process)
+    if as_json:
+        line: dict[str, object] = {"v": 1, "path": str(path)}
+        line["settings"] = {
+            name: {"value": each.written, "from": each.origin} for name, each in settings.items()
+        }
+        line["hosts"] = [
+            {"id": each, "name": config.hosts[each].name, "address": str(address or "")}
+            for each, address in book.by_host.items()
+        ]
+        if plan is not None:
+            line |= {
+                "host": plan.settings.protocol.host_id,
+                "dials": sorted(plan.settings.net.peers),
+            }
+            line["sources"] = {name: str(place) for name, place in plan.sources.items()}
+            line["sinks"] = {name: str(place) for name, place in plan.sinks.items()}
+        output.write_text(json.dumps(line) + "\n")
+    else:
+        for text in _lines(config, settings, book, plan):
+            output.write_text(text + "\n")
+    output.flush()
+    return exitcodes.OK
+
+
+def _lines(
+    config: ClusterConfig,
+    settings: Mapping[str, Setting],
+    book: AddressBook,
+    plan: HostPlan | None,
+) -> Iterator[str]:
+    rows = [(name, each.written, each.origin) for name, each in settings.items()]
+    wide = [max(len(row[at]) for row in rows) for at in (0, 1)]
+    for name, value, origin in rows:
+        yield f"{name:{wide[0]}}  {value:{wide[1]}}  {origin}"
+    yield ""
+    for host_id, address in book.by_host.items():
+        where = "only dials" if address is None else str(address)
+        name = config.hosts[host_id].name
+        yield f"host {host_id}  {name}  {where}{_link(plan, host_id)}"
+    yield ""
+    for queue in config.queues.values():
+        asks = "acknowledged" if queue.acknowledge else "not acknowledged"
+        if plan is None:
+            yield f"queue {queue.name}  from host {queue.master_id}  {asks}"
+        elif queue.name in plan.sources:
+            yield f"queue {queue.name}  source  {plan.sources[queue.name]}  {asks}"
+        else:
+            place = plan.sinks[queue.name]
+            yield f"queue {queue.name}  sink of host {queue.master_id}  {place}  {asks}"
+
+
+def _link(plan: HostPlan | None, host_id: int) -> str:
+    if plan is None:
+        return ""
+    if host_id == plan.settings.protocol.host_id:
+        return "  this host"
+    return "  is dialled" if host_id in plan.settings.net.peers else "  dials"
+
+
+def show_schema(*, as_json: bool) -> int:
+    """Prints all keys; the exit code."""
+    if as_json:
+        output.write_text(json.dumps(schema.json_schema(), indent=2) + "\n")
+    else:
+        for line in schema.lines():
+            output.write_text(line + "\n")
+    output.flush()
+    return exitcodes.OK

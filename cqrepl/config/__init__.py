@@ -1,0 +1,1 @@
+"""The configuration of a cluster: Chronicle's file, our own keys in it, and variables."""

@@ -1,0 +1,248 @@
+"""What one host of a cluster does: whom it reaches and how, and what becomes of each queue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cqrepl.config.clusterfile import ClusterConfig, HostEntry, Setting, Settings
+from cqrepl.config.errors import ConfigError
+from cqrepl.config.keys import process_keys
+from cqrepl.config.valuekinds import HOST_ID_SIGN
+from cqrepl.config.yamltree import shown
+from cqrepl.net.address import Address
+from cqrepl.net.settings import NetSettings, pausing_named
+from cqrepl.protocol import ProtocolSettings, WireShape
+from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
+
+_TCP: Final = "tcp://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlan:
+    """All that a host is started with.
+
+    Args:
+        sources: names and directories of the queues that it streams.
+        sinks: the same of those that it takes in.
+        process: the settings of the process, by the names of their keys.
+    """
+
+    settings: HostSettings
+    sources: Mapping[str, Path]
+    sinks: Mapping[str, Path]
+    process: Settings
+
+
+def in_effect(
+    config: ClusterConfig, environ: Mapping[str, str], flags: Settings
+) -> dict[str, Setting]:
+    """The settings of a process: a flag goes before a variable, that before the file.
+
+    Args:
+        environ: the variables of the process.
+        flags: those that were given, by the names of their keys.
+
+    Raises:
+        ConfigError: a variable has no value of its kind.
+    """
+    found: dict[str, Setting] = {}
+    for name, key in process_keys().items():
+        text = environ.get(key.variable)
+        if name in flags:
+            found[name] = flags[name]
+        elif text:
+            try:
+                found[name] = Setting(key=key, value=key.kind.parse(text), origin=key.variable)
+            except (ValueError, KeyError):
+                message = f"{key.kind.wanted} expected, {shown(text)} came"
+                raise ConfigError(f"variable {key.variable}", None, message) from None
+        else:
+            found[name] = config.process.get(name) or Setting(
+                key=key, value=key.default, origin="default"
+            )
+    return found
+
+
+class AddressBook:
+    """Where the hosts of a cluster are reached.
+
+    Raises:
+        ConfigError: that of one is not known, two have the same, or two cannot reach each other.
+    """
+
+    def __init__(self, config: ClusterConfig, process: Settings) -> None:
+        self._config = config
+        names = process["addresses"].value
+        assert isinstance(names, dict)
+        self._names: dict[str, Address] = names
+        self.by_host: dict[int, Address | None] = {}
+        for host_id, host in sorted(config.hosts.items()):
+            address = None if host.uri is None else self._address(host, host.uri)
+            if address is not None and address in self.by_host.values():
+                other = next(each for each, known in self.by_host.items() if known == address)
+                message = f"an address that is no other host's expected, host {other} has {address}"
+                raise ConfigError(config.path, host.spot, f"{message} too")
+            self.by_host[host_id] = address
+        self._check_reach()
+
+    def dialled_by(self, host_id: int) -> dict[int, Address]:
+        """The hosts that this one dials: those with a lower id; all, if it has no address."""
+        has_address = self.by_host[host_id] is not None
+        return {
+            other: address
+            for other, address in self.by_host.items()
+            if address is not None and other != host_id and (other < host_id or not has_address)
+        }
+
+    def _address(self, host: HostEntry, uri: str) -> Address:
+        if uri in self._names:
+            return self._names[uri]
+        path, spot = self._config.path, host.spot
+        try:
+            address = Address.parse(uri.removeprefix(_TCP))
+        except ValueError:
+            message = "HOST:PORT, or a name that 'addresses' has one for, expected for 'connectUri'"
+            raise ConfigError(path, spot, f"{message}, {shown(uri)} came") from None
+        if not address.port:
+            raise ConfigError(path, spot, f"a port from 1 to 65535 expected, {shown(uri)} came")
+        return address
+
+    def _check_reach(self) -> None:
+        """Two hosts without an address cannot meet: neither may have a queue for the other."""
+        hosts = self._config.hosts
+        silent = [host_id for host_id, address in self.by_host.items() if address is None]
+        masters = {queue.master_id: queue.name for queue in self._config.queues.values()}
+        for host_id in silent:
+            if host_id in masters and len(silent) > 1:
+                other = next(each for each in silent if each != host_id)
+                message = (
+                    f"'connectUri' expected for host {shown(hosts[host_id].name)} or "
+                    f"{shown(hosts[other].name)}, neither has one: queue {masters[host_id]!r} "
+                    "of the one does not reach the other"
+                )
+                raise ConfigError(self._config.path, hosts[host_id].spot, message)
+
+
+def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPlan:
+    """What this host of the cluster does.
+
+    Args:
+        process: as `in_effect` gives them.
+
+    Raises:
+        ConfigError: there is no such host, or what is said of it does not fit together.
+    """
+    book = AddressBook(config, process)
+    if host_id not in config.hosts:
+        ids = ", ".join(str(each) for each in sorted(config.hosts))
+        message = f"the id of a host ({ids}) expected, this host has {host_id}"
+        raise ConfigError(config.path, None, message)
+    queues = config.queues.values()
+    out = {each.name: each.path for each in queues if each.master_id == host_id}
+    into = {each.name: each.path for each in queues if each.master_id != host_id}
+    try:
+        settings = _host_settings(config, host_id, process, book)
+    except ValueError as error:
+        raise ConfigError(config.path, None, str(error)) from None
+    return HostPlan(
+        settings=settings,
+        sources=_below(config, "baseSourcePath", host_id, out),
+        sinks=_below(config, "baseSinkPath", host_id, into),
+        process=process,
+    )
+
+
+def _below(
+    config: ClusterConfig, base: str, host_id: int, queues: Mapping[str, Path]
+) -> dict[str, Path]:
+    """The directories of queues below a base path."""
+    given = config.context[base].value or config.context["basePath"].value
+    folder = Path(str(given).replace(HOST_ID_SIGN, str(host_id)))
+    return {name: folder / path for name, path in queues.items()}
+
+
+def _host_settings(
+    config: ClusterConfig, host_id: int, process: Settings, book: AddressBook
+) -> HostSettings:
+    values = {name: each.value for name, each in process.items()}
+    listen = values["listen"] or book.by_host[host_id]
+    assert isinstance(listen, Address | None)
+    net = NetSettings(
+        listen=listen,
+        peers=book.dialled_by(host_id),
+        pausing=pausing_named(_text(values["pauser"])),
+        guests_max=_integer(values["guests"]),
+        guest_bytes_per_s=_integer(values["guestRate"]),
+    )
+    protocol = ProtocolSettings(
+        host_id=host_id,
+        remote_ids=frozenset(config.hosts) - {host_id},
+        heartbeat=config.heartbeat,
+        payload_max=_integer(values["maxExcerpt"]),
+        shape=WireShape(values["wireShape"]),
+    )
+    return HostSettings(
+        net=net,
+        protocol=protocol,
+        source=_source_settings(config, values),
+        sink=_sink_settings(config, values),
+        scrub_bytes_per_s=_integer(values["scrub"]),
+    )
+
+
+def _source_settings(config: ClusterConfig, values: Mapping[str, object]) -> SourceSettings:
+    queues = config.queues.values()
+    wait_for = _hosts(values["source.waitFor"])
+    return SourceSettings(
+        unacknowledged=frozenset(each.name for each in queues if not each.acknowledge),
+        source_ids={each.name: each.source_id for each in queues if each.source_id is not None},
+        made_with=_roll_cycles(config, values),
+        ack_log=_path(values["source.ackLog"]),
+        returns=ReturnSettings(
+            hosts=_hosts(values["source.acceptReturns"]),
+            excerpts_max=_integer(values["source.returnExcerpts"]),
+            seconds_max=_integer(values["source.returnSeconds"]),
+        ),
+        wait_for_seconds=_integer(values["source.waitForSeconds"]),
+        wait_for=wait_for,
+    )
+
+
+def _sink_settings(config: ClusterConfig, values: Mapping[str, object]) -> SinkSettings:
+    touch_ahead = values["sink.touchAhead"]
+    return SinkSettings(
+        roll_cycle=_text(values["sink.rollCycle"]),
+        roll_cycles=_roll_cycles(config, values),
+        masters={each.name: each.master_id for each in config.queues.values()},
+        touch_ahead_bytes=None if touch_ahead is None else _integer(touch_ahead),
+        append_log=_path(values["sink.appendLog"]),
+        any_cycle=values["sink.anyCycle"] is True,
+        puts_aside=values["sink.onDivergence"] == "quarantine",
+    )
+
+
+def _roll_cycles(config: ClusterConfig, values: Mapping[str, object]) -> dict[str, str]:
+    usual = _text(values["sink.rollCycle"])
+    return {each.name: each.roll_cycle or usual for each in config.queues.values()}
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _text(value: object) -> str:
+    assert isinstance(value, str)
+    return value
+
+
+def _path(value: object) -> Path | None:
+    assert isinstance(value, Path | None)
+    return value
+
+
+def _hosts(value: object) -> frozenset[int] | None:
+    assert isinstance(value, frozenset | None)
+    return value

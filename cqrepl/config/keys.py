@@ -1,0 +1,308 @@
+"""The closed table of all keys: Chronicle's, and ours below `cqrepl`."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from cqrepl.config.valuekinds import (
+    ADDRESSES,
+    ANYTHING,
+    BOOLEAN,
+    LISTENING,
+    PATH,
+    ROLL_CYCLE,
+    TEXT,
+    ValueKind,
+    choice,
+    hosts_or,
+    integer,
+    size,
+)
+from cqrepl.net.address import Address
+from cqrepl.net.settings import NetSettings
+from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
+from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
+from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
+
+VARIABLE_PREFIX: Final = "CQREPL_"
+_MS_MAX: Final = 10**9
+_SIZE_MAX: Final = 1 << 40
+HOST_ID: Final = integer(1, 127)
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+REQUIRED: Final = _Required.REQUIRED  # as the default of a key that has to be there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a mapping.
+
+    Args:
+        says: what it means, for people.
+        default: its value where it is not there; REQUIRED where it has to be.
+        is_used: false for what only a JVM can do: it is accepted, and has no effect.
+        tag: the type that the value may be marked with.
+    """
+
+    name: str
+    kind: ValueKind
+    says: str
+    default: object = None
+    is_used: bool = True
+    tag: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of a key below `cqrepl`."""
+        return VARIABLE_PREFIX + re.sub(r"([A-Z])", r"_\1", self.name).upper()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The keys of one kind of mapping.
+
+    Args:
+        title: how errors call the mapping.
+        tags: the types that it may be marked with.
+    """
+
+    title: str
+    tags: frozenset[str]
+    keys: Mapping[str, Key]
+
+
+def _section(title: str, tags: tuple[str, ...], *keys: Key) -> Section:
+    return Section(title=title, tags=frozenset(tags), keys={key.name: key for key in keys})
+
+
+def _unused(name: str) -> Key:
+    says = "of a JVM: accepted, and without effect here"
+    return Key(name=name, kind=ANYTHING, says=says, is_used=False)
+
+
+_BEATS: Final = HeartbeatSettings()
+_PROTOCOL: Final = ProtocolSettings()
+_NET: Final = NetSettings(listen=Address("127.0.0.1", 0))
+_SOURCE: Final = SourceSettings()
+_SINK: Final = SinkSettings()
+
+CONTEXT: Final = _section(
+    "context",
+    ("!QueueClusterContext",),
+    Key(
+        name="heartbeatIntervalMs",
+        kind=integer(INTERVAL_MIN_MS, _MS_MAX),
+        says="time between heartbeats, on connections that this host dials",
+        default=_BEATS.interval_ms,
+    ),
+    Key(
+        name="heartbeatTimeoutMs",
+        kind=integer(TIMEOUT_MIN_MS, _MS_MAX),
+        says="silence that ends a connection; above the interval",
+        default=_BEATS.timeout_ms,
+    ),
+    Key(name="baseSourcePath", kind=PATH, says="directory of the queues that are streamed"),
+    Key(name="baseSinkPath", kind=PATH, says="directory of the queues that are taken in"),
+    Key(name="basePath", kind=PATH, says="directory of both; $hostId stands for the host's id"),
+    Key(
+        name="wireType",
+        kind=choice("BINARY_LIGHT", "BINARY"),
+        says="both are the same bytes here",
+        default="BINARY_LIGHT",
+        tag="!WireType",
+    ),
+    _unused("retryInterval"),
+    _unused("affinityCPU"),
+    _unused("pauserSupplier"),
+    _unused("replicationPauserSupplier"),
+    _unused("serverThreadingStrategy"),
+    _unused("procPrefix"),
+    _unused("localName"),
+    _unused("localIdentifier"),
+)
+
+HOST: Final = _section(
+    "host",
+    ("!HostDetails",),
+    Key(name="hostId", kind=HOST_ID, says="its id; each has its own", default=REQUIRED),
+    Key(
+        name="connectUri",
+        kind=TEXT,
+        says="HOST:PORT where it listens and is dialled, or a name out of `addresses`; a host "
+        "without one only dials",
+    ),
+    _unused("tcpBufferSize"),
+)
+
+QUEUE: Final = _section(
+    "queue",
+    ("!ReplicatedQueueCfg",),
+    Key(name="path", kind=PATH, says="directory below the base path; the queue's name if none"),
+    Key(
+        name="acknowledge",
+        kind=BOOLEAN,
+        says="sinks acknowledge what they have stored",
+        default=False,
+    ),
+    Key(
+        name="masterId",
+        kind=HOST_ID,
+        says="the host that streams it; all others take it in",
+        default=REQUIRED,
+    ),
+    Key(
+        name="sourceId",
+        kind=integer(0, 32767),
+        says="what sinks are told as its source id; that of the queue if not given",
+    ),
+    Key(
+        name="rollCycle",
+        kind=ROLL_CYCLE,
+        says="of a queue that is made here; that of `cqrepl: sink:` if not given",
+    ),
+)
+
+SOURCE: Final = _section(
+    "source",
+    (),
+    Key(
+        name="ackLog",
+        kind=PATH,
+        says="each acknowledgement is logged into a queue there (with several queues: below it)",
+    ),
+    Key(
+        name="acceptReturns",
+        kind=hosts_or("known", frozenset()),
+        says="whose back copy is taken: of hosts that are known and prove what they hold, and of "
+        "these; or nobody's",
+        default=_SOURCE.returns.hosts,
+    ),
+    Key(
+        name="returnExcerpts",
+        kind=integer(1, 10**12),
+        says="most excerpts of one back copy",
+        default=_SOURCE.returns.excerpts_max,
+    ),
+    Key(
+        name="returnSeconds",
+        kind=integer(1, 10**6),
+        says="longest back copy; it keeps writers out",
+        default=int(_SOURCE.returns.seconds_max),
+    ),
+    Key(
+        name="waitFor",
+        kind=hosts_or("all", None),
+        says="which sinks `waitForSeconds` is for",
+        default=_SOURCE.wait_for,
+    ),
+    Key(
+        name="waitForSeconds",
+        kind=integer(0, 10**6),
+        says="after another start of the machine, so long nobody gets what a power cut may have "
+        "torn before a known sink's copy was compared",
+        default=int(_SOURCE.wait_for_seconds),
+    ),
+)
+
+SINK: Final = _section(
+    "sink",
+    (),
+    Key(
+        name="rollCycle",
+        kind=ROLL_CYCLE,
+        says="of a new queue where nothing else says it",
+        default=_SINK.roll_cycle,
+    ),
+    Key(
+        name="touchAhead",
+        kind=size(0, _SIZE_MAX),
+        says="bytes of each queue's file that are brought into memory ahead of what is written; "
+        "8MiB with three processors if not given",
+        default=_SINK.touch_ahead_bytes,
+    ),
+    Key(
+        name="appendLog",
+        kind=PATH,
+        says="when excerpts were appended is logged into a queue there (with several: below it)",
+    ),
+    Key(
+        name="anyCycle",
+        kind=BOOLEAN,
+        says="take a first index of a day far from this host's clock",
+        default=_SINK.any_cycle,
+    ),
+    Key(
+        name="onDivergence",
+        kind=choice("stop", "quarantine"),
+        says="what becomes of a copy that differs from its source's queue",
+        default="quarantine" if _SINK.puts_aside else "stop",
+    ),
+)
+
+PROCESS: Final = _section(
+    "cqrepl",
+    (),
+    Key(
+        name="listen",
+        kind=LISTENING,
+        says="address to listen on, where that is not the connectUri",
+    ),
+    Key(
+        name="addresses",
+        kind=ADDRESSES,
+        says="HOST:PORT of each name that stands as a connectUri",
+        default={},
+    ),
+    Key(
+        name="maxExcerpt",
+        kind=size(1, EXCERPT_MAX),
+        says="longest excerpt; a queue that holds a longer one stops there",
+        default=_PROTOCOL.payload_max,
+    ),
+    Key(
+        name="scrub",
+        kind=size(0, _SIZE_MAX),
+        says="bytes of store files that are read once more each second; 0: none",
+        default=HostSettings(net=_NET).scrub_bytes_per_s,
+    ),
+    Key(
+        name="wireShape",
+        kind=choice(*(each.value for each in WireShape)),
+        says="layout of the set-up messages that are written; both are read",
+        default=_PROTOCOL.shape.value,
+    ),
+    Key(
+        name="pauser",
+        kind=choice("busy", "balanced", "sleepy"),
+        says="how to wait for the next excerpt",
+        default=_NET.pausing.name.lower(),
+    ),
+    Key(
+        name="guests",
+        kind=integer(0, 1_000_000),
+        says="peers that are no members, at a time",
+        default=_NET.guests_max,
+    ),
+    Key(
+        name="guestRate",
+        kind=size(1, _SIZE_MAX),
+        says="bytes a second that each of them may send",
+        default=_NET.guest_bytes_per_s,
+    ),
+)
+PARTS: Final[Mapping[str, Section]] = {"source": SOURCE, "sink": SINK}  # below `cqrepl`
+ROOT_TAGS: Final = frozenset({"!QueueReplicationCfg", "!ChronicleQueueReplicationCfg"})
+
+
+def process_keys() -> dict[str, Key]:
+    """All keys below `cqrepl`, by their names with that of their part."""
+    found = dict(PROCESS.keys)
+    for part, section in PARTS.items():
+        found |= {f"{part}.{name}": key for name, key in section.keys.items()}
+    return found

@@ -1,0 +1,163 @@
+"""The kinds of values that keys have: what is expected, and how a text becomes one."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cqrepl.console.units import format_size, parse_hosts, parse_size
+from cqrepl.net.address import Address
+from cqrepl.protocol.settings import HOST_IDS
+from cqrepl.queue.format.rollcycle import by_name
+
+HOST_ID_SIGN: Final = "$hostId"  # in a base path
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueKind:
+    """One kind.
+
+    Args:
+        wanted: how errors and tables call it.
+        parse: the value of a text; raises ValueError for one that has none.
+        schema: the same for a program, in the words of JSON Schema.
+        takes_list: the value may stand as a list, whose items are joined with commas.
+        words: what stands for some values.
+        takes_mapping: it may stand as a mapping, whose entries become `KEY=VALUE` with commas.
+    """
+
+    wanted: str
+    parse: Callable[[str], object]
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    takes_list: bool = False
+    takes_mapping: bool = False
+    words: Mapping[str, object] = field(default_factory=dict)
+
+    def written(self, value: object) -> str:
+        """A value as people would write it; nothing where there is none."""
+        for word, each in self.words.items():
+            if each == value:
+                return word
+        match value:
+            case bool():
+                return str(value).lower()
+            case frozenset():
+                return f"[{', '.join(str(each) for each in sorted(value))}]"
+            case dict():
+                return ", ".join(f"{name}={each}" for name, each in value.items())
+        return "" if value is None else str(value)
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def integer(least: int, most: int) -> ValueKind:
+    """An integer within limits, which are values too."""
+
+    def parse(text: str) -> int:
+        if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return ValueKind(
+        wanted=f"an integer from {least} to {most}",
+        parse=parse,
+        schema={"type": "integer", "minimum": least, "maximum": most},
+    )
+
+
+def choice(*words: str) -> ValueKind:
+    """One of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return ValueKind(wanted=f"one of {', '.join(words)}", parse=parse, schema={"enum": list(words)})
+
+
+def size(least: int, most: int) -> ValueKind:
+    """A number of bytes within limits, which are values too."""
+
+    def parse(text: str) -> int:
+        count = parse_size(text)
+        if not least <= count <= most:
+            raise ValueError
+        return count
+
+    return ValueKind(
+        wanted=f"a size such as 16MiB, from {least} to {format_size(most)},",
+        parse=parse,
+        schema={"type": ["string", "integer"]},
+    )
+
+
+def hosts_or(everything: str, value: frozenset[int] | None) -> ValueKind:
+    """Host ids, or one of two words; see `parse_hosts`."""
+    words: dict[str, frozenset[int] | None] = {
+        everything: value,
+        "none": frozenset() if value is None else None,
+    }
+
+    def parse(text: str) -> frozenset[int] | None:
+        found = parse_hosts(text, words)
+        if not all(each in HOST_IDS for each in found or ()):
+            raise ValueError
+        return found
+
+    ids = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 127}}
+    return ValueKind(
+        wanted=f"{everything}, none or host ids such as [2, 3]",
+        parse=parse,
+        schema={"anyOf": [{"enum": list(words)}, ids, {"type": "integer"}]},
+        takes_list=True,
+        words=words,
+    )
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError
+    return Path(text)
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _roll_cycle(text: str) -> str:
+    return by_name(text).name
+
+
+def _addresses(text: str) -> dict[str, Address]:
+    found: dict[str, Address] = {}
+    if not text:
+        return found
+    for each in text.split(","):
+        name, equals, address = each.strip().partition("=")
+        if not equals or not name or name in found:
+            raise ValueError
+        found[name] = Address.parse(address)
+        if not found[name].port:  # nobody can be dialled there
+            raise ValueError
+    return found
+
+
+BOOLEAN: Final = ValueKind(wanted="true or false", parse=_boolean, schema={"type": "boolean"})
+TEXT: Final = ValueKind(wanted="a text", parse=_text)
+PATH: Final = ValueKind(wanted="the path of a directory", parse=_path)
+ROLL_CYCLE: Final = ValueKind(wanted="a roll cycle such as FAST_DAILY", parse=_roll_cycle)
+LISTENING: Final = ValueKind(wanted="HOST:PORT or :PORT", parse=Address.listening)
+ADDRESSES: Final = ValueKind(
+    wanted="HOST:PORT for each of some names",
+    parse=_addresses,
+    schema={"type": "object", "additionalProperties": {"type": "string"}},
+    takes_mapping=True,
+)
+ANYTHING: Final = ValueKind(wanted="anything", parse=_text, schema={})

@@ -1,0 +1,160 @@
+"""What a cluster's file says: Chronicle's pages as they stand, and our own keys."""
+
+from pathlib import Path
+
+import pytest
+
+from cqrepl.config.clusterfile import ClusterConfig, nearest, read_cluster
+from cqrepl.config.errors import ConfigError, TextSpot
+from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
+from cqrepl.kernel.live import Pausing
+from cqrepl.net.address import Address
+from cqrepl.protocol import WireShape
+from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
+
+NAMED = {"CQREPL_ADDRESSES": "host.port1=h:1, host.port2=h:2, host.port3=h:3"}
+
+
+def cluster(text: str) -> ClusterConfig:
+    return read_cluster(text.encode(), "cluster.yaml")
+
+
+def plan(text: str, host_id: int, environ: dict[str, str] | None = None) -> HostPlan:
+    config = cluster(text)
+    return plan_host(config, host_id, in_effect(config, environ or {}, {}))
+
+
+@pytest.mark.parametrize("page", [OLDER_PAGE, NEWER_PAGE], ids=["older", "newer"])
+def test_chronicles_pages_are_read_as_they_stand(page: str) -> None:
+    config = cluster(page)
+    assert {each.host_id: (each.name, each.uri) for each in config.hosts.values()} == {
+        1: ("host1", "host.port1"),
+        2: ("host2", "host.port2"),
+    }
+    assert (config.heartbeat.interval_ms, config.heartbeat.timeout_ms) == (300_000, 500_000)
+    (queue,) = config.queues.values()
+    assert (queue.name, queue.path, queue.master_id) == ("queue1", Path("queue1"), 1)
+    assert not queue.acknowledge
+    assert config.ignored == ()
+
+
+def test_both_pages_say_where_queues_are() -> None:
+    for host_id, own, name in ((1, "sources", "source"), (2, "sinks", "sink")):
+        older, newer = plan(OLDER_PAGE, host_id, NAMED), plan(NEWER_PAGE, host_id, NAMED)
+        assert getattr(older, own) == {"queue1": Path(f"replica/{name}/queue1")}
+        assert getattr(newer, own) == {"queue1": Path(f"replica/{host_id}/queue1")}
+        assert not {"sources": older.sinks, "sinks": older.sources}[own]
+
+
+def test_the_higher_id_dials_and_everybody_listens() -> None:
+    page = OLDER_PAGE.replace("...", THIRD_HOST)
+    nets = {host_id: plan(page, host_id, NAMED).settings.net for host_id in (1, 2, 3)}
+    assert {host_id: each.listen for host_id, each in nets.items()} == {
+        host_id: Address("h", host_id) for host_id in (1, 2, 3)
+    }
+    assert {host_id: sorted(each.peers) for host_id, each in nets.items()} == {
+        1: [],
+        2: [1],
+        3: [1, 2],
+    }
+    assert nets[3].peers[2] == Address("h", 2)
+
+
+def test_a_host_without_an_address_only_dials() -> None:
+    page = OLDER_PAGE.replace("...", THIRD_HOST).replace("connectUri: host.port1,", "")
+    nets = {host_id: plan(page, host_id, NAMED).settings.net for host_id in (1, 2, 3)}
+    assert nets[1].listen is None
+    assert {host_id: sorted(each.peers) for host_id, each in nets.items()} == {
+        1: [2, 3],
+        2: [],
+        3: [2],
+    }
+
+
+def test_a_host_takes_only_the_hosts_of_its_cluster_and_queues_only_from_their_masters() -> None:
+    settings = plan(FULL, 2).settings
+    assert settings.protocol.remote_ids == {1, 3}
+    assert settings.sink.masters == {"orders": 1, "trades": 2}
+
+
+def test_every_key_reaches_the_settings() -> None:
+    made = plan(FULL, 1)
+    settings = made.settings
+    assert made.sources == {"orders": Path("replica/source/shop/orders")}
+    assert made.sinks == {"trades": Path("replica/sink/trades")}
+    assert settings.net.listen == Address("0.0.0.0", 9999)
+    assert settings.net.pausing is Pausing.SLEEPY
+    assert (settings.net.guests_max, settings.net.guest_bytes_per_s) == (3, 1 << 20)
+    assert settings.protocol.payload_max == 1 << 20
+    assert settings.protocol.shape is WireShape.SEED
+    assert settings.scrub_bytes_per_s == 10 << 20
+    source, sink = settings.source, settings.sink
+    assert source.asks_ack("orders")
+    assert not source.asks_ack("trades")
+    assert source.source_ids == {"orders": 1002}
+    assert source.made_with == {"orders": "FAST_HOURLY", "trades": "FAST_DAILY"}
+    assert source.ack_log == Path("acks")
+    assert source.returns.hosts == frozenset({2, 3})
+    assert (source.returns.excerpts_max, source.returns.seconds_max) == (1000, 5)
+    assert source.wait_for is not None
+    assert (source.wait_for, source.wait_for_seconds) == (frozenset(), 3)
+    assert sink.roll_cycles == source.made_with
+    assert (sink.touch_ahead_bytes, sink.append_log) == (0, Path("appended"))
+    assert (sink.any_cycle, sink.puts_aside) == (True, True)
+    assert plan(FULL, 3).settings.net.peers[2] == Address("127.0.0.1", 9002)
+
+
+def test_what_is_not_said_is_as_with_the_other_commands() -> None:
+    process = in_effect(cluster(OLDER_PAGE), {}, {})
+    assert {each.origin for each in process.values()} == {"default"}
+    settings = plan(OLDER_PAGE, 1, NAMED).settings
+    assert settings.net.pausing is Pausing.BALANCED
+    assert not settings.source.returns.hosts
+    assert settings.source.wait_for is None
+    assert settings.sink.touch_ahead_bytes is None
+
+
+def test_a_variable_goes_before_the_file_and_says_so() -> None:
+    environ = {"CQREPL_SCRUB": "1MiB", "CQREPL_WAIT_FOR": "2,3", "CQREPL_PAUSER": ""}
+    process = in_effect(cluster(FULL), environ, {})
+    assert (process["scrub"].value, process["scrub"].origin) == (1 << 20, "CQREPL_SCRUB")
+    assert process["source.waitFor"].written == "[2, 3]"
+    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 29")
+
+
+def test_a_variable_that_has_no_value_of_its_kind_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^variable CQREPL_GUESTS: an integer from 0 to .*'x'"):
+        in_effect(cluster(FULL), {"CQREPL_GUESTS": "x"}, {})
+
+
+def test_what_only_a_jvm_can_do_is_told_and_has_no_effect() -> None:
+    assert cluster(FULL).ignored == (
+        ("retryInterval", TextSpot(9, 5)),
+        ("tcpBufferSize", TextSpot(11, 58)),
+    )
+
+
+def test_a_thousand_queues_are_one_table(tmp_path: Path) -> None:
+    queues = [f"    q{nth}: {{masterId: {nth % 3 + 1}}}" for nth in range(1000)]
+    start = FULL.index("  orders:")
+    text = FULL[:start] + "\n".join(queues).replace("    q", "  q") + "\ncqrepl: {}\n"
+    text = text.replace("connectUri: third", "connectUri: 'h:1'")
+    made = plan(text, 2)
+    assert (len(made.sources), len(made.sinks)) == (333, 667)
+
+
+def test_aliases_stand_for_what_they_name() -> None:
+    text = OLDER_PAGE.replace("queue1: {", "queue1: &usual {").replace(
+        '      path: "queue1",\n', ""
+    )
+    text = text.replace("  }\n}\n", "    queue2: *usual\n  }\n}\n")
+    queues = cluster(text).queues
+    assert [(each.name, each.master_id) for each in queues.values()] == [
+        ("queue1", 1),
+        ("queue2", 1),
+    ]
+
+
+def test_the_nearest_name_is_found_whatever_its_case() -> None:
+    assert nearest("MASTERID", ["path", "masterId", "sourceId"]) == "masterId"
+    assert nearest("aknowledge", ["path", "acknowledge"]) == "acknowledge"
