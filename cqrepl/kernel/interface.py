@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 11  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 12  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -35,6 +36,116 @@ class Looks(Protocol):
         """Has `until_changed` come back at its next look. Any thread may call it."""
 
 
+class AckLevel(IntEnum):
+    """What is true of a host up to a mark; each holds for no more than the one before."""
+
+    APPENDED = 0  # it stands in the host's queue
+    SYNCED = 1  # it is on the host's disk
+    APPLIED = 2  # the host's program has taken it
+
+
+class Waited(IntEnum):
+    """How a wait stands."""
+
+    UNKNOWN = 0  # what is waited for has not come in time: whether the hosts have it is not known
+    REACHED = 1  # it has come
+    ENDED = 2  # the board has ended
+
+
+class MarkRow(Protocol):
+    """The marks of one host on one board. Any thread may use it."""
+
+    def raise_to(self, level: int, index: int, /) -> None:
+        """Raises a mark; one that is higher stays."""
+        ...
+
+    def lower_to(self, level: int, index: int, /) -> None:
+        """Lowers a mark; one that is lower stays. What was told before is not taken back."""
+        ...
+
+    def mark(self, level: int, /) -> int:
+        """The mark at a level; -1 for nothing."""
+        ...
+
+
+class MarkBoard(Protocol):
+    """The marks of one queue. Any thread may use it.
+
+    What is waited for is told by four arguments: `index`, which so many (`count`) of these `hosts`
+    are to have, or of all for None, at a `level`. A host that has no row has nothing.
+
+    Raises:
+        ValueError: a level that is none.
+    """
+
+    def row(self, host: int, /) -> MarkRow:
+        """The marks of a host, which may be new; 0 is for all peers that have no id.
+
+        Raises:
+            ValueError: an id above 127 or below 0.
+        """
+        ...
+
+    def marks(self, level: int, /) -> list[tuple[int, int]]:
+        """The hosts that have a mark at this level, and their marks, in the order of the hosts."""
+        ...
+
+    def has(self, index: int, count: int, level: int, hosts: Sequence[int] | None, /) -> bool:
+        """True when they have it."""
+        ...
+
+    def wait(
+        self,
+        index: int,
+        count: int,
+        level: int,
+        hosts: Sequence[int] | None,
+        seconds: float | None,
+        /,
+    ) -> int:
+        """Sleeps until they have it, the board has ended, or the time is over, None for no limit;
+        the answer is a `Waited`. Other threads run meanwhile, and a signal is acted on.
+
+        Raises:
+            ValueError: less than 0 seconds.
+        """
+        ...
+
+    def watch(self, index: int, count: int, level: int, hosts: Sequence[int] | None, /) -> int:
+        """Has the bell ring once, when they have it or the board has ended, which may be at once.
+        The answer is for `unwatch`."""
+        ...
+
+    def unwatch(self, watch: int, /) -> None:
+        """Ends a watch; nothing for one that is over."""
+        ...
+
+    def end(self) -> None:
+        """Ends all waits that there are, and each one to come that is not for what is there."""
+        ...
+
+    def go_on(self) -> None:
+        """Lets threads wait again."""
+        ...
+
+
+class LoopBell(Protocol):
+    """Wakes an event loop."""
+
+    def board(self) -> MarkBoard:
+        """A board that rings this bell."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, which can be read once it has rung. It is open as long as this lives, or
+        a board that rings it."""
+        ...
+
+    def clear(self) -> None:
+        """Takes back that it has rung."""
+        ...
+
+
 class Kernel(Protocol):
     """A module that does what happens once for each excerpt."""
 
@@ -52,6 +163,9 @@ class Kernel(Protocol):
 
     @property
     def WordLooks(self) -> type[Looks]: ...
+
+    @property
+    def Bell(self) -> type[LoopBell]: ...
 
     @property
     def name_cut_files(self) -> Callable[[str, int, int], None] | None: ...

@@ -18,6 +18,7 @@ from operator import add
 from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel.interface import INTERFACE as INTERFACE
+from cqrepl.kernel.plainboard import Bell as Bell
 from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
 

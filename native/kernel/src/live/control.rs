@@ -140,7 +140,8 @@ impl Control {
     }
 }
 
-fn timespec(left: Duration) -> Timespec {
+/// A length of time, as the system takes it.
+pub fn timespec(left: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),

@@ -6,12 +6,14 @@
 //! recorded     what writers recorded, which a lane is held against before anything is sent
 //! sink_pump    stores frames from a socket as excerpts, in one queue or several
 //! acks         acknowledgements, as a sink writes them and a source takes them in
+//! board        how far each host is, and threads that wait for that
 //! control      how the event loop calls a pump back, and hands it bytes
 //! pauser       how a source waits for the next excerpt
 //! words        a look at words again and again, for sources that rest
 //! ```
 
 pub mod acks;
+pub mod board;
 pub mod control;
 pub mod pauser;
 pub mod recorded;

@@ -3,13 +3,14 @@
 use pyo3::prelude::*;
 
 use crate::python::atomic_words::PyAtomicWords;
+use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
 use crate::python::live_classes::{self, PyLiveControl, PySinkLane, PySourceLane};
 use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 11;
+const INTERFACE: u32 = 12;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -34,6 +35,9 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyAtomicWords>()?;
     module.add_class::<PyPen>()?;
     module.add_class::<PyWordLooks>()?;
+    module.add_class::<PyBell>()?;
+    module.add_class::<PyBoard>()?;
+    module.add_class::<PyBoardRow>()?;
     module.add_class::<PyLiveControl>()?;
     module.add_class::<PySourceLane>()?;
     module.add_class::<PySinkLane>()?;

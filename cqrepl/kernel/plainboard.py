@@ -1,0 +1,192 @@
+"""The board of a queue in plain Python: how far each host is, and threads that wait for that.
+
+It is the reference of the native one (`native/kernel/src/live/board.rs`), which the native pumps
+write without the interpreter. `cqrepl.kernel.interface` says what each method means.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from cqrepl.kernel.interface import AckLevel, Waited
+
+_NOTHING: Final = -1
+_HOSTS: Final = range(128)  # 0 stands for all peers that have no id
+_LEVELS: Final = range(len(AckLevel))
+_SECONDS_MAX: Final = threading.TIMEOUT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    index: int
+    count: int
+    level: AckLevel
+    hosts: frozenset[int] | None
+
+
+@dataclass(slots=True)
+class _Waiter:
+    wanted: _Wanted
+    stand: Waited = Waited.UNKNOWN
+    woken: threading.Event | None = field(default_factory=threading.Event)  # None: the bell rings
+
+
+class Bell:
+    """See `cqrepl.kernel.interface.LoopBell`."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def board(self) -> "Board":
+        return Board(self)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def ring(self) -> None:
+        with suppress(BlockingIOError):  # one that is full can be read already
+            os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        with suppress(BlockingIOError):  # it has not rung
+            os.eventfd_read(self._descriptor)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class Board:
+    """See `cqrepl.kernel.interface.MarkBoard`."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._guard = threading.Lock()  # of what follows
+        self._rows: dict[int, BoardRow] = {}
+        self._waiters: dict[int, _Waiter] = {}
+        self._waiters_ever = 0
+        self._has_ended = False
+
+    def row(self, host: int) -> "BoardRow":
+        if host not in _HOSTS:
+            raise ValueError("expected a host from 0 to 127")
+        with self._guard:
+            return self._rows.setdefault(host, BoardRow(self))
+
+    def marks(self, level: int) -> list[tuple[int, int]]:
+        level = level_of(level)
+        with self._guard:
+            marks = [(host, row.mark(level)) for host, row in sorted(self._rows.items())]
+        return [(host, mark) for host, mark in marks if mark > _NOTHING]
+
+    def has(self, index: int, count: int, level: int, hosts: Sequence[int] | None) -> bool:
+        wanted = _wanted(index, count, level, hosts)
+        with self._guard:
+            return self._has(wanted)
+
+    def wait(
+        self,
+        index: int,
+        count: int,
+        level: int,
+        hosts: Sequence[int] | None,
+        seconds: float | None,
+    ) -> int:
+        wanted = _wanted(index, count, level, hosts)
+        if seconds is not None and not seconds >= 0:
+            raise ValueError("expected 0 seconds or more")
+        waiter = _Waiter(wanted)
+        assert waiter.woken is not None
+        number = self._add(waiter)
+        try:
+            waiter.woken.wait(None if seconds is None else min(seconds, _SECONDS_MAX))
+        finally:
+            self.unwatch(number)
+        return waiter.stand
+
+    def watch(self, index: int, count: int, level: int, hosts: Sequence[int] | None) -> int:
+        return self._add(_Waiter(_wanted(index, count, level, hosts), woken=None))
+
+    def unwatch(self, watch: int) -> None:
+        with self._guard:
+            self._waiters.pop(watch, None)
+
+    def end(self) -> None:
+        with self._guard:
+            self._has_ended = True
+        self.tell()
+
+    def go_on(self) -> None:
+        with self._guard:
+            self._has_ended = False
+
+    def tell(self) -> None:
+        """Tells all whose wait is over."""
+        with self._guard:
+            for number, waiter in list(self._waiters.items()):
+                if self._has(waiter.wanted):
+                    waiter.stand = Waited.REACHED
+                elif self._has_ended:
+                    waiter.stand = Waited.ENDED
+                else:
+                    continue
+                del self._waiters[number]
+                if waiter.woken is None:
+                    self._bell.ring()
+                else:
+                    waiter.woken.set()
+
+    def _add(self, waiter: _Waiter) -> int:
+        with self._guard:
+            self._waiters_ever += 1
+            number = self._waiters_ever
+            self._waiters[number] = waiter
+        self.tell()  # a mark that rose before is not told otherwise
+        return number
+
+    def _has(self, wanted: _Wanted) -> bool:
+        rows = self._rows.items()
+        named = [row for host, row in rows if wanted.hosts is None or host in wanted.hosts]
+        return sum(row.mark(wanted.level) >= wanted.index for row in named) >= wanted.count
+
+
+class BoardRow:
+    """See `cqrepl.kernel.interface.MarkRow`."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._guard = threading.Lock()
+        self._marks = dict.fromkeys(AckLevel, _NOTHING)
+
+    def raise_to(self, level: int, index: int) -> None:
+        level = level_of(level)
+        with self._guard:
+            has_risen = index > self._marks[level]
+            self._marks[level] = max(index, self._marks[level])
+        if has_risen:
+            self._board.tell()
+
+    def lower_to(self, level: int, index: int) -> None:
+        level = level_of(level)
+        with self._guard:
+            self._marks[level] = min(index, self._marks[level])
+
+    def mark(self, level: int) -> int:
+        return self._marks[level_of(level)]
+
+
+def level_of(level: int) -> AckLevel:
+    """The level of this number.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if level not in _LEVELS:
+        raise ValueError("expected a level from 0 to 2")
+    return AckLevel(level)
+
+
+def _wanted(index: int, count: int, level: int, hosts: Sequence[int] | None) -> _Wanted:
+    return _Wanted(index, count, level_of(level), None if hosts is None else frozenset(hosts))

@@ -1,0 +1,324 @@
+//! How far each host is with one queue, and the threads that wait for that.
+//!
+//! ```text
+//! mark     everything up to this index is true of a host, at one level
+//! row      the marks of one host
+//! board    the rows of one queue, and what is waited for there
+//! bell     an event descriptor, of all the boards of a source: it wakes an event loop
+//! ```
+//!
+//! A mark rises in the thread that learns of it, mostly that of a pump. That thread stores the mark,
+//! and then looks at the number of those that wait; one that waits counts itself first, and then
+//! looks at the marks. All four are sequentially consistent, so one of the two sees the other. While
+//! nothing is waited for, a mark costs these two accesses and no system call.
+//!
+//! Each thread that waits sleeps on a word of its own, so what wakes one wakes no other one.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::{eventfd, EventfdFlags};
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::live::control::{locked, timespec};
+
+/// The number of levels: appended, synced, applied.
+pub const LEVELS: usize = 3;
+/// The mark of a host of which nothing is known.
+pub const NOTHING: i64 = -1;
+
+/// How a wait stands; the numbers are those of `cqrepl.kernel.interface.Waited`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// What was waited for has not come.
+    Unknown = 0,
+    /// It has come.
+    Reached = 1,
+    /// Nothing more comes: the board has ended.
+    Ended = 2,
+}
+
+impl Waited {
+    fn of(word: &AtomicU32) -> Self {
+        match word.load(Ordering::Acquire) {
+            0 => Waited::Unknown,
+            1 => Waited::Reached,
+            _ => Waited::Ended,
+        }
+    }
+}
+
+/// Wakes the event loop, which waits for it to be readable.
+pub struct Bell(OwnedFd);
+
+impl Bell {
+    /// A bell that has not rung.
+    pub fn new() -> io::Result<Self> {
+        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// The number of the event descriptor, which is open as long as this lives.
+    pub fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Makes it readable.
+    pub fn ring(&self) {
+        // a full descriptor can be read already, which is all that is wanted
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes back that it has rung.
+    pub fn clear(&self) {
+        // one that has not rung says so by an error
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// At this level, ...
+    pub level: usize,
+    /// ... everything up to this index, ...
+    pub index: i64,
+    /// ... at so many hosts at least, ...
+    pub hosts_min: usize,
+    /// ... of these, or of all.
+    pub hosts: Option<Vec<i64>>,
+}
+
+/// The marks of one host.
+struct HostRow {
+    host: i64,
+    marks: [AtomicI64; LEVELS],
+}
+
+/// What is done when a wait is over.
+enum Told {
+    /// The thread that sleeps on this word is woken.
+    Thread(Arc<AtomicU32>),
+    /// The bell rings.
+    Loop,
+}
+
+struct Waiter {
+    id: u64,
+    wanted: Wanted,
+    told: Told,
+}
+
+#[derive(Default)]
+struct Members {
+    /// In the order of the hosts.
+    rows: Vec<Arc<HostRow>>,
+    waiters: Vec<Waiter>,
+    waiters_ever: u64,
+    has_ended: bool,
+}
+
+impl Members {
+    fn has(&self, wanted: &Wanted) -> bool {
+        let counts = |row: &&Arc<HostRow>| {
+            let is_named = wanted.hosts.as_ref().is_none_or(|hosts| hosts.contains(&row.host));
+            let mark = row.marks.get(wanted.level);
+            is_named && mark.is_some_and(|mark| mark.load(Ordering::SeqCst) >= wanted.index)
+        };
+        self.rows.iter().filter(counts).take(wanted.hosts_min).count() >= wanted.hosts_min
+    }
+
+    fn stand(&self, wanted: &Wanted) -> Waited {
+        match (self.has(wanted), self.has_ended) {
+            (true, _) => Waited::Reached,
+            (false, true) => Waited::Ended,
+            (false, false) => Waited::Unknown,
+        }
+    }
+}
+
+/// The marks of one queue.
+pub struct Board {
+    bell: Arc<Bell>,
+    /// How many wait; counted before they look at the marks.
+    waiting: AtomicUsize,
+    members: Mutex<Members>,
+}
+
+/// The marks of one host on one board, where they are raised.
+#[derive(Clone)]
+pub struct Row {
+    board: Arc<Board>,
+    row: Arc<HostRow>,
+}
+
+/// A wait of one thread.
+pub struct Seat {
+    id: u64,
+    word: Arc<AtomicU32>,
+    until: Option<Instant>,
+}
+
+impl Board {
+    /// A board without hosts.
+    pub fn new(bell: Arc<Bell>) -> Self {
+        Board { bell, waiting: AtomicUsize::new(0), members: Mutex::default() }
+    }
+
+    /// The marks of a host, which may be new.
+    pub fn row(self: &Arc<Self>, host: i64) -> Row {
+        let rows = &mut locked(&self.members).rows;
+        let known = rows.iter().find(|row| row.host == host).cloned();
+        let row = known.unwrap_or_else(|| {
+            let marks = std::array::from_fn(|_| AtomicI64::new(NOTHING));
+            let row = Arc::new(HostRow { host, marks });
+            rows.insert(rows.partition_point(|row| row.host < host), Arc::clone(&row));
+            row
+        });
+        Row { board: Arc::clone(self), row }
+    }
+
+    /// The hosts that have a mark at this level, and their marks.
+    pub fn marks(&self, level: usize) -> Vec<(i64, i64)> {
+        let rows = &locked(&self.members).rows;
+        let mark = |row: &Arc<HostRow>| Some((row.host, load(row, level)?));
+        rows.iter().filter_map(mark).filter(|(_, mark)| *mark > NOTHING).collect()
+    }
+
+    /// True when what is waited for is there.
+    pub fn has(&self, wanted: &Wanted) -> bool {
+        locked(&self.members).has(wanted)
+    }
+
+    /// Has a thread begin to wait, for so long at most; it then sleeps on its seat, and leaves it.
+    pub fn enter(&self, wanted: Wanted, longest: Option<Duration>) -> Seat {
+        // what no clock can count to is for ever
+        let until = longest.and_then(|longest| Instant::now().checked_add(longest));
+        let word = Arc::new(AtomicU32::new(Waited::Unknown as u32));
+        let id = self.add(wanted, Told::Thread(Arc::clone(&word)));
+        Seat { id, word, until }
+    }
+
+    /// Ends the wait of a thread; the answer is how it stands.
+    pub fn leave(&self, seat: &Seat) -> Waited {
+        self.forget(seat.id);
+        Waited::of(&seat.word)
+    }
+
+    /// Has the bell ring once, when it has come, or when the board ends. The answer is for
+    /// `forget`.
+    pub fn watch(&self, wanted: Wanted) -> u64 {
+        self.add(wanted, Told::Loop)
+    }
+
+    /// Ends a watch, or the wait of a thread; nothing for one that is over.
+    pub fn forget(&self, id: u64) {
+        let waiters = &mut locked(&self.members).waiters;
+        waiters.retain(|waiter| waiter.id != id);
+        self.waiting.store(waiters.len(), Ordering::SeqCst);
+    }
+
+    /// Ends all waits that there are, and each one to come that is not for what is there.
+    pub fn end(&self) {
+        locked(&self.members).has_ended = true;
+        self.tell();
+    }
+
+    /// Lets threads wait again.
+    pub fn go_on(&self) {
+        locked(&self.members).has_ended = false;
+    }
+
+    fn add(&self, wanted: Wanted, told: Told) -> u64 {
+        let id = {
+            let mut members = locked(&self.members);
+            members.waiters_ever += 1;
+            let id = members.waiters_ever;
+            members.waiters.push(Waiter { id, wanted, told });
+            self.waiting.store(members.waiters.len(), Ordering::SeqCst);
+            id
+        };
+        self.tell(); // a mark that rose before is not told by the thread that raised it
+        id
+    }
+
+    /// Tells all whose wait is over.
+    fn tell(&self) {
+        let mut members = locked(&self.members);
+        let waiters = std::mem::take(&mut members.waiters);
+        let mut rings = false;
+        for waiter in waiters {
+            let stand = members.stand(&waiter.wanted);
+            match (stand, &waiter.told) {
+                (Waited::Unknown, _) => members.waiters.push(waiter),
+                (_, Told::Loop) => rings = true,
+                (_, Told::Thread(word)) => {
+                    word.store(stand as u32, Ordering::Release);
+                    // that the thread sleeps not yet is no error
+                    let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+                }
+            }
+        }
+        self.waiting.store(members.waiters.len(), Ordering::SeqCst);
+        if rings {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Row {
+    /// Raises a mark; one that is higher stays.
+    pub fn raise_to(&self, level: usize, index: i64) {
+        let Some(mark) = self.row.marks.get(level) else {
+            return;
+        };
+        if mark.fetch_max(index, Ordering::SeqCst) < index
+            && self.board.waiting.load(Ordering::SeqCst) > 0
+        {
+            self.board.tell();
+        }
+    }
+
+    /// Lowers a mark; one that is lower stays.
+    pub fn lower_to(&self, level: usize, index: i64) {
+        if let Some(mark) = self.row.marks.get(level) {
+            mark.fetch_min(index, Ordering::SeqCst);
+        }
+    }
+
+    /// The mark at a level.
+    pub fn mark(&self, level: usize) -> i64 {
+        load(&self.row, level).unwrap_or(NOTHING)
+    }
+
+    /// Rings the bell of the board.
+    pub fn ring(&self) {
+        self.board.bell.ring();
+    }
+}
+
+fn load(row: &HostRow, level: usize) -> Option<i64> {
+    row.marks.get(level).map(|mark| mark.load(Ordering::SeqCst))
+}
+
+impl Seat {
+    /// Sleeps until the wait is over, the time has come, or the system has interrupted the sleep:
+    /// then it still waits, and false is the answer.
+    pub fn sleep(&self) -> bool {
+        loop {
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            if Waited::of(&self.word) != Waited::Unknown || left == Some(Duration::ZERO) {
+                return true;
+            }
+            let left = left.map(timespec);
+            let waiting = Waited::Unknown as u32;
+            let slept = futex::wait(&self.word, futex::Flags::PRIVATE, waiting, left.as_ref());
+            if slept == Err(Errno::INTR) {
+                return false;
+            }
+        }
+    }
+}

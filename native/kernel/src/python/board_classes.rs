@@ -1,0 +1,155 @@
+//! The classes `Bell`, `Board` and `BoardRow`: how far each host is, and threads that wait for that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::live::board::{Bell, Board, Row, Wanted, LEVELS};
+
+/// Hosts have ids below this; 0 stands for all peers that have none.
+const HOSTS: i64 = 128;
+
+fn level_of(level: usize) -> PyResult<usize> {
+    let is_level = level < LEVELS;
+    is_level.then_some(level).ok_or_else(|| PyValueError::new_err("expected a level from 0 to 2"))
+}
+
+fn wanted(index: i64, count: usize, level: usize, hosts: Option<Vec<i64>>) -> PyResult<Wanted> {
+    Ok(Wanted { level: level_of(level)?, index, hosts_min: count, hosts })
+}
+
+/// Wakes an event loop.
+#[pyclass(frozen, name = "Bell", module = "cqrepl._native")]
+pub struct PyBell(Arc<Bell>);
+
+#[pymethods]
+impl PyBell {
+    #[new]
+    fn new() -> PyResult<Self> {
+        Ok(PyBell(Arc::new(Bell::new()?)))
+    }
+
+    /// A board that rings this bell.
+    fn board(&self) -> PyBoard {
+        PyBoard(Arc::new(Board::new(Arc::clone(&self.0))))
+    }
+
+    /// The descriptor, which can be read once it has rung. It is open as long as this lives.
+    fn fileno(&self) -> i32 {
+        self.0.number()
+    }
+
+    /// Takes back that it has rung.
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// The marks of one queue.
+#[pyclass(frozen, name = "Board", module = "cqrepl._native")]
+pub struct PyBoard(Arc<Board>);
+
+#[pymethods]
+impl PyBoard {
+    /// The marks of a host, which may be new.
+    fn row(&self, host: i64) -> PyResult<PyBoardRow> {
+        if !(0..HOSTS).contains(&host) {
+            return Err(PyValueError::new_err("expected a host from 0 to 127"));
+        }
+        Ok(PyBoardRow(self.0.row(host)))
+    }
+
+    /// The hosts that have a mark at this level, and their marks.
+    fn marks(&self, level: usize) -> PyResult<Vec<(i64, i64)>> {
+        Ok(self.0.marks(level_of(level)?))
+    }
+
+    /// True when so many of these hosts have this index.
+    fn has(
+        &self,
+        index: i64,
+        count: usize,
+        level: usize,
+        hosts: Option<Vec<i64>>,
+    ) -> PyResult<bool> {
+        Ok(self.0.has(&wanted(index, count, level, hosts)?))
+    }
+
+    /// Sleeps until they have it; the answer is how it stands then.
+    fn wait(
+        &self,
+        py: Python<'_>,
+        index: i64,
+        count: usize,
+        level: usize,
+        hosts: Option<Vec<i64>>,
+        seconds: Option<f64>,
+    ) -> PyResult<u8> {
+        let wanted = wanted(index, count, level, hosts)?;
+        if seconds.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
+            return Err(PyValueError::new_err("expected 0 seconds or more"));
+        }
+        let longest = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let seat = self.0.enter(wanted, longest);
+        while !py.detach(|| seat.sleep()) {
+            if let Err(error) = py.check_signals() {
+                self.0.leave(&seat);
+                return Err(error);
+            }
+        }
+        Ok(self.0.leave(&seat) as u8)
+    }
+
+    /// Has the bell ring once, when they have it or the board has ended. The answer is for
+    /// `unwatch`.
+    fn watch(
+        &self,
+        index: i64,
+        count: usize,
+        level: usize,
+        hosts: Option<Vec<i64>>,
+    ) -> PyResult<u64> {
+        Ok(self.0.watch(wanted(index, count, level, hosts)?))
+    }
+
+    /// Ends a watch.
+    fn unwatch(&self, watch: u64) {
+        self.0.forget(watch);
+    }
+
+    /// Ends all waits, and those to come.
+    fn end(&self) {
+        self.0.end();
+    }
+
+    /// Lets threads wait again.
+    fn go_on(&self) {
+        self.0.go_on();
+    }
+}
+
+/// The marks of one host on one board.
+#[pyclass(frozen, name = "BoardRow", module = "cqrepl._native")]
+pub struct PyBoardRow(pub Row);
+
+#[pymethods]
+impl PyBoardRow {
+    /// Raises a mark; one that is higher stays.
+    fn raise_to(&self, level: usize, index: i64) -> PyResult<()> {
+        self.0.raise_to(level_of(level)?, index);
+        Ok(())
+    }
+
+    /// Lowers a mark; one that is lower stays.
+    fn lower_to(&self, level: usize, index: i64) -> PyResult<()> {
+        self.0.lower_to(level_of(level)?, index);
+        Ok(())
+    }
+
+    /// The mark; -1 for nothing.
+    fn mark(&self, level: usize) -> PyResult<i64> {
+        Ok(self.0.mark(level_of(level)?))
+    }
+}

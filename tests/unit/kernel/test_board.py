@@ -1,0 +1,200 @@
+"""Threads at a board: each is woken when what it waits for has come, and only then."""
+
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, ModuleType
+from typing import Final
+
+import pytest
+
+from cqrepl.kernel import plain
+from cqrepl.kernel.interface import AckLevel, LoopBell, MarkBoard, Waited
+
+LONG_S: Final = 60.0  # a wait that ends before its time or not at all
+INDEX: Final = 0x4516_0000_0007
+
+
+@pytest.fixture(params=["plain", "native"])
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    if request.param == "plain":
+        return plain
+    native: ModuleType = pytest.importorskip("cqrepl._native", reason="no native kernel")
+    return native
+
+
+@pytest.fixture
+def bell(kernel: ModuleType) -> LoopBell:
+    made: LoopBell = kernel.Bell()
+    return made
+
+
+@pytest.fixture
+def board(bell: LoopBell) -> MarkBoard:
+    return bell.board()
+
+
+class Waiting(threading.Thread):
+    """A thread that waits at a board, and how that stood then."""
+
+    def __init__(self, wait: Callable[[], int]) -> None:
+        super().__init__(daemon=True)
+        self._wait = wait
+        self._stand: Waited | None = None
+        self.start()
+
+    def run(self) -> None:
+        self._stand = Waited(self._wait())
+
+    @property
+    def stand(self) -> Waited:
+        """How it ended."""
+        self.join(LONG_S)
+        assert self._stand is not None
+        return self._stand
+
+    @property
+    def goes_on(self) -> bool:
+        """True where it has not ended within a moment."""
+        self.join(0.05)
+        return self._stand is None
+
+
+@contextmanager
+def waiting(
+    board: MarkBoard, *, count: int = 1, hosts: list[int] | None = None
+) -> Iterator[Waiting]:
+    """A thread that waits for the index, which has ended with the block."""
+    level = AckLevel.APPENDED
+    thread = Waiting(lambda: board.wait(INDEX, count, level, hosts, LONG_S))
+    assert thread.goes_on
+    yield thread
+    assert not thread.is_alive()
+
+
+def test_a_mark_wakes_a_thread(board: MarkBoard) -> None:
+    row = board.row(2)
+    with waiting(board) as thread:
+        row.raise_to(AckLevel.APPENDED, INDEX - 1)
+        row.raise_to(AckLevel.SYNCED, INDEX)
+        assert thread.goes_on
+        row.raise_to(AckLevel.APPENDED, INDEX + 5)
+        assert thread.stand is Waited.REACHED
+
+
+def test_so_many_hosts_have_to_have_it(board: MarkBoard) -> None:
+    with waiting(board, count=2) as thread:
+        board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+        board.row(2).raise_to(AckLevel.APPENDED, INDEX + 1)
+        assert thread.goes_on
+        board.row(3).raise_to(AckLevel.APPENDED, INDEX)
+        assert thread.stand is Waited.REACHED
+
+
+def test_a_host_that_is_not_known_yet_is_waited_for(board: MarkBoard) -> None:
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    with waiting(board, hosts=[7, 8]) as thread:
+        board.row(8).raise_to(AckLevel.APPENDED, INDEX)
+        assert thread.stand is Waited.REACHED
+
+
+def test_what_is_there_is_not_waited_for(board: MarkBoard) -> None:
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    assert board.wait(INDEX, 1, AckLevel.APPENDED, None, None) == Waited.REACHED
+    board.end()
+    assert board.wait(INDEX, 1, AckLevel.APPENDED, None, None) == Waited.REACHED
+    board.row(2).lower_to(AckLevel.APPENDED, INDEX - 1)
+    assert board.wait(INDEX, 1, AckLevel.APPENDED, None, None) == Waited.ENDED
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02])
+def test_time_runs_out(board: MarkBoard, seconds: float) -> None:
+    began = time.monotonic()
+    assert board.wait(INDEX, 1, AckLevel.APPENDED, None, seconds) == Waited.UNKNOWN
+    assert time.monotonic() - began >= seconds
+
+
+@pytest.mark.parametrize("seconds", [None, 1e300, float("inf")])
+def test_a_wait_without_a_limit(board: MarkBoard, seconds: float | None) -> None:
+    thread = Waiting(lambda: board.wait(INDEX, 1, AckLevel.APPENDED, None, seconds))
+    assert thread.goes_on
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    assert thread.stand is Waited.REACHED
+
+
+def test_the_end_wakes_all(board: MarkBoard) -> None:
+    with waiting(board) as one, waiting(board, count=2) as other:
+        board.end()
+        assert (one.stand, other.stand) == (Waited.ENDED, Waited.ENDED)
+    board.go_on()
+    with waiting(board) as later:
+        board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+        assert later.stand is Waited.REACHED
+
+
+def test_each_thread_is_woken_for_itself(board: MarkBoard) -> None:
+    threads = [
+        Waiting(lambda index=index: board.wait(index, 1, AckLevel.APPENDED, None, LONG_S))  # type: ignore[misc]
+        for index in range(1, 6)
+    ]
+    row = board.row(2)
+    for nth, thread in enumerate(threads):
+        assert all(later.goes_on for later in threads[nth:])
+        row.raise_to(AckLevel.APPENDED, nth + 1)
+        assert thread.stand is Waited.REACHED
+
+
+def test_the_bell_rings_once(bell: LoopBell, board: MarkBoard) -> None:
+    def rings() -> bool:
+        readable, _, _ = select.select([bell.fileno()], [], [], 0)
+        bell.clear()
+        return bool(readable)
+
+    board.watch(INDEX, 1, AckLevel.APPENDED, None)
+    assert not rings()
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    assert rings()
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX + 1)
+    assert not rings()
+    board.watch(INDEX, 1, AckLevel.APPENDED, None)
+    assert rings()
+    board.unwatch(board.watch(INDEX, 2, AckLevel.APPENDED, None))
+    board.row(3).raise_to(AckLevel.APPENDED, INDEX)
+    assert not rings()
+
+
+def test_a_board_outlives_its_bell(kernel: ModuleType) -> None:
+    board: MarkBoard = kernel.Bell().board()
+    board.watch(INDEX, 1, AckLevel.APPENDED, None)
+    board.row(2).raise_to(AckLevel.APPENDED, INDEX)
+    assert board.marks(AckLevel.APPENDED) == [(2, INDEX)]
+
+
+def test_a_mark_that_rises_as_a_thread_begins_to_wait_is_not_missed(board: MarkBoard) -> None:
+    rows = [board.row(2), board.row(3)]
+    for index in range(1, 1000):
+        thread = Waiting(
+            lambda index=index: board.wait(index, 2, AckLevel.APPENDED, None, LONG_S)  # type: ignore[misc]
+        )
+        for row in rows:
+            row.raise_to(AckLevel.APPENDED, index)
+        assert thread.stand is Waited.REACHED
+
+
+def test_a_signal_ends_a_wait_without_a_limit(board: MarkBoard) -> None:
+    class Rang(Exception):
+        pass
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Rang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Rang):
+            board.wait(INDEX, 1, AckLevel.APPENDED, None, None)
+    finally:
+        signal.signal(signal.SIGALRM, before)
