@@ -32,11 +32,14 @@ from typing import Final
 from cqrepl.protocol.events import Acknowledged
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.descriptors import is_none_left
 from cqrepl.surroundings import surroundings
 
 ENTRY: Final = struct.Struct("<5q")
 ROLL_CYCLE: Final = "FAST_DAILY"
+WAITING_BYTES_MAX: Final = 25_000 * ENTRY.size  # 1 MB; kept for a log that finds no room now
 _KEY: Final = "cqrepl.log"
 _NOTED: Final = 2  # place of the time of the acknowledgement
 _logger = logging.getLogger(__name__)
@@ -63,21 +66,28 @@ def ack_time(payload: memoryview) -> int | None:
 class EntryLog:
     """Appends entries; the log is created when it is not there. Replication does not end over it.
 
+    Where the machine has no room for an entry now (no descriptors, a full disk), it waits with
+    those that follow, in memory, up to a limit, and `retry` has them logged. Any other error ends
+    the log.
+
     Args:
         path: directory of the log; None where no log is wanted, and then nothing is noted.
         name: of the queue that it tells of.
         kind: what is logged.
+        waiting: entries that are to be logged first.
 
     Raises:
         LayoutMismatch: there is another queue in its place, to which nothing was written.
         QueueError: there is something else in its place.
     """
 
-    def __init__(self, path: Path | None, name: str, kind: LogKind) -> None:
+    def __init__(self, path: Path | None, name: str, kind: LogKind, waiting: bytes = b"") -> None:
         self.is_wanted = path is not None
         self._name = name
         self._kind = kind
         self._queue: Queue | None = None
+        self._waiting = waiting
+        self._dropped = 0  # entries for which there was no room in memory either
         if path is not None:
             has_queue = path.is_dir() and any(path.iterdir())
             if has_queue:
@@ -93,21 +103,69 @@ class EntryLog:
                 raise
 
     def note(self, entries: bytes) -> None:
-        """Logs entries, which stand side by side; nothing once that has failed."""
+        """Logs entries, which stand side by side; nothing once that has failed for good."""
         if self._queue is None or not entries:
             return
+        if self._waiting:
+            self._keep(entries)
+        else:
+            self._log(entries)
+
+    def retry(self) -> None:
+        """Logs what waits for that."""
+        if self._queue is None or not self._waiting:
+            return
+        entries, self._waiting = self._waiting, b""
+        self._log(entries, is_news=False)
+        if self._queue is not None and not self._waiting:
+            lost = f"; entries lost: {self._dropped:,}" if self._dropped else ""
+            _logger.warning("queue %r: %s are logged again%s", self._name, self._kind, lost)
+            self._dropped = 0
+
+    def rest(self) -> bytes:
+        """Closes the log for a while: the entries that are to be logged when it is opened again."""
+        waiting, self._waiting = self._waiting, b""
+        self.close()
+        return waiting
+
+    def close(self) -> None:
+        """Closes the log; entries that are noted after that are forgotten."""
+        self.retry()
+        if self._queue is not None:
+            lost = self._dropped + len(self._waiting) // ENTRY.size
+            if lost:
+                _logger.error("queue %r: %s: entries lost: %d", self._name, self._kind, lost)
+            self._queue.close()
+            self._queue = None
+
+    def _log(self, entries: bytes, *, is_news: bool = True) -> None:
+        """Appends entries; those that cannot be now wait."""
+        assert self._queue is not None
         each = [entries[at : at + ENTRY.size] for at in range(0, len(entries), ENTRY.size)]
         try:
             self._appender.append(each, surroundings().wall_ms())
         except (QueueError, OSError) as error:
+            if _has_no_room(error):
+                self._keep(entries)
+                if is_news:
+                    _logger.error(
+                        "queue %r: %s are not logged for now: %s", self._name, self._kind, error
+                    )
+                return
             _logger.error("queue %r: %s are logged no more: %s", self._name, self._kind, error)
-            self.close()
-
-    def close(self) -> None:
-        """Closes the log; entries that are noted after that are forgotten."""
-        if self._queue is not None:
             self._queue.close()
             self._queue = None
+
+    def _keep(self, entries: bytes) -> None:
+        room = WAITING_BYTES_MAX - len(self._waiting)
+        self._waiting += entries[:room]
+        self._dropped += len(entries[room:]) // ENTRY.size
+
+
+def _has_no_room(error: QueueError | OSError) -> bool:
+    """True for an error over too few descriptors, or no space, for now."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return is_none_left(error) or (isinstance(cause, OSError) and cause.errno in NO_ROOM)
 
 
 def _check_log(path: Path, name: str, kind: LogKind) -> None:

@@ -90,6 +90,7 @@ class SinkQueue:
         self.disk: DiskEnd  # while it is open
         self._log_path = append_log
         self._is_log_due = True  # to be opened, for the first time or again
+        self._unlogged = b""  # entries for it from before
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
         self._any_cycle = any_cycle
@@ -122,7 +123,8 @@ class SinkQueue:
 
     def _open_log(self) -> None:
         if self._is_log_due:
-            self.append_log = EntryLog(self._log_path, self.name, LogKind.APPENDED)
+            kind = LogKind.APPENDED
+            self.append_log = EntryLog(self._log_path, self.name, kind, self._unlogged)
             self._is_log_due = False
 
     def _is_there(self) -> bool:
@@ -394,7 +396,7 @@ class SinkQueue:
     def _rest_log(self) -> None:
         """The log is opened again with the queue."""
         if self._log_path is not None and not self._is_log_due:
-            self.append_log.close()
+            self._unlogged = self.append_log.rest()
             self._is_log_due = True
 
     def _close_files(self) -> None:
@@ -427,6 +429,8 @@ class SinkQueue:
             self.owner.tell_audited(self.name, places)
 
     def _check_names(self) -> None:
+        """Once a second; so it is also when a log that had no room is tried again."""
+        self.append_log.retry()
         self.queue.check_name()
         if self._appender is not None:
             self._appender.check_name()

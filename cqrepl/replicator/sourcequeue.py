@@ -79,7 +79,7 @@ class SourceQueue:
             self.queue.next_index,
             self.chains,
             self._lost,
-            self.queue.check_name,
+            self._check_names,
             is_proved=True,
         )
         self.held_until = -math.inf  # by trio's clock
@@ -244,6 +244,11 @@ class SourceQueue:
         self.note_stop(Stop.of(self.name, error, self.path))
         for session in list(self.sessions):
             session.stop(self.name, error)
+
+    def _check_names(self) -> None:
+        """Once a second; so it is also when a log that had no room is tried again."""
+        self.ack_log.retry()
+        self.queue.check_name()
 
     def _drain(self) -> None:
         for session in self.sessions:

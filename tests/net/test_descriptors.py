@@ -12,9 +12,11 @@ import pytest
 from cqrepl.queue import NotAQueue, Queue, QueueError
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator.descriptors import SPARE, is_none_left, opening, spare_descriptors
+from cqrepl.replicator.logs import ENTRY, WAITING_BYTES_MAX, EntryLog, LogKind
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.syncer import Syncer
-from tests.support.samples import fill
+from cqrepl.surroundings import Surroundings, within
+from tests.support.samples import fill, read
 
 
 @contextmanager
@@ -88,6 +90,71 @@ def test_a_queue_that_is_locked_later_does_not_take_the_last_ones(tmp_path: Path
     assert queue.next_index == queue.appender.next_index
     queue.close()
     assert opened_in(path) == []
+
+
+class Tomorrow(Surroundings):
+    """A clock that is a day ahead: logs roll."""
+
+    def wall_ns(self) -> int:
+        return super().wall_ns() + 86_400_000_000_000
+
+
+def test_a_log_that_finds_too_few_as_it_rolls_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was noted meanwhile is logged then, in its order."""
+    caplog.set_level("INFO")
+    log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED)
+    entries = [ENTRY.pack(nth, 0, 0, 1, 8) for nth in range(9)]
+    log.note(entries[0])
+    with within(Tomorrow()):
+        for more in range(SPARE):  # it may fail at any step of its way
+            with only(more):
+                log.note(entries[1] if not more else b"")
+                log.retry()
+                if more == 0:
+                    log.note(b"".join(entries[2:4]))
+        log.retry()
+        log.note(entries[4])
+    said = [line for line in caplog.messages if "logged" in line]
+    assert len(said) == 2, said
+    assert "appended excerpts are not logged for now: " in said[0]
+    assert "Too many open files" in said[0]
+    assert said[1] == "queue 'q': appended excerpts are logged again"
+    log.close()
+    assert [data for _, data in read(tmp_path / "log")] == entries[:5]
+
+
+def test_what_waits_for_a_log_is_logged_at_its_end_or_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    entries = [ENTRY.pack(nth, 0, 0, 1, 8) for nth in range(3)]
+    log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED)
+    with only(0):
+        log.note(entries[0])
+        left = log.rest()
+    log = EntryLog(tmp_path / "log", "q", LogKind.APPENDED, left)
+    with only(0):
+        log.note(entries[1])
+    log.close()
+    log.note(entries[2])
+    assert [data for _, data in read(tmp_path / "log")] == entries[:2]
+
+
+def test_of_what_waits_for_a_log_only_so_much_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry, room = ENTRY.pack(1, 0, 0, 1, 8), WAITING_BYTES_MAX // ENTRY.size
+    log = EntryLog(tmp_path / "log", "q", LogKind.ACKNOWLEDGEMENTS)
+    with only(0):
+        log.note(entry)
+        log.note(entry * room)
+        log.note(entry)
+    log.retry()
+    assert "acknowledgements are logged again; entries lost: 2" in caplog.text
+    log.close()
+    assert "entries lost: 2" in caplog.messages[-1]
+    assert len(read(tmp_path / "log")) == room
 
 
 def opened_in(path: Path) -> list[str]:

@@ -12,12 +12,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.pause import PAUSE_SECONDS
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.sinkqueue import SinkQueue
@@ -26,7 +28,16 @@ from cqrepl.replicator.syncer import Syncer
 from tests.support.commands import Command, commands
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
-from tests.support.replicas import BEATS, acked, at, copied, eventually, joined, live_source
+from tests.support.replicas import (
+    BEATS,
+    acked,
+    at,
+    copied,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+)
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, fill, layout, read
 
@@ -155,6 +166,30 @@ async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
             assert list(source.endpoint.sessions) == sessions
         assert_same(sources["full"], sinks["full"])
         assert_same(sources["good"], sinks["good"])
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+async def test_a_log_that_finds_no_space_comes_back(
+    tmp_path: Path, role: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The queue goes on meanwhile; then the log has everything."""
+    caplog.set_level("INFO")
+    Queue.open(tmp_path / "q", create=layout()).close()
+    with small_file_system(tmp_path / "small") as larger:
+        log, rest = tmp_path / "small" / "log", tmp_path / "small" / "rest"
+        logs: dict[str, Any] = {"source": {"ack_log": log}, "sink": {"append_log": log}}
+        source_logs, sink_logs = (logs[each] if each == role else {} for each in ("source", "sink"))
+        async with live_source(tmp_path / "q", **source_logs) as source:
+            async with live_sink(tmp_path / "copy", source.port, **sink_logs) as sink:
+                with pytest.raises(OSError, match="No space left"):
+                    rest.write_bytes(bytes(5 * MIB))
+                with Queue.open_for_append(tmp_path / "q") as queue:
+                    await acked(source, queue.append_many([b"x"] * 3))
+                await eventually(lambda: "are not logged for now: " in caplog.text)
+                larger()
+                await eventually(lambda: "are logged again" in caplog.text)
+                assert not source.stops + sink.stops
+        assert sum(ENTRY.unpack(data)[3] for _, data in read(log)) == 3
 
 
 async def test_its_reason_is_logged_once_on_both_sides(
