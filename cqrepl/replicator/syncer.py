@@ -21,7 +21,8 @@ acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
 unproved. Where a sync of a store file fails the mark never rises in this process: the system may
-have dropped the pages. Where only the mark has no room on the disk, that is tried again.
+have dropped the pages. Where a file cannot be opened, as something else has its name or there are
+no descriptors, or where only the mark has no room on the disk, that is tried again.
 """
 
 import logging
@@ -110,7 +111,8 @@ class DiskEnd:
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
         self._has_failed = False
-        self._has_no_room = False  # for the mark
+        self._is_hindered = False  # and tries again
+        self._has_told = False  # why
         self._changed = changed
         mark = load_synced(queue.path)
         self._synced = NEXT_OF_EMPTY if mark is None else mark.end
@@ -134,7 +136,7 @@ class DiskEnd:
     @property
     def is_urgent(self) -> bool:
         """Nothing of it was ever synced: not even that its hosts are known is certain."""
-        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self._has_no_room
+        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self._is_hindered
 
     @property
     def _doubtful(self) -> range:
@@ -201,23 +203,35 @@ class DiskEnd:
                 return
             await in_thread(lambda: self._sync_files(end))
         except (QueueError, OSError) as error:
-            if is_none_left(error):
-                self.is_dirty = not self._is_forgotten  # nothing was synced, and nothing lost
-                return
-            self._has_failed = True
-            self._warn(error)
+            if _is_of_a_name(error):
+                self._try_again(error)
+            else:
+                self._give_up(error)
             return
         try:
             await in_thread(lambda: store_synced(self._queue.path, end, doubtful))
         except OSError as error:
-            if not self._has_no_room:
-                self._warn(error)
-            self._has_no_room = error.errno in NO_ROOM
-            self._has_failed = not self._has_no_room
-            self.is_dirty = self._has_no_room and not self._is_forgotten
+            if error.errno in NO_ROOM or _is_of_a_name(error):
+                self._try_again(error)
+            else:
+                self._give_up(error)
         else:
-            self._synced, self._noted, self._has_no_room = end, doubtful, False
+            self._synced, self._noted = end, doubtful
             self._is_of_this_boot = True
+            if self._has_told:
+                _logger.info("queue %r: it is known to be on the disk again", self._name)
+            self._is_hindered = self._has_told = False
+
+    def _try_again(self, error: QueueError | OSError) -> None:
+        """It could not be looked at, or the mark has no room: nothing is lost."""
+        self._is_hindered, self.is_dirty = True, not self._is_forgotten
+        if not self._has_told and not is_none_left(error):  # of which each queue that pauses tells
+            self._has_told = True
+            self._warn(error)
+
+    def _give_up(self, error: QueueError | OSError) -> None:
+        self._has_failed = True
+        self._warn(error)
 
     def _warn(self, error: QueueError | OSError) -> None:
         _logger.warning(
@@ -483,6 +497,13 @@ async def _turn_for_others(nth: int) -> None:
     """Lets other tasks run after so many queues."""
     if nth % TURN_QUEUES == 0:
         await trio.lowlevel.checkpoint()
+
+
+def _is_of_a_name(error: QueueError | OSError) -> bool:
+    """True for an error of a call that takes a name, as opening does: only calls that sync tell of
+    pages that the system may have dropped, and they take a descriptor."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.filename is not None
 
 
 def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:

@@ -14,9 +14,11 @@ Keys that end behind 49,152 bytes, whichever process added them, are worth a war
 
 A key or slot is looked up once for a mark, and added at its first index, as Java's two marks are,
 in the table store that they are raised in: it is mapped anew when it has grown. Where that is not
-possible, marks are not kept, and the answer is false.
+possible, marks are not kept, and the answer is false. Where only the side file cannot be opened, as
+something else has its name, it is looked up again, at most once a second.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from contextlib import closing
@@ -36,8 +38,10 @@ from cqrepl.queue.files.markslots import (
 from cqrepl.queue.files.sidefile import read_side_file
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore, TableValue
 from cqrepl.queue.format.errors import QueueError
+from cqrepl.surroundings import monotonic
 
 KEY_END_MAX: Final = 32_768  # of a mark of ours
+LOOK_AGAIN_S: Final = 1.0
 KEYS_END_WARNED: Final = 49_152
 KEYS_END_JAVA: Final = 65_536  # behind it Java adds none
 _KEY: Final = re.compile(r"cqrepl\.([1-9]\d{0,2})\.(snt|idx)")
@@ -58,6 +62,7 @@ class KeptMarks:
         self._chronicle = chronicle
         self._values: dict[tuple[int, MarkLevel], TableValue | None] = {}
         self._slots: MarkSlots | None = None
+        self._look_again_at = math.inf  # for those that were not found
 
     def load(self) -> HostLevels:
         """What is kept now; hosts of which nothing is known, or which are forgotten, are left out.
@@ -122,6 +127,9 @@ class KeptMarks:
     def _value(self, host: int, level: MarkLevel) -> TableValue | None:
         if host not in HOSTS:
             return None  # and nothing is remembered of it: there may be very many
+        if monotonic() >= self._look_again_at:
+            self._look_again_at = math.inf
+            self._values = {key: value for key, value in self._values.items() if value is not None}
         if (host, level) not in self._values:
             self._values[host, level] = self._find(host, level)
         return self._values[host, level]
@@ -133,8 +141,11 @@ class KeptMarks:
         try:
             value = table.value_within(f"cqrepl.{host}.{level}", FORGOTTEN, KEY_END_MAX)
             return self._slot(table, host, level) if value is None else value
-        except (OSError, QueueError):
-            return None  # full, locked for too long, damaged, or the side file cannot be written
+        except QueueError:
+            return None  # full, locked for too long, damaged
+        except OSError:  # the side file cannot be written
+            self._look_again_at = min(self._look_again_at, monotonic() + LOOK_AGAIN_S)
+            return None
 
     def _slot(self, table: TableStore, host: int, level: MarkLevel) -> TableValue:
         if self._slots is None:

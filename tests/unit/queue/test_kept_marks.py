@@ -1,5 +1,7 @@
 """The marks of each host: keys of the table store, and slots of the side file beyond."""
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from cqrepl.kernel import choose, plain
 from cqrepl.queue import Queue
-from cqrepl.queue.files import atomics
+from cqrepl.queue.files import atomics, keptmarks
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.markslots import HOSTS, SLOT_BYTES, SLOTS_FILE_NAME, MarkLevel
@@ -262,3 +264,23 @@ def test_closing_unmaps_the_side_file(queue: Queue, path: Path) -> None:
     raise_both(queue.host_marks, 2, 20, 19)
     queue.close()
     assert str(path) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_is_in_the_way_of_the_side_file_is_looked_at_again(
+    queue: Queue, path: Path, is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most once a second, as there may be a mark for each acknowledgement."""
+    fill_keys(path, KEY_END_MAX)
+    os.mkfifo(path / SLOTS_FILE_NAME)
+    now = time.monotonic()
+    monkeypatch.setattr(keptmarks, "monotonic", lambda: now)
+    assert not queue.host_marks.raise_to(2, SENT, 5)
+    if not is_first:
+        now += 1.5
+        assert not queue.host_marks.raise_to(2, SENT, 6)
+    (path / SLOTS_FILE_NAME).unlink()
+    assert not queue.host_marks.raise_to(2, SENT, 7)
+    now += 1.5
+    raise_both(queue.host_marks, 2, 8, 7)
+    assert kept(path) == {2: (8, 7)}
