@@ -12,7 +12,7 @@ the rest; each gets at least one excerpt, so that a busy one starves no other. E
 are exact; bytes end at the next index slot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,7 +60,8 @@ def advanced(
 
     Args:
         positions: where it starts.
-        pending: what there is to be read of each queue, beginning at its position.
+        pending: what there is to be read of each queue, beginning at its position; as much of it
+            as one batch may hold (`filled_by`).
     """
     waiting = {name: ranges for name, ranges in sorted(pending.items()) if ranges}
     excerpts = _shares(
@@ -74,6 +75,29 @@ def advanced(
     for nth, (name, ranges) in enumerate(waiting.items()):
         ends[name] = _end_within(ranges[: cycles[nth]], excerpts[nth], sizes[nth])
     return ends
+
+
+def filled_by(limits: Limits, end: int | None = None) -> Callable[[IndexRange], bool]:
+    """Is told the ranges of a queue in turn, and whether they are all that one batch may hold.
+
+    So what is planned of a queue is what the next batch takes, however much there is behind it.
+
+    Args:
+        end: nothing from there on is wanted.
+    """
+    count = size_bytes = cycles = 0
+
+    def is_filled(one: IndexRange) -> bool:
+        nonlocal count, size_bytes, cycles
+        count, size_bytes, cycles = count + one.count, size_bytes + one.size_bytes, cycles + 1
+        return (
+            (limits.excerpts is not None and count >= limits.excerpts)
+            or (limits.size_bytes is not None and size_bytes >= limits.size_bytes)
+            or (limits.cycles is not None and cycles >= limits.cycles)
+            or (end is not None and one.index_last + 1 >= end)
+        )
+
+    return is_filled
 
 
 def capped(ranges: Sequence[IndexRange], end: int) -> list[IndexRange]:

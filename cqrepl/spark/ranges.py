@@ -101,13 +101,18 @@ def present(
 
 
 def followed(
-    queue: Queue, index_from: int = NEXT_OF_EMPTY, *, may_be_lost: bool = False
+    queue: Queue,
+    index_from: int = NEXT_OF_EMPTY,
+    *,
+    may_be_lost: bool = False,
+    is_enough: abc.Callable[[IndexRange], bool] | None = None,
 ) -> list[IndexRange]:
     """What a tailer that stands at `index_from` would read now: as `present`, up to the first cycle
     that has not ended, as more may be appended there.
 
     Args:
         may_be_lost: goes on with what is left.
+        is_enough: is told each range in turn, and whether another one is looked for.
 
     Raises:
         IndexGap: what follows `index_from` is not there any more.
@@ -130,7 +135,7 @@ def followed(
         if found is not None:
             ranges.append(found)
         reached = cycle
-        if not has_ended:
+        if not has_ended or (found is not None and is_enough is not None and is_enough(found)):
             break
     if listed:
         cycles.check_between(max(Cycle(first - 1), listed[0]), reached)

@@ -13,7 +13,7 @@ only tells retention what will not be asked for again (option `reader`).
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from cqrepl.spark.offsets import (
     as_offset,
     capped,
     end_of,
+    filled_by,
     positions_of,
 )
 from cqrepl.spark.partitions import SplitPartition, partitions_of
@@ -128,12 +129,12 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             OptionError: the checkpoint is about a queue that no path stands for.
         """
         positions = positions_of(start)
-        pending = self._pending(positions)
+        limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
+        pending = self._pending(positions, limits)
         if self._targets is not None:
             pending = {
                 name: capped(ranges, self._targets.get(name, 0)) for name, ranges in pending.items()
             }
-        limits = NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._limits
         self._register(positions)
         return as_offset(advanced(positions, pending, limits))
 
@@ -194,22 +195,28 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             following = present(queue, starting)
             return following[0].index_first if following else end
 
-    def _pending(self, positions: Mapping[str, int]) -> dict[str, list[IndexRange]]:
-        """What there is to be read of each queue, of those too that have come meanwhile."""
+    def _pending(self, positions: Mapping[str, int], limits: Limits) -> dict[str, list[IndexRange]]:
+        """What of each queue a batch could hold, of those too that have come meanwhile."""
+
+        def wanted(name: str) -> Callable[[IndexRange], bool]:
+            return filled_by(limits, None if self._targets is None else self._targets.get(name, 0))
+
         pending: dict[str, list[IndexRange]] = {}
         for name, index in positions.items():
             try:
                 with Queue.open(self._path_of(name)) as queue:
                     try:
-                        pending[name] = followed(queue, index)
+                        pending[name] = followed(queue, index, is_enough=wanted(name))
                     except IndexGap as gap:
                         self._check_loss(gap)
-                        pending[name] = followed(queue, index, may_be_lost=True)
+                        pending[name] = followed(
+                            queue, index, may_be_lost=True, is_enough=wanted(name)
+                        )
             except NotAQueue as error:
                 self._check_loss(error)
         for name, queue in self._opened():
             if name not in positions:
-                pending[name] = followed(queue)
+                pending[name] = followed(queue, is_enough=wanted(name))
         return pending
 
     def _between(self, path: Path, index: int, index_end: int) -> list[IndexRange]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cqrepl.queue import Queue
-from cqrepl.spark.offsets import Limits, advanced, as_offset, positions_of
+from cqrepl.spark.offsets import Limits, advanced, as_offset, filled_by, positions_of
 from cqrepl.spark.ranges import followed, present
 from tests.property.test_reading_properties import fill, queues
 
@@ -54,7 +54,7 @@ def step(folder: Path, at: dict[str, int], wanted: Limits) -> dict[str, int]:
     pending = {}
     for name, index in at.items():
         with Queue.open(folder / name) as queue:
-            pending[name] = followed(queue, index)
+            pending[name] = followed(queue, index, is_enough=filled_by(wanted))
     end = advanced(at, pending, wanted)
     assert positions_of(as_offset(end)) == end
     return end

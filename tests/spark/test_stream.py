@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cqrepl.queue import IndexGap, Queue, index_of
-from cqrepl.queue.format.index import SEQUENCE_FIRST, cycle_of
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, cycle_of
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support.goldens import READABLE, manifest, unpack
@@ -130,6 +131,47 @@ def test_limits_of_excerpts_of_bytes_and_of_cycles(tmp_path: Path) -> None:
     assert [len(found) for found, _ in batches(both)][-3:] == [90, 10, 10]
     everything = both.latestOffset(both.initialOffset(), ReadAllAvailable())
     assert between(both, both.initialOffset(), everything) == written
+
+
+@pytest.mark.parametrize(
+    "limit", [{"maxExcerptsPerBatch": 25}, {"maxBytesPerBatch": 1}, {"maxCyclesPerBatch": 1}]
+)
+def test_a_limited_batch_plans_no_more_than_it_takes(
+    tmp_path: Path, limit: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the backlog is: each batch would cost it all, and all batches its square."""
+    path, opened = tmp_path / "q", []
+    written = fill(path, DAY, dict.fromkeys(range(40), 10))
+    reader = reader_of(path, **limit)
+    start = reader.initialOffset()
+    original = Cycles.open
+
+    def counted(self: Cycles, cycle: Cycle, *args: Any, **kinds: Any) -> Any:
+        opened.append(cycle)
+        return original(self, cycle, *args, **kinds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cycles, "open", counted)
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert len(set(opened)) < 6
+        reader.partitions(start, end)
+    assert len(set(opened)) < 6
+    assert rest(reader) == written
+
+
+def test_a_run_to_the_end_of_now_plans_no_more_than_it_takes(tmp_path: Path) -> None:
+    """What lies behind the next batch need not even be readable yet."""
+    path = tmp_path / "q"
+    written = fill(path, DAY, dict.fromkeys(range(5), 10))
+    reader = reader_of(path, maxExcerptsPerBatch=15)
+    reader.prepareForTriggerAvailableNow()
+    spoiled = noon_path(path, DAY, ahead=3)
+    data = spoiled.read_bytes()
+    spoiled.write_bytes(b"\x11" * len(data))
+    found = batches(reader)
+    assert next(found)[0] == written[:15]
+    spoiled.write_bytes(data)
+    assert [excerpt for some, _ in found for excerpt in some] == written[15:]
 
 
 def test_queues_share_a_limit(tmp_path: Path) -> None:
