@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long bench bench-docs docs fuzz fuzz-native wheel lint types layers native coverage \
+.PHONY: demo test test-long bench bench-docs docs fuzz fuzz-native wheel audit lint types layers native coverage \
   clean check-python
 .DEFAULT_GOAL := help
 
@@ -16,6 +16,7 @@ help:
 	@echo "make fuzz       look for inputs that break it, FUZZ_SECONDS=600; fuzz-native: SECONDS=60"
 	@echo "make bench      compare with other ways to replicate, BENCH='--only fresh --rounds 3'"
 	@echo "make wheel      source distribution and wheel in dist/, tried in fresh environments"
+	@echo "make audit      are the packages and crates that are used known to be unsafe?"
 	@echo "make docs       write the state diagrams of docs/protocol.md anew, from the tables"
 	@echo "make lint | types | layers | native"
 
@@ -45,6 +46,16 @@ fuzz-native:
 # dist/: the source distribution, and the wheel that is made of it; both are tried
 wheel: check-python
 	tools/packages.sh $(PYTHON)
+
+# before a release: known faults of what is installed here, and of the crates that are locked. Asks
+# the advisory databases; a tool that is missing is a failure, as nothing was looked at then
+audit: $(DEV_STAMP)
+	@cargo audit --version >/dev/null 2>&1 || \
+	  { echo "cargo-audit is missing: cargo install --locked cargo-audit"; exit 1; }
+	cd native && cargo audit --deny warnings
+	cd native/fuzz && cargo audit --deny warnings
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.7"
+	$(BIN)/python -m pip_audit --local --skip-editable
 
 # takes an hour with all peers, and wants the machine for itself; what is missing is said
 BENCH ?=

@@ -6,6 +6,7 @@ Numbers of exceptions may only fall: when one is gone, lower the number here.
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ NOT_IN_UNIT = {"asyncio", "multiprocessing", "pty", "socket", "socketserver", "s
 NOT_CALLED_IN_UNIT = re.compile(
     r"sleep|fork|forkpty|posix_spawn\w*|exec[lv]\w*|spawn\w*|system|popen"
 )
+COMPRESSING = {"gzip", "bz2", "lzma", "zstandard", "lz4", "snappy", "brotli"}
 # files that are allowed to be longer, with the length they must not pass
 LONG_FILES: dict[str, int] = {}
 NOQA_MAX = 1
@@ -206,6 +208,67 @@ def test_unit_tests_start_no_process_open_no_socket_and_do_not_sleep() -> None:
         assert not wrong, f"{module} calls {wrong}"
         left += (taken & trees.keys()) - seen
         seen |= taken & trees.keys()
+
+
+def test_t17_nothing_can_expand_what_is_compressed() -> None:
+    """Threat T17. A few bytes of a peer's cannot become many where nothing knows how."""
+    for path in product_files():
+        tree = ast.parse(path.read_text())
+        found = {name.partition(".")[0] for name in imports(tree)} & COMPRESSING
+        assert not found, f"{named(path)} imports {sorted(found)}"
+        of_zlib = {name for name in called(tree) if name.startswith("decompress")}
+        assert not of_zlib, f"{named(path)} calls {sorted(of_zlib)}"
+    crates = {crate["name"] for crate in locked_crates("native/Cargo.lock")}
+    assert not crates & {
+        "flate2",
+        "miniz_oxide",
+        "zstd",
+        "lz4",
+        "lz4_flex",
+        "snap",
+        "brotli",
+        "xz2",
+    }
+
+
+@pytest.mark.parametrize("lock", ["native/Cargo.lock", "native/fuzz/Cargo.lock"])
+def test_t24_crates_are_locked_with_their_hashes(lock: str) -> None:
+    """Threat T24. Each is of the one registry, or in this repository."""
+    crates = locked_crates(lock)
+    assert crates
+    for crate in crates:
+        if "source" in crate:
+            assert crate["source"] == "registry+https://github.com/rust-lang/crates.io-index", crate
+            assert re.fullmatch("[0-9a-f]{64}", crate.get("checksum", "")), crate
+        else:
+            assert crate["name"].startswith("cqrepl-"), crate
+
+
+def test_t24_cargo_builds_what_is_locked() -> None:
+    assert 'args=["--locked"]' in (ROOT / "setup.py").read_text()
+    for file in (ROOT / "Makefile", ROOT / "native/fuzz/run"):
+        text = file.read_text()
+        for line in re.findall(r"^.*\bcargo (?:\+\w+ )?(?:build|test|clippy|run)\b.*$", text, re.M):
+            is_locked = "--locked" in line or "$(CRATE)" in line or "--version" in line
+            assert is_locked, f"{named(file)}: {line.strip()}"
+
+
+def test_t24_python_packages_are_named_not_fetched_from_an_address() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [
+        project["build-system"]["requires"],
+        project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"].values(),
+        *project["dependency-groups"].values(),
+    ]
+    for wanted in (each for group in groups for each in group):
+        assert not re.search("@|://|git\\+", wanted), wanted
+        assert re.search("[<>=]=", wanted), f"{wanted}: expected a least version"
+
+
+def locked_crates(lock: str) -> list[dict[str, str]]:
+    packages: list[dict[str, str]] = tomllib.loads((ROOT / lock).read_text())["package"]
+    return packages
 
 
 def test_exceptions_are_counted() -> None:

@@ -1,5 +1,6 @@
 """Registrations and routing: what is refused, where data goes, and which binding stays."""
 
+import gzip
 from itertools import product
 from typing import Any
 
@@ -47,6 +48,7 @@ from tests.support.peer import (
     source_handler,
     uber,
 )
+from wire.objects.variants import COMPRESSIONS
 
 LEFT_OUT = data(re=block(items(Hex(index(0)), literal(b"x"), NS)))  # an event without its cid
 
@@ -204,6 +206,20 @@ def test_t3_an_unknown_handler_is_refused_and_deselects(name: str) -> None:
     assert message(ours.receive(LEFT_OUT)) == "'re' for no handler"
     assert message(ours.receive(select(902))) == "cid 902 is not registered"
     assert kinds(ours.receive(excerpt(index(0), b"x"))) == [ev.AppendExcerpts]
+
+
+@pytest.mark.parametrize("name", sorted(COMPRESSIONS))
+def test_t17_nothing_in_the_protocol_is_compressed(name: str) -> None:
+    """Threat T17. An excerpt is bytes, whatever they would become; a handler is no such bytes."""
+    bomb = gzip.compress(bytes(1 << 24))
+    ours = receiving_sink()
+    (event,) = ours.receive(excerpt(index(0), bomb))
+    assert isinstance(event, ev.AppendExcerpts)
+    start = event.batch.offsets[0]
+    assert event.batch.data[start : start + event.batch.lengths[0]] == bomb
+    with pytest.raises(RemoteProtocolError) as caught:
+        ours.receive(register(CSP + "x", 902, Typed(name, bomb)))
+    assert len(str(caught.value)) < 500
 
 
 def hostile_names() -> list[str | None]:

@@ -3,8 +3,10 @@
 import array
 import datetime
 import enum
+import gzip
 import uuid
 import zoneinfo
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from decimal import Decimal
@@ -38,8 +40,10 @@ from wire import (
     WireError,
     ZonedDateTime,
     decode,
+    dump_text,
     dumps,
     encode,
+    encode_text,
     loads,
 )
 from wire.codes import Code
@@ -47,6 +51,7 @@ from wire.objects import conversions, object_reader
 from wire.objects.annotated import form
 from wire.objects.object_writer import write_object, write_untyped
 from wire.objects.values import Whole
+from wire.objects.variants import COMPRESSIONS
 
 
 def written(value: object) -> str:
@@ -196,6 +201,23 @@ def test_keys_that_are_blocks_can_be_looked_up(key: Any) -> None:
 def test_values_that_are_refused(item: str, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         object_reader.read_object(Reader(bytes.fromhex(item)))
+
+
+BOMB = gzip.compress(bytes(1 << 24))  # 16 MiB in 16 KiB
+
+
+@pytest.mark.parametrize("name", sorted(COMPRESSIONS))
+def test_t17_what_is_compressed_is_refused_or_shown_as_it_is(name: str) -> None:
+    """Threat T17. Nothing takes it for what it would become."""
+    data = dumps({"a": Typed(name, BOMB)})
+    reason = f"compression {name} is not supported"
+    with pytest.raises(WireError, match=reason):
+        loads(data)
+    for read in Fields.value, Fields.bytes_value, Fields.literal, Fields.text, Fields.fields:
+        with suppress(WireError):
+            assert read(Fields(Reader(data, 4, len(data))), "a") == BOMB
+    assert len(dump_text(data)) < 3 * len(BOMB)
+    assert encode_text(dump_text(data)) == data
 
 
 @pytest.mark.parametrize("opening", ["82{:08x}", "b600", "bd"])

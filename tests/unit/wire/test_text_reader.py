@@ -212,3 +212,41 @@ def test_errors_name_line_and_column(text: str, error: str | None) -> None:
         encode_text(text)
     assert error in str(caught.value)
     assert str(caught.value).count(", column ") == 1
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "? ", "!t [", "- ", "- - ", "a:\n"])
+@pytest.mark.parametrize("count", [NESTING_MAX + 2, 10_000])
+def test_t18_text_nests_to_a_limit(opening: str, count: int) -> None:
+    """Threat T18. It is told, and ends no reader, however deep it goes."""
+    pieces = [opening] * count
+    if "\n" in opening:
+        pieces = [" " * nth + opening for nth in range(min(count, 1000))]
+    with pytest.raises(WireError, match=f"at most {NESTING_MAX} blocks was expected"):
+        encode_text("x: " * (opening[0] in "[{?!") + "".join(pieces))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &x [*x]",
+        "a: &x {b: *x}",
+        "a: &x 1\nb: *x",
+        "a: *x",
+        "- &x [1]\n- *x",
+        "<<: *x",
+        "&x a: 1",
+        "*x : 1",
+        "a: !t *x",
+        "a: [1, *x]",
+    ],
+)
+def test_t18_text_refers_to_nothing(text: str) -> None:
+    """Threat T18. What refers to itself would have no end, and what refers ten times to ten times
+    ten would fill the memory: anchors and aliases are no text of a wire."""
+    with pytest.raises(WireError, match=r"a value was expected, '[&*]x"):
+        encode_text(text)
+
+
+def test_t18_what_only_looks_like_a_reference_is_text() -> None:
+    text = 'a: "*x"\nb: x*y\nc: x & y\n'
+    assert loads(encode_text(text)) == {"a": "*x", "b": "x*y", "c": "x & y"}
