@@ -63,7 +63,7 @@ def page_populator() -> Callable[[memoryview, int, int], None] | None:
 def name_cut_files(speaker: str, code_cut: int, code_full: int) -> None:
     """From now on, when a file of a queue was cut under its mapping, the process says in one line
     which one before it ends: the system ends it in any case. For programs of our own, as it changes
-    what becomes of a signal (SIGBUS). The plain kernel cannot: no Python runs at that moment.
+    what becomes of a signal (SIGBUS).
 
     Args:
         speaker: how the line begins.
@@ -71,5 +71,4 @@ def name_cut_files(speaker: str, code_cut: int, code_full: int) -> None:
         code_full: the exit code when the file is as long as ever, and has no page all the same, as
             with a hole in it on a full disk.
     """
-    if choose.KERNEL.name_cut_files is not None:
-        choose.KERNEL.name_cut_files(speaker, code_cut, code_full)
+    choose.KERNEL.name_cut_files(speaker, code_cut, code_full)

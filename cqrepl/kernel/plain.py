@@ -34,7 +34,6 @@ AtomicWords: type[_native.AtomicWords] | None = None  # Python has no compare-an
 Pen: type[_native.Pen] | None = None  # which needs that
 give_time: Callable[[tuple[int, int] | None], None] | None = None  # it asks for no time
 # with the GIL held while the system looks for memory, it would stop the writer that it is to help
-name_cut_files: Callable[[str, int, int], None] | None = None
 populate_pages: Callable[[memoryview, int, int], None] | None = None
 
 NOT_READY: Final = 0
@@ -67,6 +66,12 @@ _EXCERPT_OUTSIDE: Final = "expected excerpts within the data"
 _PART_OUTSIDE: Final = "expected a part of the batch"
 _POSITION_OUTSIDE: Final = "expected a position within the buffer"
 _TOO_LONG: Final = "expected a body that a header can tell the length of"
+
+
+def name_cut_files(speaker: str, code_cut: int, code_full: int) -> None:
+    from cqrepl.kernel import cutfiles  # programs that embed this need none of it
+
+    cutfiles.name_cut_files(speaker, code_cut, code_full)
 
 
 class WordLooks:

@@ -1,4 +1,5 @@
-"""Files that are cut under a running command (T16): it ends in one line that names the file."""
+"""Files that are cut under a running command (T16): it ends in one line that names the file, with
+either kernel."""
 
 import os
 import signal
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from cqrepl.kernel import choose
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.commands import Command, commands
@@ -20,12 +20,6 @@ from tests.support.samples import fill, noon_path
 CUT = "expected a file as long as it was, it was cut while it was in use"
 # from who opens it anew before the cut pages are touched: an error like any other
 FOUND_CUT = "expected a table store, found no header at position 0"
-
-
-@pytest.fixture(autouse=True)
-def native() -> None:
-    if choose.NAME != "native":
-        require("native", "without native code the system ends the process without a word")
 
 
 async def ends(command: Command, role: str, file: Path) -> None:
@@ -106,6 +100,46 @@ if "spare" not in sys.argv:
 os.truncate(file, 4096)
 print(mapped[5_000])
 """
+
+
+TOUCHES = """
+import struct, threading, xxhash
+from cqrepl.queue.files.atomics import Words
+view = memoryview(mapped)
+words = Words(view)
+touch = {
+    "slice": lambda: mapped[4096:20_000],
+    "copy": lambda: bytes(view[:20_000]),
+    "store": lambda: view.__setitem__(slice(5_000, 5_004), b"abcd"),
+    "compare": lambda: view[4096:8192] == bytes(4096),
+    "unpack": lambda: struct.unpack_from("<q", view, 5_000),
+    "join": lambda: b"".join([view[:20_000]]),
+    "hash": lambda: xxhash.xxh3_64_intdigest(view),
+    "load": lambda: words.load_4(8192),
+    "exchange": lambda: words.exchange_8(8192, 0, 1),
+}[sys.argv[2]]
+if "thread" in sys.argv:
+    thread = threading.Thread(target=touch)
+    thread.start()
+    while thread.is_alive():
+        sum(range(10_000))
+else:
+    touch()
+"""
+
+
+@pytest.mark.parametrize("thread", [[], ["thread"]], ids=["main", "thread"])
+@pytest.mark.parametrize(
+    "touch",
+    ["slice", "copy", "store", "compare", "unpack", "join", "hash", "load", "exchange"],
+)
+def test_t16_whatever_touches_what_was_cut(tmp_path: Path, touch: str, thread: list[str]) -> None:
+    """In the middle of a copy or a hash, or while another thread has the interpreter."""
+    program = PROGRAM.replace("print(mapped[5_000])", TOUCHES)
+    file = tmp_path / "x.cq4"
+    command = [sys.executable, "-P", "-c", program, str(file), touch, "install", "spare", *thread]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (4, f"a program: {file}: {CUT}\n")
 
 
 def run(file: Path, *arguments: str) -> tuple[int, str]:
