@@ -39,9 +39,8 @@ __all__ = [
     "name_cut_files",
     "number_from",
     "populate_pages",
-    "receive_live",
+    "run_live",
     "scan_frames",
-    "stream_live",
 ]
 
 INTERFACE: Final[int]
@@ -164,16 +163,6 @@ class SourceLane:
     def take_acks(self) -> array[int]: ...
     def take_lengths(self) -> array[int]: ...
 
-def stream_live(
-    socket: int,
-    control: LiveControl,
-    lanes: Sequence[SourceLane],
-    pausing: int,
-    is_idle: bool,
-    slice_ms: int,
-    received: bytes | None,
-) -> tuple[int, bytes, bytes, tuple[int | None, int | None], bool]: ...
-
 @final
 class SinkLane:
     def __new__(
@@ -186,6 +175,13 @@ class SinkLane:
     ) -> SinkLane: ...
     def take_stored(self) -> tuple[int, int, bytes]: ...
 
-def receive_live(
-    socket: int, control: LiveControl, lanes: Sequence[SinkLane], received: bytes, slice_ms: int
-) -> tuple[int, bytes, bytes, tuple[int | None, int | None]]: ...
+def run_live(
+    socket: int,
+    control: LiveControl,
+    sources: Sequence[SourceLane],
+    sinks: Sequence[SinkLane],
+    pausing: int,
+    is_idle: bool,
+    slice_ms: int,
+    received: bytes | None,
+) -> tuple[int, bytes, bytes, tuple[int | None, int | None], bool]: ...

@@ -1,4 +1,4 @@
-"""The live pumps of the native kernel: excerpts go to the peer in the microseconds after they
+"""The live pump of the native kernel: excerpts go to the peer in the microseconds after they
 were appended, with no Python in between.
 
 A pump runs in a thread without the GIL, up to a slice of time, and does only the usual case. What
@@ -17,8 +17,7 @@ if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import LiveControl as LiveControl
     from cqrepl._native import SinkLane as SinkLane
     from cqrepl._native import SourceLane as SourceLane
-    from cqrepl._native import receive_live as receive_live
-    from cqrepl._native import stream_live as stream_live
+    from cqrepl._native import run_live as run_live
 
 
 class Ended(IntEnum):
@@ -28,6 +27,7 @@ class Ended(IntEnum):
     INTERRUPTED = 1  # it was asked to
     UNUSUAL = 2  # something is there that is not its business
     END_OF_STREAM = 3  # the peer has closed its side
+    TAILER = 4  # a queue that goes out has to be looked at by its tailer
 
 
 class Pausing(IntEnum):

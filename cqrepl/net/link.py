@@ -1,7 +1,7 @@
 """What is done with one connection: the part between the pump and the queues."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cqrepl.protocol.events import Event
 from cqrepl.protocol.messages.queuenames import QueueNames
@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from cqrepl.kernel.memory import WatchedWord
 
 OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
+
+
+class Moved(NamedTuple):
+    """Whether a live pump has sent anything of a queue, and stored anything."""
+
+    has_sent: bool
+    has_stored: bool
 
 
 class Session(Protocol):
@@ -50,10 +57,10 @@ class Session(Protocol):
         """True when this connection has brought excerpts to where they are to be."""
 
     def lanes_out(self) -> "list[SourceLane]":
-        """What a live pump can send from now on; empty when it is not for a live pump."""
+        """The queues that a live pump can send of from now on; empty when it is not for one."""
 
     def lanes_in(self) -> "list[SinkLane]":
-        """What a live pump can receive from now on; empty when it is not for a live pump."""
+        """The queues that a live pump can store for from now on; empty when it is not for one."""
 
     @property
     def has_lanes_only(self) -> bool:
@@ -62,8 +69,8 @@ class Session(Protocol):
     def catch_up(self) -> None:
         """Tells the core what a live pump has done since the last call; it may still run."""
 
-    def leave_lanes(self) -> bool:
-        """The live pump has come back: goes on from where it is. True when it has done anything."""
+    def leave_lanes(self) -> Moved:
+        """The live pump has come back: goes on from where it is."""
 
     def drain(self) -> None:
         """Takes nothing new to send; what is on its way goes on."""

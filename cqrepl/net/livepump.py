@@ -1,23 +1,22 @@
 """The live pump of one connection: a native thread that passes excerpts on as they appear.
 
 Theory of operation. Where nothing is left to catch up with, a batch is one excerpt, and an event
-loop between the mapped file and the socket costs more time than all the rest. So the task that
-would wait there lends the socket to a native pump instead, which runs in a thread without the GIL
-and comes back after a slice of time, when something unusual is there, or when it is called.
+loop between the mapped file and the socket costs more time than all the rest. So the connection's
+tasks lend the socket to a native pump, which runs in a thread without the GIL and comes back after
+a slice of time, when something unusual is there, or when it is called.
 
-There is one writer of a socket at any time, and one that receives. A source's pump is both while
-it runs (`turn`): it notes acknowledgements, and leaves the rest of what comes; a task that has
-something else to send calls it back first. A sink's pump receives, and sends acknowledgements; what
-the writer task has to send meanwhile goes through it. What a pump could not send is the first that
-is sent after it, what it received and did not take the first that is taken.
+While it runs the pump is the only one that receives, and the only one that sends: frames of the
+queues that go out, acknowledgements of those that come in, and between them what the tasks have to
+say. What it could not send is the first that is sent after it, what it received and did not take
+the first that is taken.
 
 What a pump hands back unread goes round again with the next slice, for as long as the peer leaves a
 frame unfinished. So a pump says when it last received, and when what it leaves began to come: the
 watch on silence and the time limit of a document go by that, not by when the pump comes back.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -30,7 +29,6 @@ from cqrepl.surroundings import surroundings
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
-T = TypeVar("T")
 _NS_PER_S: Final = 1_000_000_000
 SLICE_MS: Final = 1000  # marks, logs and the watch on silence are brought up to date so often
 SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
@@ -50,8 +48,8 @@ class Heard(NamedTuple):
         return last, began
 
 
-class Streamed(NamedTuple):
-    """How a source's pump came back; `data` is what it left of what it received.
+class Came(NamedTuple):
+    """How a pump came back; `data` is what it left of what it received.
 
     `is_foreign`: the peer acknowledges in a shape that the pump does not know.
     """
@@ -61,15 +59,6 @@ class Streamed(NamedTuple):
     data: bytes
     heard: Heard
     is_foreign: bool
-
-
-class Received(NamedTuple):
-    """How a sink's pump came back; `data` is what it left of what it received."""
-
-    ended: Ended
-    data: bytes
-    unsent: bytes
-    heard: Heard
 
 
 class LivePump:
@@ -82,63 +71,62 @@ class LivePump:
         self._control = live.LiveControl()
         self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of other connections
 
-    async def stream(
+    async def run(
         self,
-        lanes: "Sequence[SourceLane]",
-        pausing: Pausing,
+        sources: "Sequence[SourceLane]",
+        sinks: "Sequence[SinkLane]",
         *,
+        pausing: Pausing,
         is_idle: bool,
         slice_ms: int,
         data: bytes | None,
-    ) -> Streamed:
-        """Sends what appears in these queues.
+        said: bytes,
+    ) -> Came:
+        """Sends what appears in the queues that go out, stores what comes for those that come in.
 
         Args:
+            pausing: how it waits for what goes out.
             is_idle: nothing has appeared for some time.
             data: received before, and not taken; None when it is not to receive.
+            said: goes out before anything that the pump says, which may be newer.
 
         Raises:
             OSError: the connection is broken.
         """
         if self.steps:
             pausing, slice_ms = Pausing.STEP, 0
-        ended, unsent, left, heard, is_foreign = await self._run(
-            lambda: live.stream_live(
-                self._socket, self._control, lanes, pausing, is_idle, slice_ms, data
+
+        def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None], bool]:
+            if sinks:
+                wake_soon()
+            return live.run_live(
+                self._socket,
+                self._control,
+                sources,
+                sinks,
+                pausing,
+                is_idle,
+                slice_ms,
+                data,
             )
-        )
-        return Streamed(Ended(ended), unsent, left, self._heard(*heard), is_foreign)
 
-    async def receive(
-        self, lanes: "Sequence[SinkLane]", data: bytes, said: bytes, *, slice_ms: int
-    ) -> Received:
-        """Stores what comes for these queues.
-
-        Args:
-            data: received before, and not taken.
-            said: documents that go out before anything that the pump says, which may be newer.
-
-        Raises:
-            OSError: the connection is broken.
-        """
-
-        def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None]]:
-            wake_soon()
-            return live.receive_live(self._socket, self._control, lanes, data, slice_ms)
-
-        if self.steps:
-            slice_ms = 0
         self._control.send(said)
-        ended, left, unsent, heard = await self._run(work)
+        self._control.reset()
+        self.is_running = True
+        try:
+            ended, unsent, left, heard, is_foreign = await in_thread(work, limiter=self._limiter)
+        finally:
+            self.is_running = False
         # what was to go through the pump after its last look
-        return Received(Ended(ended), left, unsent + self._control.take(), self._heard(*heard))
+        unsent += self._control.take()
+        return Came(Ended(ended), unsent, left, self._heard(*heard), is_foreign)
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""
         self._control.interrupt()
 
     def send(self, data: bytes) -> None:
-        """Lets the pump of a sink send whole documents."""
+        """Lets the pump send whole documents."""
         assert self.is_running
         self._control.send(data)
 
@@ -154,14 +142,6 @@ class LivePump:
             return Heard(last_ns, began_ns)
         # a step takes no time
         return Heard(None if last_ns is None else 0, None if began_ns is None else 0)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        self._control.reset()
-        self.is_running = True
-        try:
-            return await in_thread(work, limiter=self._limiter)
-        finally:
-            self.is_running = False
 
 
 def pump_for(stream: trio.SocketStream) -> LivePump | None:

@@ -5,33 +5,24 @@ is the only one that sends, control documents before frames; the clock calls `ti
 says so. A full socket makes the writer wait in `send_all`, and while it waits no queue is read:
 that is the push-back.
 
-Once nothing is left to catch up with, the writer of a source and the reader of a sink let a native
-pump do their work (`live`), and take over again from where it stopped.
+Where a native pump can do their work (`livepump`), the reader lends it the socket, and all that was
+received and not taken. The queues that go out are lent with it when the writer leaves them to it,
+which then only hands it what is to be said. They go on from where it stopped.
 """
 
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Final
 
 import trio
 
-from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.kernel.live import Pausing
 from cqrepl.net.link import Session
-from cqrepl.net.livepump import (
-    SLICE_MIXED_MS,
-    SLICE_MS,
-    SLICES_OF_SILENCE,
-    LivePump,
-    Received,
-    Streamed,
-    pump_for,
-)
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
-from cqrepl.net.readturn import ReadTurn
-from cqrepl.net.writerpauser import WriterPauser
+from cqrepl.net.sharedsocket import SharedSocket
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import (
     Connected,
@@ -43,9 +34,6 @@ from cqrepl.protocol.events import (
 )
 from cqrepl.protocol.states import ConnectionState
 
-# a sink's live pump may meet so often in a row what it does not know; then it rests for some turns
-FRUITLESS_MAX: Final = 2
-FRUITLESS_PAUSE: Final = 64
 GUEST_PAUSE_MAX: Final = 0.1  # seconds between two receptions from a guest that sends much
 REFUSAL_SECONDS: Final = 1.0  # longest wait for a peer to hear why it is not let in
 _REST_BYTES: Final = 4096
@@ -95,20 +83,9 @@ class Pump:
         self._scope = trio.CancelScope()
         self._clock = trio.CancelScope()
         self._admit = admit
-        self._pausing = pausing
         self._guest_bytes_per_s = guest_bytes_per_s
         self._program = program
-        self._live = pump_for(stream)
-        self._turn = ReadTurn()
-        self._hears_live = True  # the live pump of a source takes acknowledgements
-        self._heard_live: Streamed | None = None  # what it has left for the reader
-        self._is_back = trio.Event()  # no live pump receives, and what one has left is taken
-        self._is_back.set()
-        self._unsent = b""  # left over by a live pump: goes before anything else
-        self._is_sending = False
-        self._is_streaming = False  # the live pump is the writer
-        self._is_quiet = False  # it had nothing to send the last time
-        self._fruitless = 0  # times that the live pump of a sink came back with nothing done
+        self._shared = SharedSocket(stream, connection, pausing, self.wake)
 
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
@@ -121,8 +98,8 @@ class Pump:
                     nursery.start_soon(self._write, session)
                     nursery.start_soon(self._tick)
                     nursery.start_soon(session.work)
-                    if self._live is not None:
-                        nursery.start_soon(self._live.guard)
+                    if self._shared.live is not None:
+                        nursery.start_soon(self._shared.live.guard)
                     await self._read(session)
                     nursery.cancel_scope.cancel()
         finally:
@@ -158,7 +135,7 @@ class Pump:
         if self.connection.state is not ConnectionState.OPEN:
             self._end("ended")
             return
-        while not (session.is_settled and self._is_idle) and not self.ended.is_set():
+        while not (session.is_settled and self._shared.is_idle) and not self.ended.is_set():
             await trio.sleep(0.005)
         if self.connection.state is ConnectionState.OPEN:
             self.connection.end()
@@ -170,25 +147,21 @@ class Pump:
     def wake(self) -> None:
         """Something may be there to send."""
         self._wake.set()
-        if self._is_streaming and self.connection.has_data_to_send:
-            self.call_back()
+        self._shared.note_said()
 
     def look(self) -> None:
         """There is something to act on that did not come from the peer."""
-        self._turn.interrupt()
-        self.call_back()
+        self._shared.look_again()
         self.wake()
 
     def call_back(self) -> None:
         """A live pump stops as soon as it can: its work is no longer what it was."""
-        if self._live is not None:
-            self._live.interrupt()
+        self._shared.call_back()
 
     async def _read(self, session: Session) -> None:
         while self.connection.state is not ConnectionState.CLOSED:
             try:
-                is_live = await self._receive_live(session)
-                if not is_live:
+                if not await self._shared.lend(session):
                     await self._receive()
             except OSError as error:
                 self._end(f"connection broken: {error.strerror or error}")
@@ -200,10 +173,10 @@ class Pump:
             self.wake()
 
     async def _receive(self) -> None:
-        count = await self._turn.read(lambda: self.stream.socket.recv_into(self._room()))
+        into = self.stream.socket.recv_into
+        count = await self._shared.receive(lambda: into(self._room()))
         if count is None:
-            self._take_left()  # the live pump has received
-            return
+            return  # there is something else to do
         now = trio.current_time()
         if count:
             self.heard = True
@@ -218,36 +191,6 @@ class Pump:
         if self._guest_bytes_per_s is None or not self.connection.is_guest:
             return room
         return room[: max(1, int(self._guest_bytes_per_s * GUEST_PAUSE_MAX))]
-
-    async def _receive_live(self, session: Session) -> bool:
-        """Lets the live pump receive for a slice of time; false when that is not for it."""
-        if self._live is None or self._is_sending or self._unsent:
-            return False
-        if self._fruitless >= FRUITLESS_MAX:  # it does not know what comes here
-            self._fruitless = 0 if self._fruitless >= FRUITLESS_PAUSE else self._fruitless + 1
-            return False
-        if self._live.steps and await self._turn.read(self._readable) is None:
-            self._take_left()
-            return True
-        lanes = session.lanes_in()
-        if not lanes:
-            return False
-        data = self._hand_over()
-        try:
-            said = self.connection.data_to_send()
-            came = await self._live.receive(lanes, data, said, slice_ms=self._slice_ms)
-        finally:
-            has_stored = session.leave_lanes()
-            self._is_back.set()
-        self._unsent = came.unsent
-        self._hand_back(came)
-        is_fruitless = came.ended is Ended.UNUSUAL and not has_stored
-        self._fruitless = self._fruitless + 1 if is_fruitless else 0
-        return True
-
-    async def _readable(self) -> int:
-        await trio.lowlevel.wait_readable(self.stream.socket.fileno())
-        return 1
 
     async def _act_on_events(self, session: Session) -> bool:
         """Acts on all events there are; false when the connection is over."""
@@ -311,13 +254,11 @@ class Pump:
 
     async def _write(self, session: Session) -> None:
         out = bytearray()
-        # what is no socket goes with a clock that is not the machine's
-        may_rest = isinstance(self.stream, trio.SocketStream)
-        pauser = WriterPauser(self._pausing, may_rest=may_rest)
+        shared = self._shared
         try:
             while True:
                 self._wake = trio.Event()
-                if await self._send_said():
+                if await shared.say():
                     # looked at again before any frame: a registration goes before its queue's
                     # frames
                     continue
@@ -326,133 +267,38 @@ class Pump:
                     return
                 if self.connection.state is ConnectionState.CLOSED:
                     return
-                is_live = session.polls and await self._stream_live(session, pauser)
-                if self._has_ended():
-                    continue  # while the live pump had it
-                if is_live and (self._unsent or session.has_lanes_only):
-                    continue  # what is left of a frame goes before any other
+                if shared.leaves_queues:
+                    await shared.wait(self._wake)
+                    continue
                 filled = 0
                 if self.connection.remote_id is not None:  # a silent peer costs no buffer
                     if len(out) != session.out_bytes:
                         out = bytearray(session.out_bytes)
                     filled = session.frame(out)
                 if filled:
-                    pauser.reset()
-                    self._is_quiet = False
-                    await self._send(memoryview(out)[:filled])
-                elif self.connection.has_data_to_send or is_live:
+                    shared.found_frames()
+                    await shared.send_frames(memoryview(out)[:filled])
+                    if session.polls:
+                        await shared.leave_queues(session)
+                elif self.connection.has_data_to_send:
                     continue
                 elif len(out) != session.out_bytes and self.connection.remote_id is not None:
                     continue  # what is next takes a larger buffer
                 elif session.polls:
-                    await pauser.pause(self._wake, session.watched)
+                    if not await shared.leave_queues(session):
+                        await shared.pauser.pause(self._wake, session.watched)
                 else:
                     await self._wake.wait()
         except trio.BrokenResourceError as error:
+            shared.is_mute = True
             # the reader still takes what the peer said before it went, and ends the pump
             _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
-
-    def _has_ended(self) -> bool:
-        return self.connection.state in (ConnectionState.ENDING, ConnectionState.CLOSED)
-
-    async def _stream_live(self, session: Session, pauser: WriterPauser) -> bool:
-        """Lets the live pump send for a slice of time; false when there is nothing for it."""
-        if self._live is None or pauser.is_waiting or pauser.wants_rest:
-            return False
-        async with self._turn.taken() if self._hears_live else nullcontext(False) as hears:
-            is_live = await self._lend(self._live, session, hears=hears)
-        if is_live and not self._is_quiet:
-            pauser.reset()
-        # a pump that does not wait leaves that to the pauser
-        return is_live and not (self._live.steps and self._is_quiet and not self._unsent)
-
-    async def _lend(self, pump: LivePump, session: Session, *, hears: bool) -> bool:
-        lanes = session.lanes_out()
-        if not lanes or self._wake.is_set():
-            return False
-        slice_ms = self._slice_ms if session.has_lanes_only else SLICE_MIXED_MS
-        data = self._hand_over() if hears else None
-        self._is_streaming = True
-        try:
-            came = await pump.stream(
-                lanes, self._pausing, is_idle=self._is_quiet, slice_ms=slice_ms, data=data
-            )
-        except OSError as error:
-            self._is_back.set()  # whatever it held is lost, and the connection with it
-            raise trio.BrokenResourceError from error
-        finally:
-            self._is_streaming = False
-            has_sent = session.leave_lanes()
-            self._is_quiet = not has_sent
-        self._unsent = came.unsent
-        if hears:
-            self._heard_live = came
-        if came.is_foreign:  # each would call the pump back
-            self._hears_live = False
-        # what it does not know is looked at from here, until something has come of it
-        return came.ended is not Ended.UNUSUAL or has_sent or bool(came.data)
-
-    def _take_left(self) -> None:
-        """The reader, who has its turn again, takes what a source's live pump has received."""
-        came, self._heard_live = self._heard_live, None
-        if came is not None:
-            self._hand_back(came)
-            self._is_back.set()
-
-    def _hand_over(self) -> bytes:
-        """What was received and not taken, for a live pump that receives from now on."""
-        self._is_back = trio.Event()
-        return self.connection.hand_over()
-
-    def _hand_back(self, came: Streamed | Received) -> None:
-        """Takes what a live pump has left. Only what it has received itself is news."""
-        now = trio.current_time()
-        heard, began = came.heard.times(now)
-        self.connection.hand_back(came.data, now, heard=heard, began=began)
-        if came.ended is Ended.END_OF_STREAM:
-            self.connection.receive_end(now)
-
-    @property
-    def _slice_ms(self) -> int:
-        return min(SLICE_MS, int(self.connection.silence_max * 1000 / SLICES_OF_SILENCE))
-
-    @property
-    def _is_receiving_live(self) -> bool:
-        return self._live is not None and self._live.is_running and not self._is_streaming
-
-    @property
-    def _is_idle(self) -> bool:
-        """True when no live pump runs, and none has left anything."""
-        return not self._unsent and not (self._live is not None and self._live.is_running)
-
-    async def _send_said(self) -> bool:
-        """Sends what the core has to say; false when it has nothing."""
-        if self._is_receiving_live:
-            data = self.connection.data_to_send()
-            if data:
-                assert self._live is not None
-                self._live.send(data)
-            return bool(data)
-        unsent, self._unsent = self._unsent, b""
-        data = unsent + self.connection.data_to_send()
-        if data:
-            await self._send(data)
-        return bool(data)
-
-    async def _send(self, data: bytes | memoryview) -> None:
-        self._is_sending = True
-        try:
-            await self.stream.send_all(data)
-        finally:
-            self._is_sending = False
 
     async def _tick(self) -> None:
         while True:
             with trio.CancelScope(deadline=self.connection.next_deadline()) as self._clock:
                 await trio.sleep_forever()
-            if not self._is_back.is_set():  # what the live pump has heard counts
-                self.call_back()
-                await self._is_back.wait()
+            await self._shared.have_back()
             try:
                 self.connection.tick(trio.current_time())
             except RemoteProtocolError as error:

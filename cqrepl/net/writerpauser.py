@@ -43,6 +43,10 @@ class WriterPauser:
         """True when nothing was found for so long that the writer should rest."""
         return self._may_rest and trio.current_time() >= self._awake_from + self._rest_after_s
 
+    def leave_live(self) -> None:
+        """A live pump cannot wait for what comes next: it is polled for."""
+        self.is_waiting = True
+
     def reset(self) -> None:
         """Something was found."""
         self._idle = 0

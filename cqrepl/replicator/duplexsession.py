@@ -1,14 +1,11 @@
-"""Work in both directions on one connection: some queues go out, others come in.
-
-Such a connection runs without native pumps: each of them serves one direction only.
-"""
+"""Work in both directions on one connection: some queues go out, others come in."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from cqrepl.net.link import Session
+from cqrepl.net.link import Moved, Session
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.replicator.sinksession import SinkSession
@@ -24,8 +21,6 @@ OneWay = TypeVar("OneWay", SourceSession, SinkSession)
 class DuplexSession:
     """A source's and a sink's work on one connection; each event goes to the queue's own side."""
 
-    has_lanes_only = False
-
     def __init__(self, source: SourceSession, sink: SinkSession) -> None:
         self.source = source
         self.sink = sink
@@ -38,6 +33,10 @@ class DuplexSession:
     @property
     def polls(self) -> bool:
         return self.source.polls
+
+    @property
+    def has_lanes_only(self) -> bool:
+        return self.source.has_lanes_only
 
     @property
     def is_settled(self) -> bool:
@@ -78,16 +77,18 @@ class DuplexSession:
         return self.source.watched()
 
     def lanes_out(self) -> "list[SourceLane]":
-        return []
+        return self.source.lanes_out()
 
     def lanes_in(self) -> "list[SinkLane]":
-        return []
+        return self.sink.lanes_in()
 
     def catch_up(self) -> None:
-        """No native pump has done anything."""
+        self.source.catch_up()
+        self.sink.catch_up()
 
-    def leave_lanes(self) -> bool:
-        return False
+    def leave_lanes(self) -> Moved:
+        has_sent = self.source.leave_lanes().has_sent
+        return Moved(has_sent=has_sent, has_stored=self.sink.leave_lanes().has_stored)
 
     def drain(self) -> None:
         self.source.drain()

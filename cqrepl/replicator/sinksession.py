@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from cqrepl.kernel import live
+from cqrepl.net.link import Moved
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
@@ -166,11 +167,11 @@ class SinkSession:
                 if not self._connection.has_stopped(handler.cid):  # while the pump was at it
                     handler.took(queue.appender.next_index)
 
-    def leave_lanes(self) -> bool:
+    def leave_lanes(self) -> Moved:
         self._has_stored = False
         self.catch_up()
         self._lanes = []
-        return self._has_stored
+        return Moved(has_sent=False, has_stored=self._has_stored)
 
     async def close(self) -> None:
         self._back_copies.close()

@@ -12,7 +12,7 @@ import trio
 
 from cqrepl.kernel import live
 from cqrepl.kernel.memory import WatchedWord
-from cqrepl.net.link import OUT_BYTES
+from cqrepl.net.link import OUT_BYTES, Moved
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
@@ -310,7 +310,7 @@ class SourceSession:
         acknowledged = self._connection.source(each.cid).index_acknowledged
         return awaited if target is None or acknowledged >= target else min(awaited, target)
 
-    def leave_lanes(self) -> bool:
+    def leave_lanes(self) -> Moved:
         self.catch_up()
         has_sent = False
         for each in self.outgoing.values():
@@ -318,7 +318,7 @@ class SourceSession:
             if lane is not None and each.lane_count and each.tailer is not None:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
                 has_sent = True
-        return has_sent
+        return Moved(has_sent=has_sent, has_stored=False)
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from cqrepl.net.livepump import LivePump, Streamed
+from cqrepl.net.livepump import Came, LivePump
 from cqrepl.protocol.events import AppendExcerpts
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
@@ -31,7 +31,7 @@ Patch = pytest.MonkeyPatch
 def acknowledged_before_it_is_stored(patch: Patch) -> None:
     """What is on its way into the queue is acknowledged, whatever becomes of it."""
     store = SinkSession._store
-    patch.setattr("cqrepl.net.pump.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
 
     async def early(self: SinkSession, event: Any) -> None:
         if isinstance(event, AppendExcerpts):
@@ -49,12 +49,12 @@ def acknowledged_before_it_is_stored(patch: Patch) -> None:
 
 def unsent_bytes_are_lost(patch: Patch) -> None:
     """What a native pump could not send any more is forgotten."""
-    stream = LivePump.stream
+    run = LivePump.run
 
-    async def careless(self: LivePump, *arguments: Any, **options: Any) -> Streamed:
-        return (await stream(self, *arguments, **options))._replace(unsent=b"")
+    async def careless(self: LivePump, *arguments: Any, **options: Any) -> Came:
+        return (await run(self, *arguments, **options))._replace(unsent=b"")
 
-    patch.setattr(LivePump, "stream", careless)
+    patch.setattr(LivePump, "run", careless)
     patch.setattr("cqrepl.testing.labmachine.SHARE_LATE", 1.0)  # found with fewer seeds
 
 
@@ -72,7 +72,7 @@ def cids_come_from_a_clock(patch: Patch) -> None:
 
 def the_last_acknowledgement_waits_for_ever(patch: Patch) -> None:
     """An acknowledgement goes out with the next one: a timer for the last one never fires."""
-    patch.setattr("cqrepl.net.pump.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
     stored = SinkHandler.stored
     waiting: dict[int, tuple[int, int]] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,8 @@ class Ends:
         self, *lanes: live.SourceLane, slice_ms: int = 1, pausing: Pausing = Pausing.BALANCED
     ) -> tuple[Ended, bytes]:
         """The pump of a source, until it comes back."""
-        ended, unsent, *_ = live.stream_live(
-            self.near.fileno(), self.control, lanes, pausing, False, slice_ms, None
+        ended, unsent, *_ = live.run_live(
+            self.near.fileno(), self.control, lanes, [], pausing, False, slice_ms, None
         )
         return Ended(ended), unsent
 
@@ -63,10 +63,7 @@ class Ends:
         self, *lanes: live.SourceLane, data: bytes = b"", slice_ms: int = 1
     ) -> tuple[Ended, bytes, bytes, Heard, bool]:
         """The pump of a source that receives too, until it comes back."""
-        ended, unsent, left, heard, is_foreign = live.stream_live(
-            self.near.fileno(), self.control, lanes, Pausing.BALANCED, False, slice_ms, data
-        )
-        return Ended(ended), unsent, left, Heard(*heard), is_foreign
+        return self.pump(lanes, [], data=data, slice_ms=slice_ms)
 
     def receive(
         self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
@@ -79,10 +76,23 @@ class Ends:
         self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
     ) -> tuple[Ended, bytes, bytes, Heard]:
         """The same, with when it has heard anything."""
-        ended, left, unsent, heard = live.receive_live(
-            self.near.fileno(), self.control, lanes, data, slice_ms
+        ended, unsent, left, heard, _ = self.pump([], lanes, data=data, slice_ms=slice_ms)
+        return ended, left, unsent, heard
+
+    def pump(
+        self,
+        sources: Sequence[live.SourceLane],
+        sinks: Sequence[live.SinkLane],
+        *,
+        data: bytes = b"",
+        slice_ms: int = 1,
+        pausing: Pausing = Pausing.BALANCED,
+    ) -> tuple[Ended, bytes, bytes, Heard, bool]:
+        """The pump of queues that go out and of others that come in, until it comes back."""
+        ended, unsent, left, heard, is_foreign = live.run_live(
+            self.near.fileno(), self.control, sources, sinks, pausing, False, slice_ms, data
         )
-        return Ended(ended), left, unsent, Heard(*heard)
+        return Ended(ended), unsent, left, Heard(*heard), is_foreign
 
 
 class Running(threading.Thread):
@@ -109,6 +119,7 @@ def source_lane(
     room: tuple[int, int] = (kernel.NO_LIMIT, kernel.NO_LIMIT),
     payload_max: int = PAYLOAD_MAX,
     *,
+    cid: int = CID,
     is_logged: bool = False,
     certain_end: int | None = None,
 ) -> live.SourceLane:
@@ -120,7 +131,7 @@ def source_lane(
     certain_end = stand.certain_end if certain_end is None else certain_end
     place = (stand.position, stand.index, stand.sequence, certain_end)
     return live.SourceLane(
-        stand.data, place, CID_DOCUMENT, payload_max, stand.recorded, room, is_logged,
+        stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
         kernel.NO_LIMIT,
     )  # fmt: skip
 

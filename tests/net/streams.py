@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
 
+from cqrepl.net.link import Moved
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, ConnectionConfig
 from cqrepl.protocol.events import Event
@@ -159,8 +160,8 @@ class Recorder:
     def catch_up(self) -> None:
         pass
 
-    def leave_lanes(self) -> bool:
-        return False
+    def leave_lanes(self) -> Moved:
+        return Moved(has_sent=False, has_stored=False)
 
     def drain(self) -> None:
         self.is_draining = True

@@ -19,7 +19,7 @@ import pytest
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
-from cqrepl.net import pump
+from cqrepl.net import sharedsocket
 from cqrepl.queue import Appender, ExcerptBatch, Queue
 from tests.support.replicas import acked, live_sink, live_source
 from tests.support.samples import layout, noon_index, read, stored
@@ -119,7 +119,7 @@ async def test_each_step_asks_once(
     tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch, has_pump: bool
 ) -> None:
     if not has_pump:
-        monkeypatch.setattr(pump, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
     original, copy = tmp_path / "q", tmp_path / "copy"
     written = fill_with_lengths(original)
     await replicate(original, copy, written[-1][0])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import pump
+from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.replicator.counters import NOTHING, Tally
 from tests.support.replicas import acked, eventually, live_sink, live_source, more_excerpts
@@ -21,7 +21,7 @@ async def test_all_numbers_agree_with_what_is_in_the_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pump: bool
 ) -> None:
     if not has_pump:
-        monkeypatch.setattr(pump, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
     path = tmp_path / "q"
     written = fill(path, "FAST_DAILY", {0: 700, 1: 40})
     async with live_source(path) as source, live_sink(tmp_path / "copy", source.port) as sink:

@@ -19,9 +19,11 @@ from cqrepl import (
     serve_host,
     serve_source,
 )
+from cqrepl.kernel import live
 from cqrepl.net.address import Address
 from cqrepl.protocol import HeartbeatSettings, LinkView
 from cqrepl.replicator.consent import ReturnSettings
+from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.settings import SourceSettings
 from tests.support import program
 from tests.support.program import Echo, EchoKind
@@ -101,6 +103,36 @@ async def test_two_queues_in_opposite_directions(tmp_path: Path) -> None:
         await copied(two.here / "a", two.there / "a")
         await copied(two.there / "b", two.here / "b")
         assert not two.one.source.stops + two.one.sink.stops + two.other.source.stops
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
+async def test_both_directions_go_through_one_live_pump(tmp_path: Path) -> None:
+    fill(tmp_path / "one" / "a", "FAST_DAILY", {0: 100})
+    fill(tmp_path / "other" / "b", "FAST_DAILY", {0: 100})
+    async with two_hosts(tmp_path) as two:
+        with (
+            Queue.open_for_append(two.here / "a") as ours,
+            Queue.open_for_append(two.there / "b") as theirs,
+            trio.fail_after(SECONDS),
+        ):
+            while not (is_live_both_ways(two.one) and is_live_both_ways(two.other)):
+                ours.append(b"to the other")
+                theirs.append(b"to the one")
+                await trio.sleep(0.002)
+        await copied(two.here / "a", two.there / "a")
+        await copied(two.there / "b", two.here / "b")
+        assert len(two.one.endpoint.sessions) == 1
+
+
+def is_live_both_ways(host: Host) -> bool:
+    """True while a live pump has queues in both directions."""
+    for pump, session in host.endpoint._live.items():
+        assert isinstance(session, DuplexSession)
+        native = pump._shared.live
+        goes_out = any(each.lane is not None for each in session.source.outgoing.values())
+        if native is not None and native.is_running and goes_out and session.sink._lanes:
+            return True
+    return False
 
 
 async def test_a_back_copy_while_the_other_queue_streams(tmp_path: Path) -> None:

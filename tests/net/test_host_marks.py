@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import pump
+from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
@@ -47,7 +47,7 @@ def both(index: int) -> tuple[int, int]:
 @pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
 def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if not request.param:
-        monkeypatch.setattr(pump, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
     return bool(request.param)
 
 

@@ -8,8 +8,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from cqrepl.kernel import live
-from cqrepl.kernel.live import Ended
-from cqrepl.net.livepump import LivePump
+from cqrepl.kernel.live import Ended, Pausing
+from cqrepl.net.livepump import Came, Heard, LivePump
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -128,7 +128,8 @@ async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
 
 def is_live(sink: Sink) -> bool:
     """True while a live pump waits for the next excerpt."""
-    return any(pump._live is not None and pump._live.is_running for pump in sink.endpoint._live)
+    pumps = [pump._shared.live for pump in sink.endpoint._live]
+    return any(pump is not None and pump.is_running for pump in pumps)
 
 
 async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: Path) -> None:
@@ -150,5 +151,8 @@ async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: P
 
 
 async def _receive_nothing(pump: LivePump) -> None:
-    while (await pump.receive([], b"", b"", slice_ms=50)).ended is Ended.SLICE:
-        pass
+    came = Came(Ended.SLICE, b"", b"", Heard(None, None), is_foreign=False)
+    while came.ended is Ended.SLICE:
+        came = await pump.run(
+            [], [], pausing=Pausing.BALANCED, is_idle=False, slice_ms=50, data=b"", said=b""
+        )

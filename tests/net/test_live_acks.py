@@ -220,6 +220,5 @@ def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:
         pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
         pump.join(0.2)
         ends.far.sendall(acknowledgement((queue.last_index() or 0) - 63))
-        ended, *rest = pump.ended()
-        assert ended is Ended.SLICE
-        assert rest[0]  # the rest of a batch, which was not taken
+        assert pump.ended()[0] is Ended.SLICE
+        assert len(lane.take_lengths()) < 64  # the buffers on the way are full

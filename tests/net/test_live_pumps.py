@@ -2,6 +2,11 @@
 
 import random
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +19,13 @@ from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
 from cqrepl.queue import Appender, Queue, Tailer
 from tests.net.live_pumps import (
+    CID,
     CID_DOCUMENT,
     LONG_MS,
     NS,
     OTHER_CID,
     PAYLOAD_MAX,
+    WAIT_S,
     Ends,
     Running,
     content,
@@ -51,12 +58,17 @@ def entered(queue: Queue) -> tuple[Tailer, int]:
     return tailer, slots[0]
 
 
-def copy_of(queue: Queue, path: Path) -> tuple[Queue, Appender]:
-    """A queue that has the first excerpt of another at its index, and the appender of that."""
+def copy_of(queue: Queue, path: Path, *, room: bool = False) -> tuple[Queue, Appender]:
+    """A queue that has the first excerpt of another at its index, and the appender of that; with
+    room for the others, which a pump leaves to its caller."""
     copy = Queue.open(path, create=queue.layout)
     batch = queue.tailer().next_batch(count_max=1)
     assert batch is not None
     appender = copy.appender()
+    if room:
+        whole = queue.tailer().next_batch(bytes_max=1 << 30)
+        assert whole is not None
+        appender.reserve(whole)
     appender.append_at(batch)
     return copy, appender
 
@@ -108,7 +120,7 @@ def test_a_source_stops_before_the_end_of_a_file(tmp_path: Path) -> None:
         tailer = queue.tailer()
         assert tailer.next_excerpt() is not None
         lane = source_lane(tailer)
-        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.TAILER, b"")
         assert list(lane.take_lengths()) == [1]
         tailer.pass_by(1, lane.position, lane.position_last)
         assert tailer.stand() is None
@@ -123,7 +135,7 @@ def test_a_source_leaves_what_is_longer_than_allowed(tmp_path: Path) -> None:
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
         stream = received(ends.far, len(b"".join(frames_of(queue)[:2])))
         assert excerpts_of(stream) == (content(tmp_path / "q")[:2], b"")
-        assert pump.ended() == (Ended.UNUSUAL, b"")
+        assert pump.ended() == (Ended.TAILER, b"")
         assert list(lane.take_lengths()) == [10, 3 << 20]
 
 
@@ -140,7 +152,7 @@ def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
         stream = received(ends.far, len(b"".join(frames)))
         assert excerpts_of(stream) == (expected, b"")
-        assert pump.ended() == (Ended.UNUSUAL, b"")
+        assert pump.ended() == (Ended.TAILER, b"")
         assert len(lane.take_lengths()) == 256
 
 
@@ -164,7 +176,7 @@ def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
             store.write((length + shift).to_bytes(4, "little"))
         tailer.give_back(batch, 0)
         lane = source_lane(tailer, certain_end=0)
-        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.UNUSUAL, b"")
+        assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.TAILER, b"")
         assert not len(lane.take_lengths())
 
 
@@ -194,7 +206,7 @@ def test_whatever_length_is_wrong_what_a_source_sends_was_written(
             store.write((ahead - 4).to_bytes(4, "little"))
         lane = source_lane(tailer, certain_end=0)
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
-        assert pump.ended()[0] is Ended.UNUSUAL
+        assert pump.ended()[0] is Ended.TAILER
         sent = len(lane.take_lengths())
         assert sent <= nth
         ends.near.shutdown(socket.SHUT_WR)
@@ -385,7 +397,8 @@ def test_more_than_a_pump_has_room_for_is_left(tmp_path: Path) -> None:
         came = frames_of(queue)[1][:-1]
         ends.control.send(b"said")
         outcome = ends.receive(sink_lane(appender), data=came, slice_ms=LONG_MS)
-        assert outcome == (Ended.UNUSUAL, came, b"said")
+        assert outcome == (Ended.UNUSUAL, came, b"")
+        assert received(ends.far, 4) == b"said"
         copy.close()
         assert content(tmp_path / "copy") == content(tmp_path / "q")[:1]
 
@@ -471,3 +484,95 @@ def test_hostile_bytes_store_what_the_batch_kernel_would(
         assert ended in (Ended.UNUSUAL, Ended.END_OF_STREAM)
         assert left == data[taken:][: len(left)]
         assert content(folder / "copy") == expected
+
+
+# both ways
+
+
+@dataclass
+class Both:
+    """The ends of a connection, the lanes of each, and the queue that goes out from there."""
+
+    ends: tuple[Ends, Ends]
+    lanes: list[tuple[live.SourceLane, live.SinkLane]]
+    queues: list[Queue]
+
+    def run(self) -> list[Running]:
+        """A pump at each end."""
+        return [Running(partial(self._pump, nth)) for nth in range(2)]
+
+    def _pump(self, nth: int) -> tuple[Ended, bytes, bytes]:
+        out, into = self.lanes[nth]
+        return self.ends[nth].pump([out], [into], slice_ms=LONG_MS)[:3]
+
+    def wait(self, nth: int) -> None:
+        """Until the other side has acknowledged all that went out here."""
+        last, until = self.queues[nth].last_index(), time.monotonic() + WAIT_S
+        acknowledged: list[int] = []
+        while acknowledged[-1:] != [last]:
+            assert time.monotonic() < until
+            acknowledged += list(self.lanes[nth][0].take_acks())[::3]
+            time.sleep(0.001)
+
+
+@contextmanager
+def two_ways(tmp_path: Path, count: int, *, size: int = 20) -> Iterator[Both]:
+    """Two hosts, each with a queue that goes out and the copy of the other's."""
+    queues = [filled(tmp_path / f"q{nth}", count, size=size, seed=nth) for nth in range(2)]
+    copies = [copy_of(each, tmp_path / f"copy{nth}", room=True) for nth, each in enumerate(queues)]
+    with Ends.connected() as ends:
+        ends.far.setblocking(False)
+        far = Ends(ends.far, ends.near, live.LiveControl())
+        lanes, cids = [], (CID, OTHER_CID)
+        for nth in range(2):
+            tailer = queues[nth].tailer()
+            assert tailer.next_excerpt() is not None
+            into = sink_lane(copies[1 - nth][1], cid=cids[1 - nth])
+            lanes.append((source_lane(tailer, cid=cids[nth]), into))
+        yield Both((ends, far), lanes, queues)
+    for copy, _ in copies:
+        copy.close()
+    for queue in queues:
+        queue.close()
+    for nth in range(2):
+        assert content(tmp_path / f"copy{nth}") == content(tmp_path / f"q{nth}")
+
+
+def test_one_pump_serves_both_directions(tmp_path: Path) -> None:
+    with two_ways(tmp_path, 500) as both:
+        pumps = both.run()
+        for turn in range(30):
+            both.queues[turn % 2].append(b"later")
+            both.wait(turn % 2)
+        for end, pump in zip(both.ends, pumps, strict=True):
+            end.control.interrupt()
+            assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+
+
+def test_two_full_sockets_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Each side has more to send than fits into all buffers on the way."""
+    with two_ways(tmp_path, 1500, size=60_000) as both:
+        pumps = both.run()
+        for nth in range(2):
+            both.wait(nth)
+        for end, pump in zip(both.ends, pumps, strict=True):
+            end.control.interrupt()
+            assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+
+
+def test_what_is_said_goes_out_between_two_frames(tmp_path: Path) -> None:
+    """Also while the peer takes little: no document comes between the halves of another one."""
+    with filled(tmp_path / "q", 400, size=40_000) as queue, Ends.connected() as ends:
+        said, frames = write_cid(OTHER_CID) + write_heartbeat(), frames_of(queue)
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+        stream, count = b"", 0
+        while len(stream) < len(b"".join(frames)) + count * len(said):
+            if count < 50:
+                ends.control.send(said)
+                count += 1
+            stream += ends.far.recv(100_000)
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        assert stream.count(said) == count
+        assert excerpts_of(stream.replace(said, b"")) == (content(tmp_path / "q"), b"")

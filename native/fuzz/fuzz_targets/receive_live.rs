@@ -14,7 +14,9 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel::append::pen::PenPlace;
 use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
 use cqrepl_kernel::live::control::Control;
-use cqrepl_kernel::live::sink_pump::{receive, SinkLane, SinkRest, Stored};
+use cqrepl_kernel::live::pauser::{Pauser, Pausing};
+use cqrepl_kernel::live::pump::{run, Lanes, Rest, Room};
+use cqrepl_kernel::live::sink_lane::{SinkLane, Stored};
 use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
 use cqrepl_kernel_fuzz::{Batch, Number};
@@ -95,7 +97,7 @@ fn acknowledgement(lane: usize, count: usize, ns: i64) -> Vec<u8> {
 
 /// What is known when a pump has come back.
 struct Outcome {
-    rest: SinkRest,
+    rest: Rest,
     unread: Vec<u8>,
     sent: Vec<u8>,
     noted: [Stored; LANES],
@@ -110,7 +112,7 @@ fn pump(
     input: &mut Unstructured,
 ) -> Result<Option<Outcome>> {
     let received = input.int_in_range(0..=stream.len())?;
-    let mut buffer = vec![0; input.int_in_range(1..=8192_usize)?];
+    let room = Room { received: input.int_in_range(1..=8192_usize)?, frames: 0 };
     let slice = Duration::from_secs(u64::from(input.ratio(9, 10_u8)?));
     let payload_max = Number::arbitrary(input)?.0;
     let control = Control::new().expect("descriptors");
@@ -138,9 +140,9 @@ fn pump(
             due: None,
         });
     }
-    let stored_before = &stream[..received];
-    let Ok(rest) = receive(ours.as_fd(), &control, &mut lanes, stored_before, &mut buffer, slice)
-    else {
+    let lanes = Lanes { sources: &[], sinks: &mut lanes };
+    let (pauser, before) = (Pauser::new(Pausing::Balanced, true), Some(&stream[..received]));
+    let Ok(rest) = run(ours.as_fd(), &control, lanes, pauser, slice, before, room) else {
         return Ok(None); // the fault is a payload of less than no bytes
     };
     let (mut unread, mut sent) = (Vec::new(), Vec::new());

@@ -12,9 +12,6 @@ use crate::mem::Source;
 
 /// A payload of at least so many bytes is handed out as fast as it is copied.
 pub const APART_MIN: usize = 1024;
-/// The system takes no more parts than these in one call.
-const PARTS_MAX: usize = 1024;
-
 struct Cut<'a> {
     at: usize,
     payload: Source<'a>,
@@ -29,6 +26,9 @@ pub struct Apart<'a> {
 }
 
 impl<'a> Apart<'a> {
+    /// The system takes no more parts than these in one call.
+    pub const PARTS_MAX: usize = 1024;
+
     /// Puts a payload before the bytes of the buffer from `at` on. No payload may be put before one
     /// that was put earlier.
     pub fn put(&mut self, at: usize, payload: Source<'a>) -> Result<(), Fault> {
@@ -57,15 +57,15 @@ impl<'a> Apart<'a> {
     /// All bytes, in the buffer and apart from it, but for the first `skipped` ones. There are at
     /// most as many parts as the system takes in one call.
     pub fn parts<'s>(&'s self, buffer: &'s [u8], skipped: usize) -> Vec<IoSlice<'s>> {
-        let count = self.cuts.len().saturating_mul(2).saturating_add(1).min(PARTS_MAX);
+        let count = self.cuts.len().saturating_mul(2).saturating_add(1).min(Self::PARTS_MAX);
         let mut parts = Vec::with_capacity(count);
         self.each(buffer, skipped, |part| {
             parts.push(part.io_slice());
-            parts.len() < PARTS_MAX
+            parts.len() < Self::PARTS_MAX
         });
         let total = || parts.iter().map(|part| part.len()).sum::<usize>();
         let left = || (buffer.len() + self.bytes).saturating_sub(skipped);
-        debug_assert!(parts.len() == PARTS_MAX || total() == left(), "no byte is left out");
+        debug_assert!(parts.len() == Self::PARTS_MAX || total() == left(), "no byte is left out");
         parts
     }
 

@@ -27,6 +27,8 @@ pub enum Ended {
     Unusual = 2,
     /// The peer has closed its side of the connection.
     EndOfStream = 3,
+    /// The tailer of a queue has to look at what stands in its file.
+    Tailer = 4,
 }
 
 /// When a pump received, and when what it leaves began to come. Bytes that were handed over to it,
@@ -68,6 +70,7 @@ impl Heard {
 pub struct Control {
     is_interrupted: AtomicBool,
     event: OwnedFd,
+    has_outgoing: AtomicBool,
     outgoing: Mutex<Vec<u8>>,
 }
 
@@ -81,7 +84,12 @@ impl Control {
     /// A control that does not interrupt, with nothing to send.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Control { is_interrupted: AtomicBool::new(false), event, outgoing: Mutex::default() })
+        Ok(Control {
+            is_interrupted: AtomicBool::new(false),
+            event,
+            has_outgoing: AtomicBool::new(false),
+            outgoing: Mutex::default(),
+        })
     }
 
     /// Asks the pump to come back.
@@ -102,13 +110,25 @@ impl Control {
 
     /// Takes bytes for the peer, to be sent between two documents.
     pub fn send(&self, bytes: &[u8]) {
-        locked(&self.outgoing).extend_from_slice(bytes);
+        let mut outgoing = locked(&self.outgoing);
+        outgoing.extend_from_slice(bytes);
+        self.has_outgoing.store(!outgoing.is_empty(), Ordering::Release);
+        drop(outgoing);
         self.wake();
     }
 
     /// Moves the bytes for the peer behind those that a pump has not sent yet.
     pub fn take_outgoing(&self, unsent: &mut Vec<u8>) {
-        unsent.append(&mut locked(&self.outgoing));
+        if self.has_outgoing.load(Ordering::Acquire) {
+            let mut outgoing = locked(&self.outgoing);
+            unsent.append(&mut outgoing);
+            self.has_outgoing.store(false, Ordering::Release);
+        }
+    }
+
+    /// True when a pump should look up from its work: to come back, or to send something.
+    pub fn is_called(&self) -> bool {
+        self.is_interrupted() || self.has_outgoing.load(Ordering::Acquire)
     }
 
     /// Waits for the socket or the time, or until another thread wakes the pump.

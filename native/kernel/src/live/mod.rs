@@ -1,10 +1,12 @@
-//! The live pumps of a source and of a sink, and the word watch, each in a thread of its own.
+//! The live pump of a connection, and the word watch, each in a thread of its own.
 //!
 //! ```text
-//! source_pump  sends excerpts of mapped files as frames to a socket
-//! source_lane  one queue in the pump of a source
-//! recorded     what writers recorded, which a lane is held against before anything is sent
-//! sink_pump    stores frames from a socket as excerpts, in one queue or several
+//! pump         sends, receives and waits, for all the queues of a connection in both directions
+//! outflow      what goes out: frames, and documents behind them
+//! inflow       what comes in, and which lane takes it
+//! source_lane  one queue that goes out: excerpts of a mapped file become frames
+//! recorded     what writers recorded, which a source's lane is held against before anything is sent
+//! sink_lane    one queue that comes in: frames become excerpts
 //! acks         acknowledgements, as a sink writes them and a source takes them in
 //! board        how far each host is, and threads that wait for that
 //! control      how the event loop calls a pump back, and hands it bytes
@@ -15,9 +17,11 @@
 pub mod acks;
 pub mod board;
 pub mod control;
+pub mod inflow;
+pub mod outflow;
 pub mod pauser;
+pub mod pump;
 pub mod recorded;
-pub mod sink_pump;
+pub mod sink_lane;
 pub mod source_lane;
-pub mod source_pump;
 pub mod words;

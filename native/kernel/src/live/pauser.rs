@@ -118,8 +118,9 @@ impl Pauser {
         self.looks < SPINS_BUSY || (self.sleep < SLEEP_MAX && was_found)
     }
 
-    /// Waits before the next look; the answer is the time now, if the pause has asked for it.
-    pub fn pause(&mut self) -> Option<Instant> {
+    /// Waits before the next look, for longer times by `sleep`; the answer is the time now, if the
+    /// pause has asked for it.
+    pub fn pause(&mut self, sleep: impl FnOnce(Duration)) -> Option<Instant> {
         self.looks = self.looks.saturating_add(1);
         let spins = match self.pausing {
             Pausing::Busy => SPINS_BUSY,
@@ -138,12 +139,12 @@ impl Pauser {
             Pausing::Busy => rustix::thread::sched_yield(),
             Pausing::Balanced if self.gaps.is_due(now) => rustix::thread::sched_yield(),
             Pausing::Balanced => {
-                std::thread::sleep(self.sleep);
+                sleep(self.sleep);
                 if now.saturating_duration_since(self.found_at) > AWAKE {
                     self.sleep = (self.sleep * 3 / 2).min(SLEEP_MAX);
                 }
             }
-            Pausing::Sleepy => std::thread::sleep(SLEEP_SLEEPY),
+            Pausing::Sleepy => sleep(SLEEP_SLEEPY),
             Pausing::Step => {}
         }
         Some(now)

@@ -13,7 +13,6 @@ use crate::append::clock::monotonic_ns;
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{self, Limits, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
-use crate::live::acks::Taker;
 use crate::live::control::locked;
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
 use crate::mem::fault::{push, Fault};
@@ -103,23 +102,6 @@ struct Proved {
     apart: (usize, usize),
 }
 
-impl Taker for SourceLane<'_> {
-    fn cid_document(&self) -> &[u8] {
-        self.cid_document
-    }
-
-    fn take(&self, index: i64, ns: i64) {
-        let mut sent = locked(self.sent);
-        if sent.acks.last().is_some_and(|last| index <= last[0]) {
-            return; // an older one that was overtaken on its way says nothing new
-        }
-        if !self.is_logged {
-            sent.acks.clear();
-        }
-        sent.acks.push([index, ns, monotonic_ns()]);
-    }
-}
-
 /// What a look at a lane has found.
 pub enum Look {
     /// There is nothing new, or no room for it.
@@ -133,6 +115,18 @@ pub enum Look {
 }
 
 impl<'a> SourceLane<'a> {
+    /// Takes an acknowledgement in.
+    pub fn take(&self, index: i64, ns: i64) {
+        let mut sent = locked(self.sent);
+        if sent.acks.last().is_some_and(|last| index <= last[0]) {
+            return; // an older one that was overtaken on its way says nothing new
+        }
+        if !self.is_logged {
+            sent.acks.clear();
+        }
+        sent.acks.push([index, ns, monotonic_ns()]);
+    }
+
     /// True when the room that the acknowledgements give is needed.
     pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);

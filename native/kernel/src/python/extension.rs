@@ -41,6 +41,5 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyLiveControl>()?;
     module.add_class::<PySourceLane>()?;
     module.add_class::<PySinkLane>()?;
-    module.add_function(wrap_pyfunction!(live_classes::stream_live, module)?)?;
-    module.add_function(wrap_pyfunction!(live_classes::receive_live, module)?)
+    module.add_function(wrap_pyfunction!(live_classes::run_live, module)?)
 }

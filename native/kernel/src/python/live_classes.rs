@@ -1,4 +1,4 @@
-//! The live pumps for Python: each runs in a thread without the GIL for a slice of time.
+//! The live pump for Python: it runs in a thread without the GIL for a slice of time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
@@ -10,16 +10,18 @@ use pyo3::types::PyBytes;
 
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::pauser::{self, Pauser, Pausing};
+use crate::live::pump::{self, Lanes, Room};
 use crate::live::recorded::{Recorded, SequenceWord, Slots};
-use crate::live::sink_pump::{self, Stored};
+use crate::live::sink_lane::{SinkLane, Stored};
 use crate::live::source_lane::{LanePlace, Sent, SourceLane};
-use crate::live::source_pump;
 use crate::mem::fault::Fault;
 use crate::mem::{self, View};
 use crate::python::functions::array;
 use crate::python::pen_class::PyPen;
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// Room for acknowledgements alone.
+const INBOX_BYTES: usize = 16 << 10;
 
 /// Position, first sequence, count and spacing of the slots of a page.
 type PySlots = (usize, i64, i64, i64);
@@ -54,7 +56,7 @@ impl PyLiveControl {
         self.0.reset();
     }
 
-    /// Gives bytes for the peer, which the pump of a sink sends between two documents.
+    /// Gives whole documents for the peer, which the pump sends between two others.
     fn send(&self, data: &[u8]) {
         self.0.send(data);
     }
@@ -172,52 +174,19 @@ impl PySourceLane {
     }
 }
 
-/// How many nanoseconds ago the peer was heard last, and what is left began to come.
-type Ago = (Option<i64>, Option<i64>);
-type Streamed<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago, bool);
-
-/// Sends what appears in the lanes. The answer is why the pump came back, what was not sent, what
-/// was received and not taken, when the peer was heard, and whether it acknowledges in another
-/// shape.
-#[pyfunction]
-#[allow(clippy::too_many_arguments)]
-pub fn stream_live<'py>(
-    py: Python<'py>,
-    socket: i32,
-    control: &PyLiveControl,
-    lanes: Vec<Py<PySourceLane>>,
-    pausing: u8,
-    is_idle: bool,
-    slice_ms: u64,
-    received: Option<&[u8]>,
-) -> PyResult<Streamed<'py>> {
-    let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
-    let pausing =
-        Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 2"))?;
-    let lanes: Vec<&PySourceLane> = lanes.iter().map(Py::get).collect();
-    let lanes: Vec<SourceLane> = lanes
-        .iter()
-        .map(|lane| SourceLane {
-            store: lane.store.source(),
-            cid_document: &lane.cid_document,
-            payload_max: lane.payload_max,
-            recorded: lane.recorded,
-            sent: &lane.sent,
-            is_logged: lane.is_logged,
-            awaited: &lane.awaited,
-            room_low: lane.room_low,
-        })
-        .collect();
-    let slice = Duration::from_millis(slice_ms);
-    let control = &control.0;
-    let rest = py.detach(move || {
-        pauser::sleep_to_the_microsecond();
-        let mut out = vec![0; BUFFER_BYTES];
-        let pauser = Pauser::new(pausing, is_idle);
-        source_pump::stream(socket, control, &lanes, &mut out, pauser, slice, received)
-    })?;
-    let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
-    Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns(), rest.is_foreign))
+impl PySourceLane {
+    fn lane(&self) -> SourceLane<'_> {
+        SourceLane {
+            store: self.store.source(),
+            cid_document: &self.cid_document,
+            payload_max: self.payload_max,
+            recorded: self.recorded,
+            sent: &self.sent,
+            is_logged: self.is_logged,
+            awaited: &self.awaited,
+            room_low: self.room_low,
+        }
+    }
 }
 
 /// One queue of a sink.
@@ -252,41 +221,64 @@ impl PySinkLane {
     }
 }
 
-type Received<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago);
+impl PySinkLane {
+    fn lane(&self) -> Result<SinkLane<'_>, Fault> {
+        Ok(SinkLane {
+            cid_document: &self.cid_document,
+            pen: self.pen.get().pen()?,
+            payload_max: self.payload_max,
+            is_acknowledged: self.is_acknowledged,
+            is_logged: self.is_logged,
+            stored: &self.stored,
+            due: None,
+        })
+    }
+}
 
-/// Stores what comes for the lanes. The answer is why the pump came back, what was not taken, what
-/// was not sent, and when the peer was heard.
+/// How many nanoseconds ago the peer was heard last, and what is left began to come.
+type Ago = (Option<i64>, Option<i64>);
+type Came<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago, bool);
+
+/// Sends what appears in the queues that go out, and stores what comes for those that come in. The
+/// answer is why the pump came back, what was not sent, what was received and not taken, when the
+/// peer was heard, and whether it acknowledges in another shape.
 #[pyfunction]
-pub fn receive_live<'py>(
+#[allow(clippy::too_many_arguments)]
+pub fn run_live<'py>(
     py: Python<'py>,
     socket: i32,
     control: &PyLiveControl,
-    lanes: Vec<Py<PySinkLane>>,
-    received: &[u8],
+    sources: Vec<Py<PySourceLane>>,
+    sinks: Vec<Py<PySinkLane>>,
+    pausing: u8,
+    is_idle: bool,
     slice_ms: u64,
-) -> PyResult<Received<'py>> {
+    received: Option<&[u8]>,
+) -> PyResult<Came<'py>> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
-    let lanes: Vec<&PySinkLane> = lanes.iter().map(Py::get).collect();
-    let mut lanes = lanes
-        .iter()
-        .map(|lane| {
-            Ok(sink_pump::SinkLane {
-                cid_document: &lane.cid_document,
-                pen: lane.pen.get().pen()?,
-                payload_max: lane.payload_max,
-                is_acknowledged: lane.is_acknowledged,
-                is_logged: lane.is_logged,
-                stored: &lane.stored,
-                due: None,
-            })
-        })
-        .collect::<Result<Vec<_>, Fault>>()?;
+    let pausing =
+        Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 3"))?;
+    if received.is_none() && !sinks.is_empty() {
+        return Err(PyValueError::new_err(
+            "expected a pump that receives, for queues that come in",
+        ));
+    }
+    let sources: Vec<&PySourceLane> = sources.iter().map(Py::get).collect();
+    let sources: Vec<SourceLane> = sources.iter().map(|lane| lane.lane()).collect();
+    let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
+    let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
+    let room = Room {
+        received: if sinks.is_empty() { INBOX_BYTES } else { BUFFER_BYTES },
+        frames: if sources.is_empty() { 0 } else { BUFFER_BYTES },
+    };
     let slice = Duration::from_millis(slice_ms);
     let control = &control.0;
     let rest = py.detach(move || {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        sink_pump::receive(socket, control, &mut lanes, received, &mut buffer, slice)
+        pauser::sleep_to_the_microsecond();
+        let pauser = Pauser::new(pausing, is_idle);
+        let lanes = Lanes { sources: &sources, sinks: &mut sinks };
+        pump::run(socket, control, lanes, pauser, slice, received, room)
     })?;
-    let (left, unsent) = (PyBytes::new(py, &rest.received), PyBytes::new(py, &rest.unsent));
-    Ok((rest.ended as u8, left, unsent, rest.heard.ago_ns()))
+    let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
+    Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns(), rest.is_foreign))
 }

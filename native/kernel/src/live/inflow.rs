@@ -1,0 +1,156 @@
+//! What a pump receives: frames for the lanes of a sink, and acknowledgements for those of a source,
+//! in any order. All else stays where it stands, for the event loop.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use crate::live::acks::{self, Body};
+use crate::live::control::{receive_some, Heard, PumpError};
+use crate::live::sink_lane::{document_end, Next, SinkLane};
+use crate::live::source_lane::SourceLane;
+
+/// What stands behind all that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing, or the beginning of a document.
+    Nothing,
+    /// A document that is not for a lane, or that a lane does not take.
+    Other,
+    /// An acknowledgement for a lane, in another shape than ours.
+    Foreign,
+}
+
+/// The bytes that the peer has sent and no lane has taken.
+pub struct Inflow {
+    buffer: Vec<u8>,
+    /// A document that is no shorter is not for a pump.
+    room: usize,
+    at: usize,
+    end: usize,
+    /// The lanes that have taken something last: the next is likely to be for the same.
+    likely_sink: usize,
+    likely_source: usize,
+    started: Instant,
+    /// When the peer was heard.
+    pub heard: Heard,
+    /// True when more is likely to be there than was received at once.
+    pub is_full: bool,
+}
+
+impl Inflow {
+    /// Begins with bytes that were received before, and has room for so many in all, or at least
+    /// for some more than those.
+    pub fn new(received: &[u8], room: usize, started: Instant) -> Self {
+        let mut buffer = vec![0; room.max(received.len() + 1)];
+        if let Some(start) = buffer.get_mut(..received.len()) {
+            start.copy_from_slice(received);
+        }
+        Inflow {
+            buffer,
+            room,
+            at: 0,
+            end: received.len(),
+            likely_sink: 0,
+            likely_source: 0,
+            started,
+            heard: Heard::default(),
+            is_full: false,
+        }
+    }
+
+    /// Receives what is there, without waiting; `None` when nothing is, 0 at the end of the stream.
+    pub fn receive(&mut self, socket: BorrowedFd, now: Instant) -> io::Result<Option<usize>> {
+        debug_assert!(self.at <= self.end, "no more was taken than had come");
+        self.buffer.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
+        self.at = 0;
+        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+        let count = receive_some(socket, room)?;
+        if let Some(count) = count.filter(|&count| count > 0) {
+            self.heard.received(now, self.end);
+            self.end += count;
+        }
+        self.is_full = count.is_some() && self.end == self.buffer.len();
+        Ok(count)
+    }
+
+    /// Gives the lanes all that is whole.
+    pub fn take(
+        &mut self,
+        sinks: &mut [SinkLane],
+        sources: &[SourceLane],
+    ) -> Result<Behind, PumpError> {
+        let before = self.at;
+        let mut behind = Ok(None);
+        while let Ok(None) = behind {
+            behind = self.take_next(sinks, sources);
+        }
+        if self.at > before {
+            self.heard.taken(self.started);
+        }
+        Ok(behind?.unwrap_or(Behind::Nothing))
+    }
+
+    /// Takes what comes next; the answer is what stands there when it is for no lane.
+    fn take_next(
+        &mut self,
+        sinks: &mut [SinkLane],
+        sources: &[SourceLane],
+    ) -> Result<Option<Behind>, PumpError> {
+        let data = self.buffer.get(self.at..self.end).unwrap_or_default();
+        if data.is_empty() {
+            return Ok(Some(Behind::Nothing));
+        }
+        let cut = if data.len() < self.room { Behind::Nothing } else { Behind::Other };
+        let nth = addressed(sinks, |lane| lane.cid_document, self.likely_sink, data);
+        if let Some((nth, lane)) = nth.and_then(|nth| Some((nth, sinks.get_mut(nth)?))) {
+            self.likely_sink = nth;
+            return Ok(match lane.store(data)? {
+                Next::Taken(count) => {
+                    self.at += count;
+                    None
+                }
+                Next::Cut => Some(cut),
+                Next::Unusual => Some(Behind::Other),
+            });
+        }
+        let nth = addressed(sources, |lane| lane.cid_document, self.likely_source, data);
+        if let Some((nth, lane)) = nth.and_then(|nth| Some((nth, sources.get(nth)?))) {
+            self.likely_source = nth;
+            let start = lane.cid_document.len();
+            return Ok(match acks::read(data.get(start..).unwrap_or_default()) {
+                Body::Acknowledgement(index, ns) => {
+                    lane.take(index, ns);
+                    self.at += start + acks::BYTES;
+                    None
+                }
+                Body::Cut => Some(cut),
+                Body::Foreign => Some(Behind::Foreign),
+                Body::Other => Some(Behind::Other),
+            });
+        }
+        let is_cut = document_end(data, 0).is_none();
+        Ok(Some(if is_cut { cut } else { Behind::Other }))
+    }
+
+    /// What was received and not taken.
+    pub fn left(&self) -> Vec<u8> {
+        self.buffer.get(self.at..self.end).unwrap_or_default().to_vec()
+    }
+}
+
+/// Which of `among` the document at the start of `data` selects. It is likely to be the one that
+/// the last document has selected, so that is tried first.
+fn addressed<T>(
+    among: &[T],
+    cid_document: impl Fn(&T) -> &[u8],
+    likely: usize,
+    data: &[u8],
+) -> Option<usize> {
+    let is_it = |one: &T| data.starts_with(cid_document(one));
+    if among.get(likely).is_some_and(is_it) {
+        return Some(likely);
+    }
+    among.iter().position(is_it)
+}

@@ -1,0 +1,285 @@
+//! The live pump of a connection: one thread that makes frames of the excerpts of mapped files as
+//! they appear, makes excerpts of the frames that come, and carries acknowledgements both ways.
+//!
+//! The pump does the usual case and judges nothing. It comes back before all that is not a new
+//! excerpt behind the last one, in a file that goes out as in what comes in: the end of a file, a
+//! heartbeat, a mark that contradicts the walk. The event loop then goes on from the same place.
+//!
+//! While the socket takes nothing the pump goes on receiving: two hosts with full sockets would wait
+//! for each other for ever.
+//!
+//! An acknowledgement is made after the headers are published. If none went out for a while, it
+//! goes out at once; otherwise it goes out when that while is over, for all that has come
+//! meanwhile. The while is longer when more bytes are there already, as each acknowledgement costs
+//! the source about as much as hundreds of excerpts do. While the peer takes no bytes, only the
+//! last acknowledgement is kept.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::live::control::{Control, Ended, Heard, PumpError};
+use crate::live::inflow::{Behind, Inflow};
+use crate::live::outflow::Outflow;
+use crate::live::pauser::Pauser;
+use crate::live::sink_lane::SinkLane;
+use crate::live::source_lane::SourceLane;
+
+/// For so long, a pump that has enough to send does not come back for the index that the event loop
+/// waits for.
+const AWAITED_PAUSE: Duration = Duration::from_millis(10);
+/// The time between two looks at the socket for acknowledgements alone, while excerpts go out.
+const INBOX_PAUSE: Duration = Duration::from_micros(20);
+/// The time between two looks at the socket for acknowledgements alone, when no excerpts have gone
+/// out for some time.
+const INBOX_PAUSE_IDLE: Duration = Duration::from_millis(25);
+/// So many bytes may wait for the peer before acknowledgements are held back.
+const UNSENT_MAX: usize = 64 << 10;
+/// The shortest time between acknowledgements, when all that has come is stored.
+const QUIET: Duration = Duration::from_micros(500);
+/// The shortest time between acknowledgements while more bytes are there, for up to
+/// `QUEUES_IN_BULK` queues.
+const QUIET_IN_BULK: Duration = Duration::from_millis(5);
+const QUEUES_IN_BULK: u32 = 10;
+
+/// What a pump works on.
+pub struct Lanes<'l, 'a> {
+    /// The queues that go out.
+    pub sources: &'l [SourceLane<'a>],
+    /// The queues that come in.
+    pub sinks: &'l mut [SinkLane<'a>],
+}
+
+/// How much memory a pump takes for bytes on their way, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// For what comes in.
+    pub received: usize,
+    /// For frames that go out.
+    pub frames: usize,
+}
+
+/// What is left when a pump comes back.
+pub struct Rest {
+    /// Why the pump came back.
+    pub ended: Ended,
+    /// What has not been sent. It goes out before all that is sent later.
+    pub unsent: Vec<u8>,
+    /// What was received and not taken.
+    pub received: Vec<u8>,
+    /// When the peer was heard.
+    pub heard: Heard,
+    /// True when the peer acknowledges in another shape.
+    pub is_foreign: bool,
+}
+
+/// Sends what appears in the lanes of the source, and stores what comes for those of the sink,
+/// until the time is over or something else comes up.
+///
+/// `received` is what was received before and not taken. It is `None` when the event loop receives
+/// on the socket itself.
+pub fn run(
+    socket: BorrowedFd,
+    control: &Control,
+    lanes: Lanes,
+    pauser: Pauser,
+    slice: Duration,
+    received: Option<&[u8]>,
+    room: Room,
+) -> Result<Rest, PumpError> {
+    let now = Instant::now();
+    let mut unsent = Vec::new();
+    control.take_outgoing(&mut unsent);
+    let mut pump = Pump {
+        socket,
+        control,
+        lanes,
+        pauser,
+        inflow: received.map(|received| Inflow::new(received, room.received, now)),
+        outflow: Outflow::new(unsent, room.frames),
+        is_for_tailer: false,
+        said_at: None,
+        heard_at: None,
+        tells_at: now + AWAITED_PAUSE,
+    };
+    let (ended, is_foreign) = pump.run(now, now + slice)?;
+    control.take_outgoing(&mut pump.outflow.documents);
+    pump.acknowledge_all();
+    let unsent = pump.outflow.rest()?;
+    let (received, heard) = pump.inflow.map(|came| (came.left(), came.heard)).unwrap_or_default();
+    Ok(Rest { ended, unsent, received, heard, is_foreign })
+}
+
+struct Pump<'l, 'a> {
+    socket: BorrowedFd<'l>,
+    control: &'l Control,
+    lanes: Lanes<'l, 'a>,
+    pauser: Pauser,
+    inflow: Option<Inflow>,
+    outflow: Outflow<'a>,
+    /// True when a tailer has to look at what stands in its lane.
+    is_for_tailer: bool,
+    /// When the last acknowledgements went out.
+    said_at: Option<Instant>,
+    /// When the pump last looked at the socket for what the peer says.
+    heard_at: Option<Instant>,
+    /// From this time on the pump comes back for the index that the event loop waits for, though
+    /// there is enough to send.
+    tells_at: Instant,
+}
+
+impl Pump<'_, '_> {
+    /// Runs the pump; the answer is why it ended, and whether the peer acknowledges in another
+    /// shape.
+    fn run(&mut self, started: Instant, until: Instant) -> Result<(Ended, bool), PumpError> {
+        let (mut now, mut over, mut has_come) = (started, None, false);
+        loop {
+            let behind = self.take()?;
+            if has_come && over.is_none() && self.needs_room() {
+                over = Some(Ended::Slice);
+            }
+            let ends = over.is_some() || behind != Behind::Nothing;
+            self.say(now);
+            if !ends {
+                self.frame()?;
+            }
+            let has_frames = self.outflow.has_frames();
+            let Ok(has_sent) = self.outflow.send(self.socket) else {
+                // what has come before is not lost: the next call that sends the rest meets the
+                // error
+                let is_end = self.hear(now, true)? == Some(0);
+                return Ok((if is_end { Ended::EndOfStream } else { Ended::Interrupted }, false));
+            };
+            if behind != Behind::Nothing {
+                return Ok((Ended::Unusual, behind == Behind::Foreign));
+            }
+            if let Some(ended) = over {
+                return Ok((ended, false));
+            }
+            if self.is_for_tailer {
+                return Ok((Ended::Tailer, false));
+            }
+            if has_sent && has_frames {
+                self.pauser.reset();
+            }
+            now = Instant::now();
+            over = self.wish(now, until, has_sent);
+            let came = self.hear(now, over.is_some())?;
+            has_come = came.is_some();
+            match came {
+                Some(0) => return Ok((Ended::EndOfStream, false)),
+                Some(_) => {}
+                None if over.is_some() => {}
+                None => self.wait(now, until, has_sent)?,
+            }
+        }
+    }
+
+    /// Why the pump should come back, though nothing keeps it from going on. It looks at the socket
+    /// once more before it does: while this thread worked, it heard nothing.
+    fn wish(&self, now: Instant, until: Instant, has_sent: bool) -> Option<Ended> {
+        if self.control.is_interrupted() {
+            return Some(Ended::Interrupted);
+        }
+        let may_tell = !has_sent || now >= self.tells_at;
+        let is_told = may_tell && self.lanes.sources.iter().any(SourceLane::is_awaited);
+        (now >= until || is_told).then_some(Ended::Slice)
+    }
+
+    fn needs_room(&self) -> bool {
+        self.lanes.sources.iter().any(SourceLane::needs_room)
+    }
+
+    fn take(&mut self) -> Result<Behind, PumpError> {
+        match &mut self.inflow {
+            Some(inflow) => inflow.take(self.lanes.sinks, self.lanes.sources),
+            None => Ok(Behind::Nothing),
+        }
+    }
+
+    /// Makes frames of what is new; the answer is true when there are any, or a tailer has to look.
+    fn frame(&mut self) -> Result<bool, PumpError> {
+        self.is_for_tailer = self.is_for_tailer || self.outflow.frame(self.lanes.sources)?;
+        Ok(self.is_for_tailer || self.outflow.has_frames())
+    }
+
+    /// Puts what is to be said behind what is to be sent.
+    fn say(&mut self, now: Instant) {
+        self.control.take_outgoing(&mut self.outflow.documents); // before what is said now
+        let is_due = self.said_at.is_none_or(|said_at| now >= said_at + self.quiet());
+        let before = self.outflow.documents.len();
+        if before < UNSENT_MAX && is_due {
+            self.acknowledge_all();
+            if self.outflow.documents.len() > before {
+                self.said_at = Some(now);
+            }
+        }
+    }
+
+    fn quiet(&self) -> Duration {
+        if !self.inflow.as_ref().is_some_and(|inflow| inflow.is_full) {
+            return QUIET;
+        }
+        let queues = u32::try_from(self.lanes.sinks.len()).unwrap_or(u32::MAX);
+        QUIET_IN_BULK.saturating_mul(queues.div_ceil(QUEUES_IN_BULK))
+    }
+
+    fn acknowledge_all(&mut self) {
+        for lane in &mut *self.lanes.sinks {
+            lane.acknowledge(&mut self.outflow.documents);
+        }
+    }
+
+    /// Receives what the peer says, if it is time; `None` when there is nothing, 0 at the end of the
+    /// stream.
+    fn hear(&mut self, now: Instant, is_last: bool) -> Result<Option<usize>, PumpError> {
+        let Some(inflow) = &mut self.inflow else {
+            return Ok(None);
+        };
+        // acknowledgements alone may wait for a moment; excerpts may not
+        let pause = if self.pauser.is_awake(now) { INBOX_PAUSE } else { INBOX_PAUSE_IDLE };
+        let is_early = self.heard_at.is_some_and(|heard_at| now < heard_at + pause);
+        if is_early && !is_last && self.lanes.sinks.is_empty() && self.outflow.is_empty() {
+            return Ok(None);
+        }
+        self.heard_at = Some(now);
+        Ok(inflow.receive(self.socket, now)?)
+    }
+
+    /// Waits until there may be something to do.
+    fn wait(&mut self, now: Instant, until: Instant, has_sent: bool) -> Result<(), PumpError> {
+        let hears = if self.inflow.is_some() { PollFlags::IN } else { PollFlags::empty() };
+        let limit = self.next_look(until);
+        if !self.outflow.is_empty() {
+            self.control.wait(self.socket, PollFlags::OUT | hears, Some(limit))?;
+        } else if self.lanes.sources.is_empty() {
+            self.control.wait(self.socket, hears, Some(limit))?;
+        } else if has_sent {
+            // more is likely to be there
+        } else if self.lanes.sinks.is_empty() {
+            while self.pauser.pause(std::thread::sleep).is_none() {
+                if self.control.is_called() || self.frame()? {
+                    break;
+                }
+            }
+        } else {
+            let (socket, control) = (self.socket, self.control);
+            self.pauser.pause(|sleep| {
+                // an error of the socket is met when it is used next
+                let _ = control.wait(socket, hears, Some(limit.min(now + sleep)));
+            });
+        }
+        Ok(())
+    }
+
+    /// When the pump is to act though nothing comes.
+    fn next_look(&self, until: Instant) -> Instant {
+        match self.said_at {
+            Some(said_at) if self.lanes.sinks.iter().any(|lane| lane.due.is_some()) => {
+                until.min(said_at + QUIET)
+            }
+            _ => until,
+        }
+    }
+}
