@@ -1,8 +1,8 @@
-"""`cqrepl spark archive`: a queue as Parquet."""
+"""`cqrepl spark archive`: a queue as Parquet, and what is done with such an archive."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
@@ -12,27 +12,56 @@ from cqrepl.cli.sparkoptions import DIRECTORY, spark_options
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
 
+_USUAL: Final = "add"
 
-@click.command()
+
+class _WithUsual(click.Group):
+    """A group whose first command need not be named: `archive QUEUE_DIR ARCHIVE_DIR` adds."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts the name of the usual command before what is none."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_USUAL, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_WithUsual)
+def archive() -> None:
+    """Archive a queue as Parquet, by day and cycle, and look after such archives.
+
+    `cqrepl spark archive QUEUE_DIR ARCHIVE_DIR` is short for `add`.
+    """
+
+
+@archive.command()
 @queue_argument
 @click.argument("out", metavar="ARCHIVE_DIR", type=DIRECTORY)
 @click.option("--with-open", is_flag=True, help="Archive the cycle that is still written, too.")
-@click.option("--verify", is_flag=True, help="Read the new parts back, and compare digests.")
+@click.option(
+    "--verify", is_flag=True, help="Read all parts back, old and new ones, and compare digests."
+)
 @click.option(
     "--replace", is_flag=True, help="Archive anew what the queue holds otherwise than the archive."
 )
+@click.option(
+    "--hold/--release",
+    "holds",
+    default=None,
+    help="`cqrepl gc` keeps what is not in this archive yet, from now on, or no longer.",
+)
 @spark_options
 @json_option
-def archive(
+def add(
     path: Path,
     out: Path,
     with_open: bool,
     verify: bool,
     replace: bool,
+    holds: bool | None,
     as_json: bool,
     **options: "Unpack[SessionOptions]",
 ) -> None:
-    """Archive a queue as Parquet, by day and cycle, with a manifest.
+    """Add to an archive what it does not have of a queue, with a manifest.
 
     Run again, it adds the cycles that have been closed since. Nothing is ever deleted from the
     queue. `restore` gives it back, index for index. Where the queue holds less of a cycle than was
@@ -42,4 +71,40 @@ def archive(
     from cqrepl.commands.sparkarchive import run_archive
 
     kinds = {"with_open": with_open, "verify": verify, "replace": replace}
-    sys.exit(run_archive(path, out, options, **kinds, as_json=as_json))
+    sys.exit(run_archive(path, out, options, **kinds, holds=holds, as_json=as_json))
+
+
+@archive.command()
+@click.argument("path", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.option(
+    "--sample",
+    type=click.IntRange(1, 100),
+    default=100,
+    show_default=True,
+    metavar="PERCENT",
+    help="Read so many of a hundred parts, chosen at random.",
+)
+@spark_options
+@json_option
+def verify(path: Path, sample: int, as_json: bool, **options: "Unpack[SessionOptions]") -> None:
+    """Read the parts of an archive, and compare digests with its manifest.
+
+    Exits 4 if a part is missing or holds something else; each such part is named.
+    """
+    from cqrepl.commands.sparkarchive import run_archive_verify
+
+    sys.exit(run_archive_verify(path, options, percent=sample, as_json=as_json))
+
+
+@archive.command()
+@click.argument("path", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.option("--apply", "is_applied", is_flag=True, help="Delete; without, only say what.")
+@json_option
+def gc(path: Path, is_applied: bool, as_json: bool) -> None:
+    """Delete what no manifest names: what runs that were killed have left.
+
+    Needs neither Spark nor Java.
+    """
+    from cqrepl.commands.sparkarchive import run_archive_gc
+
+    sys.exit(run_archive_gc(path, is_applied=is_applied, as_json=as_json))

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cqrepl.commands.sparkjob import SessionOptions, run_job
+from cqrepl.commands import outcome
+from cqrepl.commands.sparkjob import SessionOptions, missing, run_job
 from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cqrepl.spark.jobs.archivefiles import ArchivedCycle, Manifest
+    from cqrepl.spark.jobs.archiveverify import Verified
 
 
 def run_archive(
@@ -21,6 +23,7 @@ def run_archive(
     with_open: bool,
     verify: bool,
     replace: bool,
+    holds: bool | None,
     as_json: bool,
 ) -> int:
     """Adds what is not in the archive yet; the exit code."""
@@ -32,13 +35,63 @@ def run_archive(
 
         try:
             manifest, count = archive(
-                spark, path, out, with_open=with_open, verify=verify, replace=replace
+                spark, path, out, with_open=with_open, verify=verify, replace=replace, holds=holds
             )
         except ArchiveDiffers as error:
             raise JobFailed(str(error), exitcodes.STOPPED) from error
         return print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
 
     return run_job("cqrepl spark archive", options, work, [path])
+
+
+def run_archive_verify(path: Path, options: SessionOptions, *, percent: int, as_json: bool) -> int:
+    """Reads all parts of an archive, or so many of a hundred; the exit code."""
+
+    def work(spark: "SparkSession") -> int:
+        from cqrepl.spark.jobs.archiveverify import verify_archive
+
+        return _print_verified(verify_archive(spark, path, sample=percent / 100), as_json)
+
+    return run_job("cqrepl spark archive verify", options, work)
+
+
+def _print_verified(found: "Verified", as_json: bool) -> int:
+    for text in found.damages:
+        output.write_text(output.json_line({"v": 1, "damage": text}) if as_json else f"{text}\n")
+    held = sum(len(cycle.parts) for cycle in found.manifest.cycles)
+    if as_json:
+        row = {"v": 1, "parts": held, "read": found.parts, "excerpts": found.count}
+        output.write_text(output.json_line(row | {"damaged": len(found.damages)}))
+    else:
+        read = f"{found.parts:,} of {plural(held, 'part')} read, {plural(found.count, 'excerpt')}"
+        wrong = f"{len(found.damages):,} damaged" if found.damages else "all as archived"
+        output.write_text(f"{read}: {wrong}\n")
+    output.flush()
+    return exitcodes.DAMAGED if found.damages else exitcodes.OK
+
+
+def run_archive_gc(path: Path, *, is_applied: bool, as_json: bool) -> int:
+    """Says what in an archive's directory no manifest names, or deletes it; the exit code."""
+
+    def work() -> int:
+        try:
+            from cqrepl.spark.jobs.archivesweep import sweep_archive
+        except ImportError as error:
+            raise missing(error) from error
+        found = sweep_archive(path, is_applied=is_applied)
+        for file, size in found:
+            row = {"v": 1, "file": str(file), "bytes": size, "is_deleted": is_applied}
+            word = "deleted" if is_applied else "may go"
+            text = f"{file.relative_to(path.absolute())}  {format_bytes(size)}  {word}\n"
+            output.write_text(output.json_line(row) if as_json else text)
+        if not as_json:
+            total = format_bytes(sum(size for _, size in found))
+            done = "deleted" if is_applied else "may go, nothing was changed: --apply deletes"
+            output.write_text(f"{plural(len(found), 'file')}, {total} {done}\n")
+        output.flush()
+        return exitcodes.OK
+
+    return outcome.guarded("cqrepl spark archive gc", work)
 
 
 def print_manifest(manifest: "Manifest", new: str, *, as_json: bool) -> int:

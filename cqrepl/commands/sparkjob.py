@@ -91,6 +91,11 @@ def _take_interrupts() -> None:
         root.addHandler(logging.NullHandler())
 
 
+def missing(error: ImportError) -> BadArguments:
+    """What is to be said where a package of the extra is not installed."""
+    return BadArguments(f"{error.name} is not installed: pip install 'cqrepl[spark]'")
+
+
 def session_settings(options: SessionOptions) -> "SessionSettings":
     """The settings of a session, from what the user chose.
 
@@ -107,7 +112,7 @@ def session_settings(options: SessionOptions) -> "SessionSettings":
         import pyarrow
         import pyspark
     except ImportError as error:
-        raise BadArguments(f"{error.name} is not installed: pip install 'cqrepl[spark]'") from error
+        raise missing(error) from error
     assert pyarrow.__version__
     assert pyspark.__version__
     from cqrepl.spark.session import SessionSettings

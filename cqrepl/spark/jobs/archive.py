@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
+from cqrepl.queue import LayoutMismatch, Queue, QueueLayout, cycle_of
 from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
@@ -30,12 +30,14 @@ from cqrepl.spark.jobs.archivefiles import (
     part_folder,
     part_name,
     read_manifest,
-    read_part,
     write_manifest,
     write_part,
 )
+from cqrepl.spark.jobs.archivehold import hold, is_held, release
 from cqrepl.spark.jobs.archivelock import locked_archive
 from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
+from cqrepl.spark.jobs.archivesweep import remove_left_over
+from cqrepl.spark.jobs.archiveverify import check_parts
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
     Piece,
@@ -57,14 +59,17 @@ def archive(
     with_open: bool = False,
     verify: bool = False,
     replace: bool = False,
+    holds: bool | None = None,
     task_bytes: int = TASK_BYTES,
 ) -> tuple[Manifest, int]:
     """Brings an archive up to date with a queue; what it holds then, and how many cycles are new.
 
     Args:
         with_open: the cycle that is still written, too.
-        verify: read the new parts back and compare digests.
+        verify: read all parts back, also those of earlier runs, and compare digests.
         replace: archive anew what the queue holds otherwise than the archive.
+        holds: the queue names the archive, so that retention waits for it, or no longer; None: as
+            it did.
         task_bytes: of store file that a task reads, about.
 
     Raises:
@@ -73,7 +78,7 @@ def archive(
         ArchiveDiffers: the queue holds less of a cycle than the archive, or other bytes. Nothing of
             the archive is changed.
         QueueLocked: another run is busy with the archive.
-        QueueDamaged: the queue cannot be read; or what was written cannot be read back.
+        QueueDamaged: the queue cannot be read; or what is archived cannot be read back.
     """
     path, out = Path(path).absolute(), Path(out).absolute()
     with Queue.open(path) as queue:
@@ -81,13 +86,25 @@ def archive(
         _held(out, layout)  # before anything is made: it may be no archive
         with locked_archive(out):
             held = {cycle.cycle: cycle for cycle in _held(out, layout)}
+            if holds:
+                hold(queue, out, tuple(held.values()))  # first: nothing goes while it is archived
             plan = plan_archive(queue, held, with_open=with_open)
             same = plan.judge(_digests(spark, path, plan, task_bytes))
             held |= {each.cycle: each for each in same}
             if replace:
                 taken_over(plan, queue)
             plan.check(queue)
-            return _add(spark, out, layout, held, plan.new, verify=verify, task_bytes=task_bytes)
+            parts = _write_parts(spark, out, layout, [found.held for found in plan.new], task_bytes)
+            manifest = _merged(layout, held, plan.new, parts)
+            if verify:
+                check_parts(spark, out, manifest)
+            write_manifest(out, manifest)
+            remove_left_over(out, manifest)
+            if holds is False:
+                release(queue, out)
+            elif holds or is_held(queue, out):
+                hold(queue, out, manifest.cycles)
+    return manifest, len(plan.new)
 
 
 def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int) -> dict[int, str]:
@@ -120,20 +137,13 @@ def _as_archived(held: IndexRange, archived: ArchivedCycle) -> Iterator[IndexRan
         )  # fmt: skip
 
 
-def _add(
-    spark: SparkSession,
-    out: Path,
+def _merged(
     layout: QueueLayout,
     held: dict[int, ArchivedCycle],
     new: list[FoundCycle],
-    *,
-    verify: bool,
-    task_bytes: int,
-) -> tuple[Manifest, int]:
-    """Archives cycles beside those that are held; what the archive holds then."""
-    parts = _write_parts(spark, out, layout, [found.held for found in new], task_bytes)
-    if verify:
-        verify_parts(spark, out, parts)
+    parts: list[ArchivePart],
+) -> Manifest:
+    """What the archive holds with the parts of the new cycles beside what it held."""
     by_cycle = {found.cycle: found for found in new}
     for cycle, group in groupby(parts, key=lambda part: _cycle(part, layout)):
         held[cycle] = ArchivedCycle(
@@ -144,48 +154,7 @@ def _add(
             parts=tuple(group),
             state=by_cycle[cycle].state,
         )
-    manifest = Manifest(layout=layout, cycles=tuple(held[cycle] for cycle in sorted(held)))
-    write_manifest(out, manifest)
-    _remove_unnamed(out, manifest)
-    return manifest, len(new)
-
-
-def verify_parts(spark: SparkSession, archive: Path, parts: list[ArchivePart]) -> None:
-    """Does nothing when parts hold what their digests say.
-
-    Raises:
-        QueueDamaged: one does not.
-    """
-
-    def work(part: ArchivePart) -> Iterator[Answer]:
-        for _ in checked_pieces(archive, part):
-            pass
-        yield {}
-
-    run_tasks(spark, "verified", work, parts)
-
-
-def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
-    """The excerpts of a part.
-
-    Raises:
-        QueueDamaged: they are not those that were archived; raised behind the block.
-    """
-    digests = {last: (first, digest) for first, last, digest in part.spans()}
-    digest: PayloadDigest | None = None
-    for piece in read_part(archive, part):
-        digest = digest or PayloadDigest(Index(piece.index_first))
-        digest.take(piece.lengths, piece.payload)
-        yield piece
-        if piece.index_last in digests:
-            first, wanted = digests[piece.index_last]
-            if digest.text() != wanted:
-                raise QueueDamaged(
-                    f"expected digest {wanted} of {first:#x} to {piece.index_last:#x},"
-                    f" found {digest.text()}",
-                    path=archive / part.path,
-                )
-            digest = None
+    return Manifest(layout=layout, cycles=tuple(held[cycle] for cycle in sorted(held)))
 
 
 def _held(out: Path, layout: QueueLayout) -> tuple[ArchivedCycle, ...]:
@@ -245,11 +214,3 @@ def _digested(queue: Queue, found: IndexRange, blocks: list[str]) -> Iterator[Pi
         if piece.index_last in (block_last(piece.index_first), found.index_last):
             blocks.append(digest.text())
             digest = None
-
-
-def _remove_unnamed(out: Path, manifest: Manifest) -> None:
-    """Removes what earlier runs left, and what was archived anew."""
-    named = {out / part.path for cycle in manifest.cycles for part in cycle.parts}
-    for path in out.glob("day=*/cycle=*/*"):
-        if path not in named:
-            path.unlink(missing_ok=True)

@@ -13,8 +13,10 @@ columns. The manifest is written last and replaces the old one at once: what it 
 part of the archive.
 """
 
+import errno
 import json
 import os
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +31,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cqrepl.queue import QueueDamaged, QueueError, QueueLayout, format_index
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivelock import LOCK
 from cqrepl.spark.jobs.blocks import Piece, block_spans, digest_of_all
 
@@ -43,6 +47,7 @@ SCHEMA: Final = pa.schema(
 _VERSION: Final = 2
 _VERSIONS: Final = (1, 2)  # that can be read; 1 has no states of store files
 _NAMED_DIGEST: Final = 16  # hexadecimal digits in the name of a part
+_NAMED: Final = re.compile(r"part-[0-9a-f]{16}-[0-9]+-[0-9a-f]{16}\.parquet")  # not of version 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +206,63 @@ def read_part(archive: Path, part: ArchivePart) -> Iterator[Piece]:
                 for batch in file.read_row_group(group).to_batches():
                     yield _piece(batch, index, path)
                     index += batch.num_rows
-    except (pa.ArrowException, FileNotFoundError) as error:
-        raise QueueDamaged(f"expected a part of an archive: {error}", path=path) from error
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise  # pyarrow raises one without a number for bytes that it cannot read
+        text = " ".join(str(error).split())
+        raise QueueDamaged(f"expected a part of an archive: {text}", path=path) from error
     if index != part.index_last + 1:
         wanted = format_index(part.index_last)
         raise QueueDamaged(f"expected {wanted} as its last, found {index - 1:#x}", path=path)
+
+
+def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
+    """The excerpts of a part.
+
+    Raises:
+        QueueDamaged: they are not those that were archived; raised behind the block.
+    """
+    digests = {last: (first, digest) for first, last, digest in part.spans()}
+    digest: PayloadDigest | None = None
+    for piece in read_part(archive, part):
+        digest = digest or PayloadDigest(Index(piece.index_first))
+        digest.take(piece.lengths, piece.payload)
+        yield piece
+        if piece.index_last in digests:
+            first, wanted = digests[piece.index_last]
+            if digest.text() != wanted:
+                raise QueueDamaged(
+                    f"expected digest {wanted} of {first:#x} to {piece.index_last:#x},"
+                    f" found {digest.text()}",
+                    path=archive / part.path,
+                )
+            digest = None
+
+
+def check_name(archive: Path, part: ArchivePart) -> None:
+    """Does nothing when a part is named by what the manifest says of it.
+
+    Raises:
+        QueueDamaged: it is not, so one of the two is another run's.
+    """
+    path = archive / part.path
+    wanted = part_name(part.index_first, part.index_last, part.blocks)
+    if _NAMED.fullmatch(path.name) and path.name != wanted:
+        raise QueueDamaged(f"expected a part named {wanted} by its digests", path=path)
+
+
+def check_cycle(archive: Path, cycle: ArchivedCycle) -> None:
+    """Does nothing when the parts of a cycle follow each other from its first excerpt on.
+
+    Raises:
+        QueueDamaged: they do not.
+    """
+    expected = cycle.index_first
+    for part in cycle.parts:
+        if part.index_first != expected:
+            text = f"expected a part from {expected:#x} on in cycle {cycle.cycle}"
+            raise QueueDamaged(f"{text}, found {part.path}", path=archive / MANIFEST)
+        expected = part.index_last + 1
 
 
 def _record_batch(piece: Piece) -> "pa.RecordBatch":

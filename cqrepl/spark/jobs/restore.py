@@ -11,8 +11,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from cqrepl.spark.jobs.archive import checked_pieces
-from cqrepl.spark.jobs.archivefiles import ArchivedCycle, Manifest, read_manifest
+from cqrepl.spark.jobs.archivefiles import (
+    ArchivedCycle,
+    Manifest,
+    checked_pieces,
+    read_manifest,
+)
 from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
