@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import trio
@@ -65,6 +66,12 @@ class Endpoint:
         """The sessions of the connections there are."""
         return list(self._live.values())
 
+    @property
+    def connections(self) -> dict[int, tuple[Pump, Session]]:
+        """The connection that counts of each host that is there, by its id."""
+        live = self._roster.hosts.items()
+        return {host_id: (pump, self._live[pump]) for host_id, pump in live if pump in self._live}
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listens or dials for the length of a block, then ends all connections in order.
@@ -85,9 +92,11 @@ class Endpoint:
                 nursery.start_soon(listener.serve, socket, self._accepted, self._log, make_room)
                 if settings.gives_up:
                     nursery.start_soon(self._give_up)
-            else:
-                assert settings.connect is not None
-                nursery.start_soon(self._dial, settings.connect)
+            if settings.connect is not None:
+                (host_id,) = self.protocol.remote_ids
+                nursery.start_soon(self._dial, settings.connect, host_id)
+            for host_id, address in settings.peers.items():
+                nursery.start_soon(self._dial, address, host_id)
             yield
             await self._end()
             nursery.cancel_scope.cancel()
@@ -111,22 +120,29 @@ class Endpoint:
                 for pump, session in self._live.items():
                     nursery.start_soon(pump.end, session)
 
-    async def _dial(self, address: Address) -> None:
-        await dialer.dial(address, self._dialled, gives_up=self.settings.gives_up)
+    async def _dial(self, address: Address, host_id: int) -> None:
+        """Dials the host of this id, which is expected to answer there."""
+
+        async def dialled(stream: trio.SocketStream) -> dialer.Dialled:
+            return await self._serve(stream, host_id)
+
+        await dialer.dial(address, dialled, gives_up=self.settings.gives_up)
 
     async def _accepted(self, stream: trio.SocketStream) -> None:
-        await self._serve(stream, is_dialler=False)
+        await self._serve(stream, None)
 
-    async def _dialled(self, stream: trio.SocketStream) -> dialer.Dialled:
-        return await self._serve(stream, is_dialler=True)
+    async def _serve(self, stream: trio.SocketStream, host_id: int | None) -> dialer.Dialled:
+        """Runs one connection to its end.
 
-    async def _serve(self, stream: trio.SocketStream, *, is_dialler: bool) -> dialer.Dialled:
-        """Runs one connection to its end."""
+        Args:
+            host_id: of the host that was dialled; None for a connection that was accepted.
+        """
+        is_dialler = host_id is not None
         if self._is_ending:  # what was ended in order must not begin again
             await trio.aclose_forcefully(stream)
             await trio.sleep_forever()
         label = listener.peer_name(stream)
-        connection = Connection(self._config(is_dialler=is_dialler), trio.current_time())
+        connection = Connection(self._config(host_id), trio.current_time())
         try:
             pump = Pump(
                 stream,
@@ -174,10 +190,13 @@ class Endpoint:
         self._doorstep.leave(pump)
         return await self._roster.enter(host_id, pump)
 
-    def _config(self, *, is_dialler: bool) -> ConnectionConfig:
+    def _config(self, host_id: int | None) -> ConnectionConfig:
+        settings = self.protocol
+        if host_id is not None:
+            settings = replace(settings, remote_ids=frozenset({host_id}))
         return ConnectionConfig(
-            settings=self.protocol,
-            is_dialler=is_dialler,
+            settings=settings,
+            is_dialler=host_id is not None,
             takes=self._takes,
             kinds=self._kinds,
             takes_guests=self.settings.guests_max > 0,

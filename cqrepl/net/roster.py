@@ -6,6 +6,7 @@ in a row is refused.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 import trio
@@ -28,6 +29,11 @@ class Roster:
     @property
     def pumps(self) -> list[Pump]:
         return list(self._live.values())
+
+    @property
+    def hosts(self) -> Mapping[int, Pump]:
+        """The connection of each host, by its id."""
+        return self._live
 
     @property
     def has_room_for_guest(self) -> bool:

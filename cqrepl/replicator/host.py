@@ -5,6 +5,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.link import Session
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
@@ -15,6 +16,7 @@ from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_sources
+from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
 
@@ -42,10 +44,29 @@ class Host:
 
     @property
     def port(self) -> int | None:
-        """The port listened on; None for a host that dials."""
+        """The port listened on; None for a host that only dials."""
         return self.endpoint.port
 
-    def _make_session(self, connection: Connection, pump: Pump) -> DuplexSession:
+    @property
+    def stops(self) -> list[Stop]:
+        """The queues that have stopped, whichever way they go."""
+        return [*self.source.stops, *self.sink.stops]
+
+    async def wait_stopped(self) -> None:
+        """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
+        while True:
+            if self.source.names:
+                await self.source.wait_stopped()
+            if self.sink.queues:
+                await self.sink.wait_stopped()
+            if not self.source.names or self.source.has_stopped:  # and not gone on meanwhile
+                return
+
+    def _make_session(self, connection: Connection, pump: Pump) -> Session:
+        if not self.sink.queues and self.source.names:
+            return self.source.make_session(connection, pump)
+        if not self.source.names and self.sink.queues:
+            return self.sink.make_session(connection, pump)
         return DuplexSession(
             self.source.make_session(connection, pump), self.sink.make_session(connection, pump)
         )
@@ -62,7 +83,8 @@ async def serve_host(
     """Streams some queues and takes in others for the length of an `async with` block.
 
     Both go over one connection with each peer, which then runs without native pumps: right, and
-    slower than one that goes one way.
+    slower than one that goes one way. A host has one connection with each of its peers, whichever
+    of the two has dialled (`NetSettings.peers`); of two the newer one stays.
 
     Args:
         sources: name on the wire and directory of each queue that is streamed.

@@ -169,6 +169,7 @@ def open_sinks(
                 any_cycle=settings.any_cycle,
                 puts_aside=settings.puts_aside,
             )
+            queue.master_id = settings.masters.get(name)
             opened.append(queue)
             stack.callback(queue.close)
     _pause_late(opened)

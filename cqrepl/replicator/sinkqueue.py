@@ -7,6 +7,8 @@ source has compared what both hold. A source that cannot compare is believed.
 """
 
 import logging
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -81,6 +83,7 @@ class SinkQueue:
         self.owner: TakingSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self.pause = Pause()
+        self.master_id: int | None = None  # the only host that it is taken from; None: any
         self.tell_damage: TellDamage = lambda known: None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.was_offered = False
@@ -178,6 +181,14 @@ class SinkQueue:
     def next_index(self) -> Index:
         """One past the last excerpt; 0 for an empty queue."""
         return self._next_index()
+
+    @property
+    def known_last(self) -> int | None:
+        """One below the next index; None also while the queue is not open, or not readable."""
+        try:
+            return None if self._queue is None else self._next_index() - 1
+        except (QueueError, OSError):
+            return None
 
     def _next_index(self) -> Index:
         appender = self._appender
@@ -518,3 +529,12 @@ class SinkQueue:
 
 def _looks_like_queue(path: Path) -> bool:
     return any(each.suffix in (".cq4", ".cq4t") for each in path.iterdir())
+
+
+def reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) -> None:
+    """Makes room for a batch, and for what comes next in queues that grow like this one."""
+    queue.appender.reserve(batch)
+    for other in others:
+        if other is not queue and other.stop is None:
+            with suppress(QueueError, OSError):  # it is met again with something to append
+                other.appender.reserve_ahead()

@@ -7,7 +7,6 @@ A queue takes from one connection at a time.
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -30,11 +29,12 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
+from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.returnframes import ReturnFrames
-from cqrepl.replicator.sinkqueue import SinkQueue
+from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
 
@@ -67,6 +67,7 @@ class SinkSession:
         self._connection = connection
         self._pump = pump
         self._back_copies = ReturnFrames(queues, connection, self._stop)
+        self.from_here = QueuesFromHere(queues, connection)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
@@ -87,8 +88,8 @@ class SinkSession:
 
     @property
     def queue_names(self) -> QueueNames:
-        free = (name for name, each in self._queues.items() if each.is_free)
-        return QueueNames(sinks=frozenset(free))
+        free = {name for name, each in self._queues.items() if each.is_free}
+        return QueueNames(sinks=frozenset(free & self.from_here.names))
 
     @property
     def unoffered_queues(self) -> Set[str]:
@@ -188,6 +189,12 @@ class SinkSession:
     async def _answer(self, event: ev.QueueOffered) -> None:
         queue = self._queues[event.name]
         if not self._connection.awaits_answer(event):
+            return
+        refusal = self.from_here.refusal(queue)
+        if refusal is not None:
+            why = f"queue {event.name!r} refused: {refusal}"
+            self._pump.log.tell(logging.WARNING, self._pump.label, why)
+            self._connection.stop_queue(event.cid, StopReason.REFUSED, refusal)
             return
         if queue.stop is not None:  # a new connection does not start it again, and hears why
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
@@ -321,7 +328,7 @@ class SinkSession:
         self._has_heard_names = True
         named = self._connection.peer_queues
         assert named is not None
-        for name in sorted(self._queues.keys() - named.sources):
+        for name in sorted(self.from_here.names - named.sources):
             self._queues[name].was_left_out = True
             why = f"queue {name!r}: the peer does not offer it"
             self._pump.log.tell(logging.INFO, self._pump.label, why)
@@ -388,7 +395,9 @@ class SinkSession:
                 await self._has_paused.wait()
 
     def tell_free(self, queue: SinkQueue) -> None:
-        """Tells this peer whether a queue can be offered now."""
+        """Tells this peer whether a queue can be offered now, if it is taken from there."""
+        if self.from_here.refusal(queue) is not None:
+            return
         if not queue.pause.is_over:
             self._paused.add(queue)
             self._has_paused.set()
@@ -433,7 +442,7 @@ class SinkSession:
         if not queue.appender.append_now(batch):
             if queue.appender.space_needed(batch):
                 others = [self._queues[each.name] for each in self._connection.receiving()]
-                await in_thread(partial(_reserve, queue, batch, others))
+                await in_thread(partial(reserve, queue, batch, others))
             queue.appender.append_refused(batch)
 
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
@@ -506,12 +515,3 @@ class SinkSession:
         queue.left = Stop(name=event.name, reason=event.reason, message=event.message)
         self._pump.log.tell(logging.ERROR, self._pump.label, str(queue.left))
         self._changed.set()
-
-
-def _reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) -> None:
-    """Makes room for a batch, and for what comes next in queues that grow like this one."""
-    queue.appender.reserve(batch)
-    for other in others:
-        if other is not queue and other.stop is None:
-            with suppress(QueueError, OSError):  # it is met again with something to append
-                other.appender.reserve_ahead()

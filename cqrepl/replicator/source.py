@@ -66,6 +66,20 @@ class Source:
         return self.endpoint.port
 
     @property
+    def late(self) -> Mapping[str, Stop]:
+        """Queues that are not open yet, and why."""
+        return self._late.troubles
+
+    def asks_ack(self, name: str) -> bool:
+        """Whether the sinks of a queue are to acknowledge."""
+        return self._shared.asks_ack(name)
+
+    @property
+    def names(self) -> Set[str]:
+        """The queues, with those that are not open yet."""
+        return self.queues.keys() | self._late.troubles.keys()
+
+    @property
     def stops(self) -> list[Stop]:
         """Queues that have stopped on some connection."""
         return self._shared.stops
@@ -106,7 +120,7 @@ class Source:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped on every connection there is, and not for something
         that is its sink's alone."""
-        await until(self._has_stopped, self._shared.changed)
+        await until(lambda: self.has_stopped, self._shared.changed)
 
     async def wait_stuck(self) -> None:
         """Returns when no sink that is connected gets any further with any queue, whoever has
@@ -169,7 +183,7 @@ class Source:
         progresses = self._progresses()
         if not progresses:  # one that comes again may give back what a damaged queue has lost
             return (self._damaged(is_own=True) or None) if self._shared.has_left else None
-        names = frozenset(self.queues.keys() | self._late.troubles.keys())
+        names = frozenset(self.names)
         untaken = names
         for each in progresses:
             if names - each.ended - each.untaken - each.whole or names == each.whole:
@@ -177,7 +191,9 @@ class Source:
             untaken &= each.untaken
         return untaken | (self._damaged(is_own=False) & names)
 
-    def _has_stopped(self) -> bool:
+    @property
+    def has_stopped(self) -> bool:
+        """True while `wait_stopped` would return at once."""
         sessions = [s for s in self._sessions() if s.has_offered]
         is_over = bool(sessions) and all(s.has_stopped for s in sessions)
         return is_over and not self._lost_files.is_taking
