@@ -18,9 +18,11 @@ from cqrepl.cli.identity import identity
 from cqrepl.cli.info import info
 from cqrepl.cli.init import init
 from cqrepl.cli.repair import repair
+from cqrepl.cli.run import run
 from cqrepl.cli.sink import sink
 from cqrepl.cli.source import source
 from cqrepl.cli.spark import spark
+from cqrepl.cli.status import status
 from cqrepl.cli.tail import tail
 from cqrepl.cli.unlock import unlock
 from cqrepl.cli.verify import verify
@@ -66,7 +68,7 @@ def cli() -> None:
 
 
 for command in (
-    *(source, sink, demo),
+    *(source, sink, run, status, demo),
     *(init, append, tail, info, identity, verify, repair, unlock, gc, bench),
     config,
     spark,

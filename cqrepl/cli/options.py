@@ -104,6 +104,19 @@ def config_argument(command: Command) -> Command:
     return click.argument("path", metavar="FILE", type=QUEUE_DIR)(command)
 
 
+def run_dir_option(command: Command) -> Command:
+    """Adds the option for where a host can be asked."""
+    return click.option(
+        "--run-dir",
+        type=QUEUE_DIR,
+        metavar="DIR",
+        envvar="CQREPL_RUN_DIR",
+        show_envvar=True,
+        help="Where `cqrepl status` asks hosts. By default the directory of the service or login, "
+        "$RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR/cqrepl.",
+    )(command)
+
+
 def cluster_options(command: Command) -> Command:
     """Adds what a process may say beside the file of its cluster."""
     options = (

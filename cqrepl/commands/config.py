@@ -20,9 +20,11 @@ Options = Mapping[str, object]  # as `cli.options.cluster_options` has them
 def process_settings(config: ClusterConfig, options: Options) -> dict[str, Setting]:
     """The settings of this process: of the file, of its variables, of its flags."""
     flags = {}
-    listen, addresses = options["listen"], options["addresses"]
-    if listen is not None:
-        flags["listen"] = _flag("listen", "--listen", str(listen))
+    for name, flag in (("listen", "--listen"), ("runDir", "--run-dir")):
+        given = options.get(flag.removeprefix("--").replace("-", "_"))
+        if given is not None:
+            flags[name] = _flag(name, flag, str(given))
+    addresses = options["addresses"]
     if addresses:
         assert isinstance(addresses, Sequence)
         text = ",".join(str(each) for each in addresses)

@@ -10,6 +10,7 @@ from cqrepl.console.units import format_bytes
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.replicator.counters import NOTHING
+from cqrepl.replicator.host import Host
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.sourcequeue import SourceQueue
@@ -18,7 +19,7 @@ PAUSE_SECONDS: Final = 0.5
 _CLEAR_LINE: Final = "\r\x1b[K"
 
 
-async def show_progress(replicator: Source | Sink) -> None:
+async def show_progress(replicator: Source | Sink | Host) -> None:
     """Redraws until cancelled; does nothing when stderr is no terminal."""
     if not sys.stderr.isatty():
         return
@@ -31,8 +32,9 @@ async def show_progress(replicator: Source | Sink) -> None:
             rate = (excerpts - before) / (now - then)
             before, then = excerpts, now
             line = f"{excerpts:,} excerpts  {format_bytes(payload_bytes)}  {rate:,.0f}/s"
-            if isinstance(replicator, Source):
-                line += f"  lag {lag_text(replicator)}"
+            source = replicator.source if isinstance(replicator, Host) else replicator
+            if isinstance(source, Source) and source.names:
+                line += f"  lag {lag_text(source)}"
             sys.stderr.write(_CLEAR_LINE + line)
             sys.stderr.flush()
     finally:
@@ -64,8 +66,12 @@ def _lag(each: SourceQueue) -> int | None:
     return last - acknowledged
 
 
-def _counts(replicator: Source | Sink) -> tuple[int, int]:
+def _counts(replicator: Source | Sink | Host) -> tuple[int, int]:
     """Excerpts and payload bytes of all queues together."""
+    if isinstance(replicator, Host):
+        halves = zip(_counts(replicator.source), _counts(replicator.sink), strict=True)
+        excerpts, payload_bytes = (out + into for out, into in halves)
+        return excerpts, payload_bytes
     if isinstance(replicator, Source):
         tallies = [each.counters.drained().sent for each in replicator.queues.values()]
     else:

@@ -1,4 +1,4 @@
-"""Runs a source or a sink as a command: until it is done, has stopped, or a signal comes.
+"""Runs a source, a sink or a host as a command: until it is done, has stopped, or a signal comes.
 
 The first SIGTERM, SIGHUP or Ctrl-C ends in order, the second one at once.
 """
@@ -25,15 +25,15 @@ from cqrepl.console.exitcodes import (
     STOPPED,
     BadArguments,
 )
-from cqrepl.net.address import Address
 from cqrepl.protocol import StopReason, WireShape
+from cqrepl.replicator.host import Host
 from cqrepl.replicator.settings import HostOptions
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
 
 MEND_SECONDS: Final = 2.0  # from a stop to the leave of a sink that puts right its copy
-Replicator = TypeVar("Replicator", Source, Sink)
+Replicator = TypeVar("Replicator", Source, Sink, Host)
 
 
 class ReplicationOptions(TypedDict):
@@ -80,7 +80,6 @@ def run_command(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
-    listen: str | None,
 ) -> int:
     """Serves until `finished` returns or something else ends it; gives the exit code.
 
@@ -88,14 +87,13 @@ def run_command(
         name: how lines on stderr begin.
         finished: waits for the command's own end, and gives the queues that have stopped all the
             same; None for a command that runs until it is told.
-        listen: the address to listen on; the chosen port is printed at once.
+
+    The port that is listened on is printed at once.
     """
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format=f"{name}: %(message)s", force=True
     )
-    return outcome.guarded(
-        name, lambda: trio.run(_run, name, serve, finished, listen), interrupted_by=()
-    )
+    return outcome.guarded(name, lambda: trio.run(_run, name, serve, finished), interrupted_by=())
 
 
 def code_of_stops(stops: list[Stop]) -> int:
@@ -114,7 +112,6 @@ async def _run(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
-    listen: str | None,
 ) -> int:
     ended: list[_Ended] = []
     first_signal = trio.Event()
@@ -123,9 +120,10 @@ async def _run(
             nursery.start_soon(_watch_signals, signals, ended, first_signal, nursery.cancel_scope)
             async with AsyncExitStack() as stack:
                 replicator = await _enter(stack, serve())
+                listen = replicator.endpoint.settings.listen
                 if listen is not None:
                     assert replicator.port is not None
-                    address = replace(Address.listening(listen), port=replicator.port)
+                    address = replace(listen, port=replicator.port)
                     # in one piece: `print` writes the end of the line for itself
                     sys.stderr.write(f"{name}: listening on {address}\n")
                     sys.stderr.flush()
@@ -171,7 +169,7 @@ async def _until_over(
             if finished is None:
                 await _wait_stopped(replicator)
             else:  # it is to end in any case
-                await replicator.wait_stuck()
+                await _wait_stuck(replicator)
             code = code_of_stops(replicator.stops)
             nursery.cancel_scope.cancel()
 
@@ -179,6 +177,14 @@ async def _until_over(
             nursery.start_soon(wait)
         nursery.start_soon(show_progress, replicator)
     return code
+
+
+async def _wait_stuck(replicator: Source | Sink | Host) -> None:
+    """Waits until nothing gets any further; a host of both ways has no end of its own."""
+    if isinstance(replicator, Host):
+        await replicator.wait_stopped()
+    else:
+        await replicator.wait_stuck()
 
 
 async def _wait_stopped(replicator: Replicator) -> None:

@@ -34,7 +34,6 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             on_divergence=options["on_divergence"],
         ),
         _ended if once else None,
-        options["listen"],
     )
 
 

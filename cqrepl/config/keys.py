@@ -284,6 +284,12 @@ PROCESS: Final = _section(
         default=_NET.pausing.name.lower(),
     ),
     Key(
+        name="runDir",
+        kind=PATH,
+        says="directory of the socket at which `cqrepl status` asks; that of the service or login "
+        "if not given",
+    ),
+    Key(
         name="guests",
         kind=integer(0, 1_000_000),
         says="peers that are no members, at a time",

@@ -36,7 +36,7 @@ async def at_once(source: Source) -> list[Stop]:
 
 
 def test_own_end(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    assert replication.run_command("cqrepl source", serve, at_once, LOOPBACK) == 0
+    assert replication.run_command("cqrepl source", serve, at_once) == 0
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("cqrepl source: listening on 127.0.0.1:")
 
@@ -50,7 +50,7 @@ def test_nothing_is_said_by_one_that_dials(
         def dialling() -> AbstractAsyncContextManager[Source]:
             return live_source(queue, listen=None, connect=f"127.0.0.1:{port}")
 
-        assert replication.run_command("cqrepl source", dialling, at_once, None) == 0
+        assert replication.run_command("cqrepl source", dialling, at_once) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -62,7 +62,7 @@ def test_signals(serve: Serve, number: int, code: int) -> None:
         os.kill(os.getpid(), number)
         await trio.sleep_forever()
 
-    assert replication.run_command("cqrepl source", serve, never, LOOPBACK) == code
+    assert replication.run_command("cqrepl source", serve, never) == code
 
 
 def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
@@ -75,14 +75,14 @@ def test_stop_of_all_queues(queue: Path, invoke: Invoke) -> None:
             await source.send(peer.excerpts(noon_index(sequence=9), b"x", cid=901))
             await trio.sleep_forever()
 
-    assert replication.run_command("cqrepl sink", sink, with_a_gap, LOOPBACK) == 1
+    assert replication.run_command("cqrepl sink", sink, with_a_gap) == 1
 
 
 def test_arguments_that_do_not_fit(invoke: Invoke, capsys: pytest.CaptureFixture[str]) -> None:
     def nothing() -> AbstractAsyncContextManager[Source]:
         return live_source(Path("x"), host_id=0)
 
-    assert replication.run_command("cqrepl source", nothing, at_once, LOOPBACK) == 2
+    assert replication.run_command("cqrepl source", nothing, at_once) == 2
     assert capsys.readouterr().err == "cqrepl source: a host id from 1 to 127 expected, 0 came\n"
 
 
@@ -94,7 +94,7 @@ def test_fault_of_our_own_is_not_hidden(serve: Serve) -> None:
         raise ValueError("a bug")
 
     with pytest.raises(ExceptionGroup):
-        replication.run_command("cqrepl source", serve, broken, LOOPBACK)
+        replication.run_command("cqrepl source", serve, broken)
 
 
 def test_unreachable_peer(
@@ -109,7 +109,7 @@ def test_unreachable_peer(
         await source.wait_caught_up()
         return []
 
-    assert replication.run_command("cqrepl source", dialling, caught_up, None) == 3
+    assert replication.run_command("cqrepl source", dialling, caught_up) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("cqrepl source: 127.0.0.1:1 not reached within 0.05 s: ")
 

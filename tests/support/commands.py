@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, Protocol
 
 import trio
@@ -108,7 +109,9 @@ class Command:
 class Start(Protocol):
     """Starts `cqrepl ROLE ARGUMENTS...`."""
 
-    def __call__(self, role: str, *arguments: object) -> Awaitable[Command]: ...
+    def __call__(
+        self, role: str, *arguments: object, cwd: Path | None = None
+    ) -> Awaitable[Command]: ...
 
 
 @asynccontextmanager
@@ -121,10 +124,10 @@ async def commands(seconds: float = 300, *, before: str = "pass") -> AsyncIterat
     """
     started: list[Command] = []
 
-    async def start(role: str, *arguments: object) -> Command:
+    async def start(role: str, *arguments: object, cwd: Path | None = None) -> Command:
         program = f"{before}\nfrom cqrepl.__main__ import main; main()"
         words = [sys.executable, "-P", "-c", program, role, *map(str, arguments)]
-        process = await trio.lowlevel.open_process(words, stderr=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(words, stderr=subprocess.PIPE, cwd=cwd)
         started.append(Command(process, f"{role} {len(started) + 1}"))
         nursery.start_soon(started[-1].collect)
         return started[-1]

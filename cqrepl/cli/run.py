@@ -1,0 +1,36 @@
+"""`cqrepl run`: one host of a cluster, with all of its queues."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cqrepl.cli.options import QUEUE_DIR, cluster_options, run_dir_option
+
+
+@click.command()
+@click.option(
+    "--config",
+    "-c",
+    "path",
+    metavar="FILE",
+    type=QUEUE_DIR,
+    required=True,
+    envvar="CQREPL_CONFIG",
+    show_envvar=True,
+    help="The file of the cluster; `cqrepl config schema` shows what can be in it.",
+)
+@cluster_options
+@run_dir_option
+def run(path: Path, **options: object) -> None:
+    """Run one host of a cluster: stream the queues that it is the master of, take in all others.
+
+    There is one connection between any two hosts: the one with the higher id dials, the other one
+    listens; a host without an address only dials. A queue is taken only from its master. Queues of
+    ours that are not there are made.
+    """
+    if options["host_id"] is None:
+        raise click.UsageError("Missing option '--host-id' (env var: 'CQREPL_HOST_ID').")
+    from cqrepl.commands.run import run_host
+
+    sys.exit(run_host(path, options))

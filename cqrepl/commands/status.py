@@ -1,0 +1,100 @@
+"""Asks the hosts of this machine what they do, and prints it."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cqrepl.console import exitcodes, output
+from cqrepl.status.controlsocket import NotThere, ask_status
+from cqrepl.status.rundirectory import known_hosts, usual_directory
+
+_STATE_SHOWN: Final = 120
+_HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
+Values = Mapping[str, Any]  # as `status.snapshot` makes them; the version was looked at
+
+
+def print_status(
+    run_dir: Path | None, host_id: int | None, max_lag: int | None, *, as_json: bool
+) -> int:
+    """Prints what hosts say; the exit code.
+
+    Args:
+        host_id: of the one that is asked; None: of all.
+        max_lag: most excerpts that a sink may lack; None: any number.
+    """
+    directory = run_dir or usual_directory(os.environ)
+    wanted = known_hosts(directory) if host_id is None else [host_id]
+    found: list[Values] = []
+    for each in wanted:
+        try:
+            found.append(ask_status(directory, each))
+        except NotThere as error:
+            if host_id is not None:
+                print(f"cqrepl status: {error}", file=sys.stderr)
+    if not found:
+        if host_id is None:
+            print(f"cqrepl status: {directory}: no host runs here", file=sys.stderr)
+        return exitcodes.UNREACHABLE
+    for each_host in found:
+        lines = [json.dumps(each_host)] if as_json else [*_page(each_host), ""]
+        output.write_text("".join(line + "\n" for line in lines))
+    output.flush()
+    is_well = all(_is_well(each_host, max_lag) for each_host in found)
+    return exitcodes.OK if is_well else exitcodes.STOPPED
+
+
+def _is_well(host: Values, max_lag: int | None) -> bool:
+    for queue in host["queues"]:
+        sinks = queue.get("sinks", [])
+        if any(str(each["state"]).startswith("stopped") for each in (queue, *sinks)):
+            return False
+        if max_lag is not None and any(_is_behind(each, max_lag) for each in sinks):
+            return False
+    return True
+
+
+def _is_behind(sink: Values, max_lag: int) -> bool:
+    return sink["state"] != "live" or sink["lag"] is None or sink["lag"] > max_lag
+
+
+def _page(host: Values) -> Iterator[str]:
+    where = f", listens at {host['listens']}" if host["listens"] else ""
+    yield f"host {host['host']}  process {host['process']}{where}"
+    for peer in host["peers"]:
+        name = peer["name"] or f"host {peer['host']}"
+        yield f"  {name}: {peer['state']}"
+    yield from table([_HEAD, *_rows(host)])
+
+
+def _rows(host: Values) -> Iterator[tuple[str, ...]]:
+    for queue in host["queues"]:
+        start = (queue["name"], queue["role"], queue.get("last") or "-")
+        state = _short(queue["state"])
+        if queue["role"] == "sink":
+            master = "-" if queue["master"] is None else f"host {queue['master']}"
+            yield (*start, master, "-", "-", state)
+        elif not queue["sinks"] or queue["state"] != "live":
+            yield (*start, "-", "-", "-", state)
+        else:
+            for sink in queue["sinks"]:
+                lag = "?" if sink["lag"] is None else f"{sink['lag']:,}"
+                acknowledged = sink["acknowledged"] or "-"
+                row = (f"host {sink['host']}", acknowledged, lag, _short(sink["state"]))
+                yield (*start, *row)
+                start = ("", "", "")
+
+
+def _short(state: str) -> str:
+    line = " ".join(state.split())
+    return line if len(line) <= _STATE_SHOWN else f"{line[:_STATE_SHOWN]}..."
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with their cells below each other."""
+    wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, wide, strict=True))
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,1 @@
+"""What a running host can say of itself, and how it is asked."""

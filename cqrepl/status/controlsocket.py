@@ -1,0 +1,164 @@
+"""The socket at which a host is asked what it does, and the asking.
+
+Theory of operation. A request is one line of JSON, `{"v": 1, "do": "status"}`, and so is the
+answer: what was asked for, or `{"v": 1, "error": ...}`. The socket's file belongs to its owner
+alone. A lock that the system gives back with the process's end says whether a host lives: what a
+dead one has left is replaced, and of a living one nothing is taken.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.status.rundirectory import NotOurs, lock_path, make_directory, socket_path
+
+REQUEST_MAX: Final = 4096  # bytes
+ANSWER_MAX: Final = 64 * 1024 * 1024
+ASK_SECONDS: Final = 5.0  # for a request to come whole, and for an answer to be taken
+ASKING_MAX: Final = 16  # at a time
+FORM: Final = 1
+Answer = Callable[[], dict[str, object]]
+_logger: Final = logging.getLogger(__name__)
+
+
+class NotThere(Exception):
+    """No host answers at this socket."""
+
+
+@asynccontextmanager
+async def asked_at(directory: Path, host_id: int, status: Answer) -> AsyncIterator[None]:
+    """For the length of a block a host can be asked. Where that cannot be, it says why, and goes
+    on without.
+
+    Args:
+        directory: where the socket is made.
+        status: what the host does right now; JSON's values.
+    """
+    path = socket_path(directory, host_id)
+    try:
+        make_directory(directory)
+        lock = _locked(lock_path(directory, host_id))
+    except (NotOurs, OSError) as error:
+        _logger.warning("nobody can ask for the status: %s", error)
+        yield
+        return
+    try:
+        listener = await _listening(path)
+    except OSError as error:
+        _logger.warning("nobody can ask for the status: %s: %s", path, error.strerror or error)
+        os.close(lock)
+        yield
+        return
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_serve, listener, status)
+            yield
+            nursery.cancel_scope.cancel()
+    finally:
+        listener.socket.close()
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _locked(path: Path) -> int:
+    """The descriptor of the locked file.
+
+    Raises:
+        NotOurs: another process has it.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise NotOurs(f"{path}: another process is the host of this id here") from error
+    return lock
+
+
+async def _listening(path: Path) -> trio.SocketListener:
+    path.unlink(missing_ok=True)
+    place = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        await place.bind(str(path))
+        path.chmod(0o600)
+        place.listen(ASKING_MAX)
+    except BaseException:
+        place.close()
+        raise
+    return trio.SocketListener(place)
+
+
+async def _serve(listener: trio.SocketListener, status: Answer) -> None:
+    limit = trio.CapacityLimiter(ASKING_MAX)
+    async with trio.open_nursery() as nursery:
+        while True:
+            async with limit:
+                pass  # room for one more
+            try:
+                stream = await listener.accept()
+            except OSError as error:  # too few descriptors
+                _logger.warning("a question for the status waits: %s", error.strerror)
+                await trio.sleep(1.0)
+                continue
+            nursery.start_soon(_answer, stream, status, limit)
+
+
+async def _answer(stream: trio.SocketStream, status: Answer, limit: trio.CapacityLimiter) -> None:
+    async with limit, stream:
+        with trio.move_on_after(ASK_SECONDS), suppress(trio.BrokenResourceError):
+            line = await _line(stream)
+            await stream.send_all(json.dumps(_answered(line, status)).encode() + b"\n")
+
+
+def _answered(line: bytes, status: Answer) -> dict[str, object]:
+    try:
+        asked = json.loads(line)
+    except ValueError:
+        asked = None
+    if not isinstance(asked, dict) or asked.get("v") != FORM:
+        return {"v": FORM, "error": 'a line such as {"v": 1, "do": "status"} expected'}
+    if asked.get("do") != "status":
+        return {"v": FORM, "error": "'status' expected, it is all that can be asked"}
+    return status()
+
+
+async def _line(stream: trio.SocketStream) -> bytes:
+    data = b""
+    while b"\n" not in data and len(data) < REQUEST_MAX:
+        more = await stream.receive_some(REQUEST_MAX)
+        if not more:
+            break
+        data += more
+    return data.partition(b"\n")[0]
+
+
+def ask_status(directory: Path, host_id: int) -> dict[str, object]:
+    """What a host of this machine does right now, as it says.
+
+    Raises:
+        NotThere: no host answers.
+    """
+    path = socket_path(directory, host_id)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
+            place.settimeout(ASK_SECONDS)
+            place.connect(str(path))
+            place.sendall(json.dumps({"v": FORM, "do": "status"}).encode() + b"\n")
+            data = b""
+            while (more := place.recv(65536)) and len(data) < ANSWER_MAX:
+                data += more
+        answer = json.loads(data)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise NotThere(f"{path}: no host answers: {why}") from error
+    if not isinstance(answer, dict) or "error" in answer:
+        raise NotThere(f"{path}: no host of this release answers")
+    return answer

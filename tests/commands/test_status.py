@@ -1,0 +1,216 @@
+"""What a running host says of itself, over its socket and with `cqrepl status`."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
+from cqrepl.net.address import Address
+from cqrepl.replicator.settings import SinkSettings, SourceSettings
+from cqrepl.status import controlsocket, rundirectory
+from cqrepl.status.controlsocket import NotThere, ask_status, asked_at
+from cqrepl.status.snapshot import snapshot_of
+from tests.support.replicas import LOOPBACK, at, eventually
+from tests.support.samples import NOON_MS, payloads
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def settings(host_id: int, net: NetSettings, **more: Any) -> HostSettings:
+    protocol = ProtocolSettings(host_id=host_id, remote_ids=frozenset({1, 2, 3} - {host_id}))
+    return HostSettings(net=net, protocol=protocol, **more)
+
+
+@asynccontextmanager
+async def two_hosts(tmp_path: Path) -> AsyncIterator[tuple[Host, Host]]:
+    """Host 1 has "q" with twenty excerpts, host 2 takes it, and host 3 is not there."""
+    with Queue.open_for_append(tmp_path / "q", create="FAST_DAILY") as queue:
+        queue.appender().append(payloads(20, seed=1), NOON_MS)
+    ours = settings(1, NetSettings(listen=Address.parse(LOOPBACK)))
+    async with serve_host(ours, sources={"q": tmp_path / "q"}, sinks={}) as one:
+        theirs = settings(
+            2,
+            NetSettings(peers={1: Address.parse(at(one.port))}),
+            sink=SinkSettings(masters={"q": 1}),
+        )
+        async with serve_host(theirs, sources={}, sinks={"q": tmp_path / "copy"}) as two:
+            yield one, two
+
+
+async def asked(run_dir: Path, host_id: int) -> dict[str, Any]:
+    return await trio.to_thread.run_sync(ask_status, run_dir, host_id)
+
+
+async def test_a_host_says_how_far_its_sinks_are(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (one, two):
+        await eventually(lambda: one.source.queues["q"].acknowledged == last(tmp_path / "q"))
+        said = json.loads(json.dumps(snapshot_of(one)))
+        end = said["queues"][0]["last"]
+        assert (said["v"], said["host"], said["process"]) == (1, 1, os.getpid())
+        assert said["listens"] == at(one.port)
+        assert [each["state"] for each in said["peers"]] == ["connected", "away"]
+        (queue,) = said["queues"]
+        assert (queue["name"], queue["role"], queue["state"]) == ("q", "source", "live")
+        assert (queue["excerpts"], queue["path"]) == (20, str(tmp_path / "q"))
+        here, away = queue["sinks"]
+        assert (here["state"], here["acknowledged"], here["lag"]) == ("live", end, 0)
+        assert (away["state"], away["acknowledged"], away["lag"]) == ("away", None, 20)
+        (queue,) = json.loads(json.dumps(snapshot_of(two)))["queues"]
+        assert (queue["role"], queue["master"], queue["state"]) == ("sink", 1, "live")
+        assert (queue["last"], queue["excerpts"]) == (end, 20)
+
+
+def last(path: Path) -> int | None:
+    with Queue.open(path) as queue:
+        return queue.last_index()
+
+
+async def test_a_queue_that_stopped_says_why_at_both_hosts(tmp_path: Path) -> None:
+    with Queue.open_for_append(tmp_path / "copy", create="FAST_DAILY") as queue:
+        queue.appender().append(payloads(20, seed=2), NOON_MS)
+    async with two_hosts(tmp_path) as (one, two):
+        await eventually(lambda: bool(one.stops and two.stops))
+        (queue_there,) = json.loads(json.dumps(snapshot_of(two)))["queues"]
+        assert queue_there["state"].startswith("stopped: the peer says: diverged at ")
+        (queue_here,) = json.loads(json.dumps(snapshot_of(one)))["queues"]
+        assert queue_here["sinks"][0]["state"].startswith("stopped: ")
+
+
+async def test_without_acknowledgements_the_lag_is_of_what_was_sent(tmp_path: Path) -> None:
+    with Queue.open_for_append(tmp_path / "q", create="FAST_DAILY") as queue:
+        queue.appender().append(payloads(20, seed=1), NOON_MS)
+    quiet = SourceSettings(unacknowledged=frozenset({"q"}))
+    ours = settings(1, NetSettings(listen=Address.parse(LOOPBACK)), source=quiet)
+    async with serve_host(ours, sources={"q": tmp_path / "q"}, sinks={}) as one:
+        theirs = settings(2, NetSettings(peers={1: Address.parse(at(one.port))}))
+        async with serve_host(theirs, sources={}, sinks={"q": tmp_path / "copy"}):
+
+            def lag() -> object:
+                queues: Any = snapshot_of(one)["queues"]
+                return queues[0]["sinks"][0]["lag"]
+
+            await eventually(lambda: lag() == 0)
+
+
+async def test_it_is_asked_at_a_socket_of_its_owner(run_dir: Path) -> None:
+    async with asked_at(run_dir, 7, lambda: {"v": 1, "host": 7}):
+        assert await asked(run_dir, 7) == {"v": 1, "host": 7}
+        path = rundirectory.socket_path(run_dir, 7)
+        assert (path.stat().st_mode & 0o777, run_dir.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert rundirectory.known_hosts(run_dir) == [7]
+    with pytest.raises(NotThere, match="no host answers"):
+        await asked(run_dir, 7)
+    assert rundirectory.known_hosts(run_dir) == []
+
+
+async def test_what_a_dead_host_has_left_is_replaced(run_dir: Path) -> None:
+    run_dir.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(rundirectory.socket_path(run_dir, 1)))
+    async with asked_at(run_dir, 1, lambda: {"v": 1}):
+        assert await asked(run_dir, 1) == {"v": 1}
+
+
+async def test_a_living_host_keeps_its_socket(
+    run_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asked_at(run_dir, 1, lambda: {"v": 1, "first": True}):
+        async with asked_at(run_dir, 1, lambda: {"v": 1, "first": False}):
+            assert (await asked(run_dir, 1))["first"] is True
+        assert "another process is the host of this id here" in caplog.text
+        assert (await asked(run_dir, 1))["first"] is True
+
+
+async def test_a_directory_that_others_write_to_is_not_used(
+    run_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_dir.mkdir()
+    run_dir.chmod(0o777)
+    async with asked_at(run_dir, 1, lambda: {"v": 1}):
+        assert list(run_dir.iterdir()) == []
+    assert "a directory that only its owner writes to expected" in caplog.text
+
+
+async def test_a_path_that_is_too_long_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asked_at(tmp_path / ("d" * 120), 1, lambda: {"v": 1}):
+        pass
+    assert "nobody can ask for the status" in caplog.text
+
+
+@pytest.mark.parametrize("line", [b"\n", b"status\n", b"[1]\n", b'{"v": 2}\n', b"x" * 5000])
+async def test_who_asks_otherwise_hears_how(run_dir: Path, line: bytes) -> None:
+    async with asked_at(run_dir, 1, lambda: {"v": 1}):
+        async with await trio.open_unix_socket(rundirectory.socket_path(run_dir, 1)) as stream:
+            await stream.send_all(line)
+            said = json.loads(await stream.receive_some())
+            assert "expected" in said["error"]
+
+
+async def test_who_says_nothing_keeps_nobody_out(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controlsocket, "ASK_SECONDS", 60.0)
+    async with asked_at(run_dir, 1, lambda: {"v": 1}):
+        path = rundirectory.socket_path(run_dir, 1)
+        silent = [await trio.open_unix_socket(path) for _ in range(controlsocket.ASKING_MAX - 1)]
+        assert await asked(run_dir, 1) == {"v": 1}
+        for each in silent:
+            await each.aclose()
+
+
+def test_the_usual_directory_is_that_of_the_service_or_the_login() -> None:
+    usual = rundirectory.usual_directory
+    assert usual({"RUNTIME_DIRECTORY": "/run/a:/run/b", "XDG_RUNTIME_DIR": "/x"}) == Path("/run/a")
+    assert usual({"XDG_RUNTIME_DIR": "/run/user/7"}) == Path("/run/user/7/cqrepl")
+    assert usual({}).name == f"cqrepl-{os.getuid()}"
+
+
+def ask(run_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "cqrepl", "status", "--run-dir", str(run_dir), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+async def test_the_command(tmp_path: Path, run_dir: Path) -> None:
+    async with two_hosts(tmp_path) as (one, two):
+        await eventually(lambda: one.source.queues["q"].acknowledged == last(tmp_path / "q"))
+        async with (
+            asked_at(run_dir, 1, lambda: snapshot_of(one)),
+            asked_at(run_dir, 2, lambda: snapshot_of(two)),
+        ):
+            done = await trio.to_thread.run_sync(ask, run_dir)
+            assert done.returncode == 0, done.stderr
+            lines = [line.split() for line in done.stdout.splitlines()]
+            assert ["host", "1", "process", str(os.getpid())] == [
+                e.rstrip(",") for e in lines[0][:4]
+            ]
+            end = f"{last(tmp_path / 'q'):#x}"
+            assert ["q", "source", end, "host", "2", end, "0", "live"] in lines
+            assert ["host", "3", "-", "20", "away"] in lines
+            assert ["q", "sink", end, "host", "1", "-", "-", "live"] in lines
+            done = await trio.to_thread.run_sync(ask, run_dir, "--host-id", "2", "--json")
+            assert json.loads(done.stdout)["host"] == 2
+            done = await trio.to_thread.run_sync(ask, run_dir, "--max-lag", "100")
+            assert done.returncode == 1  # host 3 is not there
+
+
+def test_the_command_where_no_host_runs(run_dir: Path) -> None:
+    done = ask(run_dir)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"cqrepl status: {run_dir}: no host runs here\n"
+    done = ask(run_dir, "--host-id", "4")
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"cqrepl status: {run_dir}/host-4.sock: no host answers: ")
