@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from cqrepl.console import exitcodes
 from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
-from cqrepl.spark.shipment import ship_settings
+from cqrepl.spark.shipment import beside, ship_settings
 
 LOCAL: Final = "local[*]"
 EXECUTORS_TIMEOUT_S: Final = 60.0
@@ -151,9 +151,10 @@ def _conf(settings: SessionSettings, name: str, folder: Path) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
         }
+    chosen = dict(settings.conf)
     if settings.ship:
-        conf |= ship_settings(folder)
-    return conf | dict(settings.conf)
+        chosen |= beside(ship_settings(folder), chosen)
+    return conf | chosen
 
 
 def _check_reachable(master: str) -> None:

@@ -6,6 +6,7 @@ not so for a zip file on the Python path.
 """
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ import cqrepl
 import wire
 
 FOLDER: Final = "cqrepl_shipped"
+_ARCHIVES: Final = "spark.archives"
+_PATH: Final = "spark.executorEnv.PYTHONPATH"
 _SUFFIXES: Final = (".py", ".so", ".pyi", ".lua", ".typed")
 
 
@@ -26,7 +29,15 @@ def ship_settings(folder: Path) -> dict[str, str]:
             for path in sorted(root.rglob("*")):
                 if path.suffix in _SUFFIXES:
                     out.write(path, path.relative_to(root.parent))
-    return {
-        "spark.archives": f"{archive}#{FOLDER}",
-        "spark.executorEnv.PYTHONPATH": f"./{FOLDER}",
-    }
+    return {_ARCHIVES: f"{archive}#{FOLDER}", _PATH: f"./{FOLDER}"}
+
+
+def beside(ours: Mapping[str, str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Our settings together with those of the same names that the user chose: both are lists, of
+    archives and of folders, and what is shipped comes first."""
+    joined = {}
+    for name, value in ours.items():
+        sign = "," if name == _ARCHIVES else ":"
+        others = [each for each in chosen.get(name, "").split(sign) if each and each != value]
+        joined[name] = sign.join([value, *others])
+    return joined
