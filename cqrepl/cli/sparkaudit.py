@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 @click.option(
     "--common", is_flag=True, help="Compare up to the end of the shortest: for a copy being made."
 )
+@click.option("--digests", is_flag=True, help="Show the chain over the excerpts of each cycle.")
+@click.option(
+    "--read-all", "reads_all", is_flag=True,
+    help="Read also closed cycles that side files prove to be equal.",
+)  # fmt: skip
 @click.option("--report", type=FILE, metavar="FILE", help="Write the table as Parquet, too.")
 @spark_options
 @json_option
@@ -29,6 +34,8 @@ def audit(
     index_from: Spot | None,
     index_to: Spot | None,
     common: bool,
+    digests: bool,
+    reads_all: bool,
     report: Path | None,
     as_json: bool,
     **options: "Unpack[SessionOptions]",
@@ -36,8 +43,9 @@ def audit(
     """Compare copies of a queue, index by index and byte by byte.
 
     The first copy is what each further one should be. Takes no lock and changes nothing. What is
-    appended meanwhile is left out. Exits 1 unless all copies hold the same excerpts, 4 if one
-    cannot be read to its end.
+    appended meanwhile is left out. Index pages, headers and what replication has noted are checked,
+    too. Exits 1 unless all copies hold the same excerpts, 4 if one is damaged, or its end is not
+    known.
     """
     if len(paths) < 2:
         raise click.UsageError("at least two queues are needed")
@@ -54,6 +62,8 @@ def audit(
         index_first=first,
         index_last=last,
         common=common,
+        digests=digests,
+        reads_all=reads_all,
         report=report,
         as_json=as_json,
     )

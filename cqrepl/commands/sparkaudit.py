@@ -12,7 +12,8 @@ from cqrepl.queue.format.index import INDEX_MAX
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cqrepl.spark.jobs.audit import Audit, CycleAudit
+    from cqrepl.spark.jobs.audit import Audit
+    from cqrepl.spark.jobs.auditcycles import CycleAudit
     from cqrepl.spark.jobs.blockcomparer import Difference
 
 _DIGEST_SHOWN = 16
@@ -25,6 +26,8 @@ def run_audit(
     index_first: int,
     index_last: int | None,
     common: bool,
+    digests: bool,
+    reads_all: bool,
     report: Path | None,
     as_json: bool,
 ) -> int:
@@ -38,7 +41,15 @@ def run_audit(
     def work(spark: "SparkSession") -> int:
         from cqrepl.spark.jobs.audit import audit
 
-        found = audit(spark, paths, index_first=index_first, index_last=last, common=common)
+        found = audit(
+            spark,
+            paths,
+            index_first=index_first,
+            index_last=last,
+            common=common,
+            digests=digests,
+            reads_all=reads_all,
+        )
         return _print(found, report, as_json)
 
     return run_job("cqrepl spark audit", options, work, paths)
@@ -47,6 +58,7 @@ def run_audit(
 def _print(found: "Audit", report: Path | None, as_json: bool) -> int:
     rows = [_cycle_row(cycle) for cycle in found.cycles]
     rows += [difference_row(each) for each in found.differences]
+    rows += [{"kind": "note", "text": text} for text in found.notes]
     for row in rows:
         output.write_text(
             output.json_line({"v": 1, **row}) if as_json else line_of(row, found.paths)
@@ -65,6 +77,7 @@ def _cycle_row(cycle: "CycleAudit") -> dict[str, Any]:
     return {
         "kind": "cycle",
         "same": cycle.is_same,
+        "read": cycle.is_read,
         "cycle": cycle.cycle,
         "excerpts": list(cycle.counts),
         "digests": list(cycle.digests),
@@ -82,7 +95,9 @@ def difference_row(each: "Difference") -> dict[str, Any]:
     }
     if each.lengths:
         row |= {"bytes": list(each.lengths), "byte_first": each.byte_first}
-    if each.text is not None:
+    if each.what is not None:
+        row["what"] = each.what
+    if each.text:
         row["text"] = each.text
     return row
 
@@ -92,10 +107,14 @@ def line_of(row: dict[str, Any], paths: tuple[Path, ...]) -> str:
     if row["kind"] == "cycle":
         word = "same" if row["same"] else "differ"
         counts = " / ".join("-" if count is None else f"{count:,}" for count in row["excerpts"])
-        digests = " / ".join((each or "-")[:_DIGEST_SHOWN] for each in row["digests"])
+        shown = [(each or "-")[:_DIGEST_SHOWN] for each in row["digests"]]
         if row["same"]:
-            counts, digests = f"{row['excerpts'][0]:,}", row["digests"][0][:_DIGEST_SHOWN]
-        return f"{word:<8} cycle {row['cycle']}  {counts} excerpts  digest {digests}\n"
+            counts, shown = f"{row['excerpts'][0]:,}", shown[:1]
+        digests = f"  digest {' / '.join(shown)}" if any(row["digests"]) else ""
+        how = "" if row["read"] else "  not read: proved by side files"
+        return f"{word:<8} cycle {row['cycle']}  {counts} excerpts{digests}{how}\n"
+    if row["kind"] == "note":
+        return f"note     {row['text']}\n"
     indexes = row["index_first"]
     if row["count"] > 1:
         indexes += f"..{row['index_last']}"
@@ -112,7 +131,9 @@ def _what(row: dict[str, Any], paths: tuple[Path, ...]) -> str:
             return f"{count}, only in {', '.join(str(path) for path, there in held if there)}"
         case "differ":
             sizes = " / ".join("-" if size is None else f"{size} B" for size in row["bytes"])
-            return f"{count}, first: {sizes}, first byte that differs: {row['byte_first']}"
+            if row.get("what", "excerpt") == "excerpt":
+                return f"{count}, first: {sizes}, first byte that differs: {row['byte_first']}"
+            return f"{count}, {row['what']}: {row['text']}; {sizes}"
         case "mixed":
             return "more differences than are told one by one"
         case _:
@@ -125,7 +146,9 @@ def _summary(found: "Audit") -> str:
     if found.is_same and not found.count:
         return f"{compared}: nothing to compare\n"
     if found.is_same:
-        return f"{compared}: all the same\n"
+        unread = len(found.cycles) - found.read
+        how = f"; {plural(unread, 'closed cycle')} of them proved by side files" if unread else ""
+        return f"{compared}: all the same{how}\n"
     return f"{compared}: {plural(len(found.differences), 'range')} not the same\n"
 
 
@@ -137,6 +160,7 @@ def _write_report(rows: list[dict[str, Any]], path: Path) -> None:
         [
             ("kind", pa.string()),
             ("same", pa.bool_()),
+            ("read", pa.bool_()),
             ("cycle", pa.int32()),
             ("index_first", pa.string()),
             ("index_last", pa.string()),
@@ -146,6 +170,7 @@ def _write_report(rows: list[dict[str, Any]], path: Path) -> None:
             ("present", pa.list_(pa.bool_())),
             ("bytes", pa.list_(pa.int64())),
             ("byte_first", pa.int64()),
+            ("what", pa.string()),
             ("text", pa.string()),
         ]
     )

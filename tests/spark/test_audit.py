@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import count_in
 from tests.spark.queues import CYCLE, FIRST, make_queue, payload
 from tests.support.samples import flip_byte
 
@@ -50,7 +53,8 @@ def copy(queue: Path, tmp_path: Path) -> Path:
 
 
 def test_equal_copies(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    found = audited(spark, queue, copy, copy)
+    other = Path(shutil.copytree(queue, copy.with_name("other")))
+    found = audited(spark, queue, copy, other)
     assert found.is_same
     assert found.count == 151_500
     assert [cycle.cycle for cycle in found.cycles] == [CYCLE, CYCLE + 1, CYCLE + 2]
@@ -104,41 +108,105 @@ def test_a_missing_cycle_and_a_short_copy(
     assert audited(spark, queue, short, common=True).is_same
 
 
-def test_damage_is_told_and_stepped_over(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    """Behind a length that leads nowhere, the next block is found by its index slot."""
-    path = store_files(copy)[1]
-    data = path.read_bytes()
-    header = data.index(payload(1000 + 70_000)) - 4
+def test_a_copy_that_is_the_same_directory_proves_nothing(
+    spark: "SparkSession", queue: Path
+) -> None:
+    (found,) = audited(spark, queue, queue).differences
+    assert found.verdict.value == "one-file"
+    done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(queue)])
+    assert done.exit_code == 1
+    assert "compared with itself" in done.stdout
+
+
+def lead_nowhere(path: Path, number: int) -> int:
+    """Gives an excerpt a length that leads out of the file; the position of its header."""
+    header = path.read_bytes().index(payload(number)) - 4
     with path.open("r+b") as file:
         file.seek(header)
         file.write((0x3FFF_FF00).to_bytes(4, "little"))
+    return header
+
+
+def test_damage_is_told_at_its_place(spark: "SparkSession", queue: Path, copy: Path) -> None:
+    """Not where the index slot before it is; later cycles are compared all the same."""
+    path, last = store_files(copy)[1], FIRST + (1 << 32) + 149_999
+    header = lead_nowhere(path, 1000 + 70_000)
     found = audited(spark, queue, copy)
     assert found.is_damaged
-    second = FIRST + (1 << 32)
-    verdicts = told(found)
-    assert [name for name, *_ in verdicts] == ["damaged", "missing"]
-    assert str(path) in (found.differences[0].text or "")
-    assert second + BLOCK < verdicts[1][1] <= second + 70_000
-    assert verdicts[1][2] == second + 2 * BLOCK - 1
+    index = FIRST + (1 << 32) + 70_000
+    assert ("missing", index, last, (True, False)) in told(found)
+    (document,) = [each for each in found.differences if each.what == "documents"]
+    assert (document.index_first, document.present) == (index, (True, False))
+    assert f"{path} at position {header}: documents: a document of" in str(document.text)
+    assert [cycle.is_same for cycle in found.cycles] == [True, False, True]
 
 
 def test_damage_where_a_cycle_ends(spark: "SparkSession", queue: Path, copy: Path) -> None:
-    """How far it went is unknown: it is read as far as the undamaged copy goes."""
-    path = store_files(copy)[0]
-    header = path.read_bytes().index(payload(990)) - 4
-    with path.open("r+b") as file:
-        file.seek(header)
-        file.write((0x3FFF_FF00).to_bytes(4, "little"))
+    lead_nowhere(store_files(copy)[0], 990)
     found = audited(spark, queue, copy)
-    assert found.unknown == ((1, CYCLE),)
-    names = [name for name, *_ in told(found)]
-    assert names == ["damaged", "missing"]
-    assert found.differences[1].index_last == FIRST + 999
+    assert ("missing", FIRST + 990, FIRST + 999, (True, False)) in told(found)
     alone = audited(spark, copy, make_queue(copy.with_name("empty"), ()))
     assert alone.is_damaged
     done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy)])
     assert done.exit_code == 4
-    assert f"damaged  {found.differences[0].index_first:#x}  " in done.stdout
+    assert f"damaged  {FIRST + 990:#x}  {store_files(copy)[0]} at position" in done.stdout
+
+
+def test_a_flipped_byte_of_an_index_page_is_damage(
+    spark: "SparkSession", queue: Path, copy: Path
+) -> None:
+    """All excerpts are the same, and a reader that jumps would land elsewhere."""
+    path = store_files(copy)[1]
+    position = path.read_bytes().index(payload(1000 + 1024)) - 4
+    slot = path.read_bytes().index(position.to_bytes(8, "little"))
+    with path.open("r+b") as file:
+        file.seek(slot + 1)
+        file.write(bytes([path.read_bytes()[slot + 1] ^ 0x10]))
+    found = audited(spark, queue, copy)
+    assert found.is_damaged
+    assert all(cycle.is_same for cycle in found.cycles)
+    (page,) = [each for each in found.differences if each.what == "index page"]
+    assert page.present == (True, False)
+    assert f"{path} at position {slot}" in str(page.text)
+
+
+def test_what_happened_is_named(spark: "SparkSession", queue: Path, tmp_path: Path) -> None:
+    """An excerpt that was dropped: what follows stands at lower indexes."""
+    with Queue.open(tmp_path / "less", create="FAST_DAILY") as less:
+        numbers = [n for n in range(1000) if n != 300]
+        less.append_many([payload(n) for n in numbers], now_ms=CYCLE * 86_400_000)
+    found = audited(spark, queue, tmp_path / "less", common=True)
+    assert [(each.what, each.index_first) for each in found.differences] == [
+        ("dropped", FIRST + 300)
+    ]
+    assert "lacks 1 excerpt of" in str(found.differences[0].text)
+
+
+def note_chains(path: Path) -> None:
+    """Has replication's side files for the closed cycles of a queue."""
+    with Queue.open(path) as queue:
+        chains = Chains(queue.cycles)
+        for cycle in queue.cycles.listing():
+            chains.at(Index((cycle << 32) + count_in(queue.cycles, cycle)))
+        chains.save(Index(queue.next_index()))
+
+
+def test_closed_cycles_that_side_files_prove_are_not_read(
+    spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
+) -> None:
+    original = Path(shutil.copytree(queue, tmp_path / "original"))
+    assert audited(spark, original, copy).read == 3
+    for path in original, copy:
+        note_chains(path)
+    found = audited(spark, original, copy)
+    assert found.is_same
+    assert [cycle.is_read for cycle in found.cycles] == [False, False, True]  # the last is open
+    assert audited(spark, original, copy, reads_all=True).read == 3
+    flip_byte(store_files(copy)[0], payload(17), 5)  # it was written to since
+    changed = audited(spark, original, copy)
+    assert ("differ", FIRST + 17, FIRST + 17, (True, True)) in told(changed)
+    done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(original)])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("fault", ["missing", "empty", "damaged"])
@@ -161,9 +229,9 @@ def test_a_last_cycle_that_is_not_known_is_never_the_same(
             file.write((0x3FFF_FF00).to_bytes(4, "little"))
     done = CliRunner().invoke(cli, ["spark", "audit", str(queue), str(copy), "--common"])
     assert done.exit_code == 4, done.output
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("damaged")]
-    assert str(last) in line
-    assert "expected" in line
+    lines = [line for line in done.stdout.splitlines() if line.startswith("damaged")]
+    assert lines
+    assert all(str(last) in line for line in lines)
 
 
 def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: Path) -> None:
@@ -173,6 +241,7 @@ def test_very_many_differences_are_told_as_one(spark: "SparkSession", tmp_path: 
         queue.append_many(payloads, now_ms=CYCLE * 86_400_000)
     found = audited(spark, one, tmp_path / "other")
     assert len(found.differences) == 1001
+    assert [cycle.is_same for cycle in found.cycles] == [False]
     assert told(found)[-1] == ("mixed", FIRST + 2000, FIRST + 9999, (True, True))
 
 

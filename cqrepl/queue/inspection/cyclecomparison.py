@@ -9,6 +9,7 @@ A copy that cannot be followed lacks what is behind that place; why is told besi
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,9 @@ class ComparedCopy:
 
     def file_of(self, cycle: Cycle) -> StoreReport | None:
         """What a quick look has found of a cycle's store file; None: there is none."""
-        return next((file for file in self.info.files if file.cycle == cycle), None)
+        files = self.info.files  # in the order of their cycles
+        at = bisect_left(files, cycle, key=lambda file: file.cycle)
+        return files[at] if at < len(files) and files[at].cycle == cycle else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

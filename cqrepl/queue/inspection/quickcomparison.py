@@ -25,6 +25,7 @@ from cqrepl.queue.inspection.differences import (
     Outcome,
     SameRange,
 )
+from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.storescan import StoreReport
 from cqrepl.queue.inspection.verification import cycles_of, opened_copies, queue_flaws
 
@@ -46,6 +47,12 @@ def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
         yield from queue_flaws(nth, copy)
 
 
+def are_proved_equal(copies: list[ComparedCopy], cycle: Cycle) -> bool:
+    """True when what is noted proves that all copies hold the same of a closed cycle: their store
+    files were not written to since, and their chains are the same at the end."""
+    return _CycleGlance(copies, cycle).is_all_proved()
+
+
 class _CycleGlance:
     """One cycle, as far as it can be told without reading."""
 
@@ -55,6 +62,16 @@ class _CycleGlance:
         self._first = index_of(cycle, SEQUENCE_FIRST, copies[0].info.layout.roll_cycle.shift)
         self._files = [copy.file_of(cycle) for copy in copies]
         self._counts = [0 if file is None else file.count or 0 for file in self._files]
+
+    def is_all_proved(self) -> bool:
+        """True when nothing would have to be read."""
+        if len(set(self._counts)) > 1 or not self._counts[0]:
+            return False
+        if any(file is None or file.end is not End.CLOSED for file in self._files):
+            return False
+        return self._agreement(list(range(len(self._files))), self._counts[0]) == (
+            self._counts[0], None
+        )  # fmt: skip
 
     def outcomes(self) -> Iterator[Outcome]:
         """What is proved, what differs, what was not read; then what a copy lacks."""

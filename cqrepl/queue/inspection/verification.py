@@ -70,7 +70,7 @@ def verify(
     for nth, copy in enumerate(copies):
         yield from queue_flaws(nth, copy)
     if span.is_common:
-        yield from _lost_ends(copies, missed)
+        yield from lost_ends(copies, missed)
 
 
 def opened_copies(
@@ -106,7 +106,7 @@ def opened_copies(
     return copies
 
 
-def _lost_ends(copies: list[ComparedCopy], missed: set[tuple[Cycle, int]]) -> Iterator[Flaw]:
+def lost_ends(copies: list[ComparedCopy], missed: set[tuple[Cycle, int]]) -> Iterator[Flaw]:
     """Copies that had more than their store files show: they are not just behind.
 
     Args:

@@ -1,71 +1,42 @@
-"""Are copies of a queue equal? A whole reading of all copies, spread over tasks.
+"""Are copies of a queue equal? By the engine of `cqrepl verify`, cycle by cycle, spread over tasks.
 
-Theory of operation. What each copy holds is planned once, by its files; what is appended later is
-in no answer. Tasks digest the copies block by block (`blocks`), the driver compares digests of the
-same block, and only blocks that differ are read again (`comparing`): excerpts never meet in a
-shuffle. So a copy costs its reading and hashing, and a difference one block more.
+Theory of operation. A quick look at each copy tells its store files. Closed cycles of which the
+side files prove that all copies hold the same are not read. Each other one is compared in one task,
+which reads its store files side by side: excerpts, index pages, headers, and what replication has
+noted. So a difference is told with its first index, its kind and its place, and excerpts never
+meet in a shuffle. What is appended meanwhile, behind the quick look, is left out.
 
-A copy whose file cannot be followed is read as far as any copy reaches, block by block.
+A copy of which it is not known that its end is its end is never the same (`inspection.lostend`).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from cqrepl.queue import (
-    Queue,
-    QueueError,
-    QueueLayout,
-    cycle_of,
+from cqrepl.queue import QueueLayout, cycle_of
+from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
+from cqrepl.queue.inspection.cyclecomparison import ComparedCopy, ComparedSpan
+from cqrepl.queue.inspection.differences import Outcome
+from cqrepl.queue.inspection.quickcomparison import are_proved_equal
+from cqrepl.queue.inspection.verification import cycles_of, lost_ends, opened_copies, queue_flaws
+from cqrepl.spark.jobs.auditcycles import (
+    CycleAudit,
+    SeenCopy,
+    Told,
+    compare_cycle,
+    proved,
+    reopened,
+    told_of,
 )
-from cqrepl.queue.format.index import INDEX_MAX, Index
-from cqrepl.queue.inspection.neighbours import joined
-from cqrepl.spark.jobs.auditplan import common_layout, plan_copies, unfollowed
-from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference, absent, are_one, compare_block
-from cqrepl.spark.jobs.blocks import (
-    TASK_BYTES,
-    block_spans,
-    digest_of,
-    digest_of_all,
-    read_pieces,
-    tasks_of,
-)
-from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.ranges import IndexRange
+from cqrepl.spark.jobs.auditplan import common_layout
+from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
+from cqrepl.spark.jobs.blocks import TASK_BYTES
+from cqrepl.spark.jobs.tasks import run_for_objects
 
-_BLOCKS_IN_TASK: Final = 16  # of those that are read again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CycleAudit:
-    """One cycle: how many excerpts each copy holds, and a digest of them; None: it holds none.
-
-    The digest is that of the digests of the blocks; None too where a copy cannot be read.
-    """
-
-    cycle: int
-    counts: tuple[int | None, ...]
-    digests: tuple[str | None, ...]
-
-    @property
-    def is_same(self) -> bool:
-        """True when every copy holds the same."""
-        return None not in self.digests and len(set(self.digests)) == 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One block in one copy; `digest` is None where it could not be read, and `text` says why."""
-
-    copy: int
-    index_first: int
-    index_last: int
-    digest: str | None
-    text: str | None = None
+_Returned = TypeVar("_Returned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,30 +44,34 @@ class Audit:
     """What an audit found. Cycles and differences are in the order of their indexes.
 
     Args:
-        unknown: copies and cycles of which the end could not be found: more may have been there.
+        notes: what is worth to be known, though no excerpt is concerned.
     """
 
     paths: tuple[Path, ...]
     layout: QueueLayout
     cycles: tuple[CycleAudit, ...]
     differences: tuple[Difference, ...]
-    blocks: tuple[Block, ...]
-    unknown: tuple[tuple[int, int], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_same(self) -> bool:
-        """True when all copies hold the same excerpts."""
+        """True when all copies hold the same excerpts, and none is damaged."""
         return not self.differences
 
     @property
     def is_damaged(self) -> bool:
-        """True when a copy could not be read to its end."""
+        """True when something is wrong within a copy, whatever the others hold."""
         return any(each.verdict is BlockVerdict.UNREADABLE for each in self.differences)
 
     @property
     def count(self) -> int:
         """How many excerpts the fullest copy holds, cycle by cycle."""
         return sum(max(count or 0 for count in cycle.counts) for cycle in self.cycles)
+
+    @property
+    def read(self) -> int:
+        """How many of the cycles were read; the others were proved to be equal."""
+        return sum(cycle.is_read for cycle in self.cycles)
 
 
 def audit(
@@ -106,6 +81,8 @@ def audit(
     index_first: int = 0,
     index_last: int = INDEX_MAX,
     common: bool = False,
+    digests: bool = False,
+    reads_all: bool = False,
     task_bytes: int = TASK_BYTES,
 ) -> Audit:
     """Compares copies of a queue; the first one is what each further one should be.
@@ -113,117 +90,127 @@ def audit(
     Args:
         common: up to the end of the shortest copy only: for copies that are being made. A copy
             whose end is not known is never the same.
-        task_bytes: of store file that a task reads, about.
+        digests: the chain over the excerpts of each cycle is told; such cycles are all read.
+        reads_all: also what the side files prove to be equal.
+        task_bytes: of store files that a task reads, about, but for a larger cycle.
 
     Raises:
         QueueError: one of them is no queue.
         LayoutMismatch: they give other indexes to the same excerpts.
+        JobFailed: a task has failed.
     """
-    copies = tuple(Path(path).absolute() for path in paths)
-    layout = common_layout(copies)
-    plans = plan_copies(copies, index_first, index_last, common=common)
-    tasks = [(plan.copy, task) for plan in plans for task in tasks_of(plan.ranges, task_bytes)]
-    blocks = [Block(**each) for each in run_tasks(spark, "digested", _digest, tasks)]
-    suspects = list(_suspects(blocks, len(copies)))
-    differences = [each for each in suspects if isinstance(each, Difference)]
-    again = [each for each in suspects if not isinstance(each, Difference)]
-    differences += _look_closer(spark, copies, again)
-    differences += unfollowed(plans, differences)
+    places = tuple(Path(path).absolute() for path in paths)
+    layout = common_layout(places)
+    outcomes, copies = _exhausted(opened_copies(places, with_lost=True))
+    told: list[Told] = [each for one in outcomes if (each := told_of(one, len(places))) is not None]
+    if copies is not None:
+        span = _span(copies, index_first, index_last, common=common, digests=digests)
+        told += _compared(spark, copies, span, reads_all or digests, task_bytes)
+        told += _of_queues(copies, told, layout.roll_cycle.shift)
+    differences = [each for each in told if isinstance(each, Difference)]
+    cycles = [each for each in told if isinstance(each, CycleAudit)]
     return Audit(
-        paths=copies,
+        paths=places,
         layout=layout,
-        cycles=tuple(_cycles(blocks, len(copies), layout.roll_cycle.shift)),
-        differences=tuple(_ordered(differences)),
-        blocks=tuple(blocks),
-        unknown=tuple((plan.copy, cycle) for plan in plans for cycle in plan.unknown),
+        cycles=tuple(sorted(cycles, key=lambda each: each.cycle)),
+        differences=tuple(
+            sorted(differences, key=lambda each: (each.index_first, each.verdict.value))
+        ),
+        notes=tuple(each for each in told if isinstance(each, str)),
     )
 
 
-def _digest(task: tuple[int, tuple[IndexRange, ...]]) -> Iterator[Answer]:
-    """The digests of the blocks of a task."""
-    copy, ranges = task
-    with Queue.open(ranges[0].queue) as queue:
-        for each in ranges:
-            for first, last in block_spans(each.index_first, each.index_last):
-                yield asdict(_digest_block(queue, copy, first, last))
+def _exhausted(
+    outcomes: Generator[Outcome, None, _Returned],
+) -> tuple[list[Outcome], _Returned]:
+    """All that a generator gives, and what it returns."""
+    found = []
+    while True:
+        try:
+            found.append(next(outcomes))
+        except StopIteration as end:
+            return found, end.value
 
 
-def _digest_block(queue: Queue, copy: int, first: int, last: int) -> Block:
-    try:
-        digest = digest_of(first, read_pieces(queue, first, last))
-    except QueueError as error:
-        return Block(copy=copy, index_first=first, index_last=last, digest=None, text=str(error))
-    return Block(copy=copy, index_first=first, index_last=last, digest=digest)
+def _span(
+    copies: list[ComparedCopy], index_first: int, index_last: int, *, common: bool, digests: bool
+) -> ComparedSpan:
+    """What is compared: nothing that comes behind the quick look."""
+    lasts = [copy.info.last_index for copy in copies]
+    held = [-1 if last is None else int(last) for last in lasts]
+    end = min(held) if common else max(held)
+    return ComparedSpan(
+        index_first=index_first,
+        index_last=min(index_last, end),
+        with_digests=digests,
+        is_common=common,
+    )
 
 
-def _suspects(blocks: list[Block], count: int) -> Iterator[Difference | tuple[int, int]]:
-    """Blocks that are not the same everywhere; those that whole copies lack are told at once."""
-    by_block = sorted(blocks, key=lambda block: (block.index_first, block.copy))
-    for first, group in groupby(by_block, key=lambda block: block.index_first):
-        held = list(group)
-        last = max(block.index_last for block in held)
-        kinds = {(block.digest, block.index_last) for block in held}
-        if len(kinds) == 1 and held[0].digest is not None:
-            if len(held) < count:
-                copies = {block.copy for block in held}
-                yield absent(first, last, tuple(nth in copies for nth in range(count)))
+def _compared(
+    spark: SparkSession,
+    copies: list[ComparedCopy],
+    span: ComparedSpan,
+    reads_all: bool,
+    task_bytes: int,
+) -> Iterator[Told]:
+    """What is told of the cycles within a span."""
+    to_read = []
+    for cycle in cycles_of(copies, span):
+        if not reads_all and are_proved_equal(copies, cycle):
+            yield from proved(copies, cycle)
         else:
-            yield first, last
+            to_read.append(cycle)
+    seen = [SeenCopy(copy.path, copy.info) for copy in copies]
+
+    def work(cycles: list[Cycle]) -> Iterator[Told]:
+        opened = reopened(seen)
+        for cycle in cycles:
+            yield from compare_cycle(opened, cycle, span)
+
+    yield from run_for_objects(spark, "compared", work, _tasks(copies, to_read, task_bytes))
 
 
-def _look_closer(
-    spark: SparkSession, paths: tuple[Path, ...], spans: list[tuple[int, int]]
-) -> list[Difference]:
-    """The differences within blocks that have any."""
-
-    def work(some: list[tuple[int, int]]) -> Iterator[Answer]:
-        for first, last in some:
-            for found in compare_block(paths, first, last):
-                yield {**asdict(found), "verdict": found.verdict.value}
-
-    tasks = [
-        spans[start : start + _BLOCKS_IN_TASK] for start in range(0, len(spans), _BLOCKS_IN_TASK)
-    ]
-    return [_difference(answer) for answer in run_tasks(spark, "compared", work, tasks)]
-
-
-def _difference(answer: dict[str, Any]) -> Difference:
-    lists = {name: tuple(answer[name]) for name in ("present", "lengths")}
-    return Difference(**{**answer, **lists, "verdict": BlockVerdict(answer["verdict"])})
+def _tasks(
+    copies: list[ComparedCopy], cycles: Sequence[Cycle], task_bytes: int
+) -> list[list[Cycle]]:
+    """Cycles put together so that each task reads about so much of the first copies."""
+    tasks: list[list[Cycle]] = []
+    size = task_bytes
+    for cycle in cycles:
+        if size >= task_bytes:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(cycle)
+        files = [copy.file_of(cycle) for copy in copies]
+        size += max(file.position_end for file in files if file is not None)
+    return tasks
 
 
-def _ordered(differences: list[Difference]) -> Iterator[Difference]:
-    """In the order of their indexes, neighbours joined; a place that cannot be read told once."""
-    ordered = sorted(differences, key=lambda each: (each.index_first, each.verdict.value))
-    broken: set[tuple[tuple[bool, ...], str | None]] = set()
-    for each in joined(iter(ordered), are_one):
-        if each.verdict is BlockVerdict.UNREADABLE:
-            key = each.present, each.text
-            if key in broken:
-                continue
-            broken.add(key)
-        yield each
+def _of_queues(copies: list[ComparedCopy], told: Sequence[Told], shift: int) -> Iterator[Told]:
+    """What is wrong beside the store files; and ends that are not known, once each."""
+    missed = {
+        (cycle_of(Index(each.index_first), shift), nth)
+        for each in told
+        if isinstance(each, Difference)
+        for nth, is_in in enumerate(each.present)
+        if not is_in
+    }
+    for nth, copy in enumerate(copies):
+        for one in queue_flaws(nth, copy):
+            found = told_of(one, len(copies))
+            if found is not None:
+                yield _at_a_cycle(found, copy, one.finding.path)
+    for lost in lost_ends(copies, missed):
+        found = told_of(lost, len(copies))
+        if found is not None:
+            yield found
 
 
-def _cycles(blocks: list[Block], count: int, shift: int) -> Iterator[CycleAudit]:
-    ordered = sorted(blocks, key=lambda block: block.index_first)
-    for cycle, group in groupby(
-        ordered, key=lambda block: cycle_of(Index(block.index_first), shift)
-    ):
-        held = list(group)
-        parts = [[block for block in held if block.copy == nth] for nth in range(count)]
-        yield CycleAudit(
-            cycle=cycle,
-            counts=tuple(_count(part) if part else None for part in parts),
-            digests=tuple(digest_of_blocks(part) for part in parts),
-        )
-
-
-def _count(blocks: list[Block]) -> int:
-    return sum(block.index_last - block.index_first + 1 for block in blocks if block.digest)
-
-
-def digest_of_blocks(blocks: Sequence[Block]) -> str | None:
-    """A digest of blocks in the order of their indexes; None if one could not be read, or none."""
-    digests = [block.digest for block in blocks if block.digest is not None]
-    return digest_of_all(digests) if digests and len(digests) == len(blocks) else None
+def _at_a_cycle(found: Told, copy: ComparedCopy, path: Path) -> Told:
+    """With the first index of the store file that is concerned, where it is one."""
+    if isinstance(found, Difference) and not found.index_first:
+        for file in copy.info.files:
+            if file.path == path:
+                return replace(found, index_first=file.index_first, index_last=file.index_first)
+    return found

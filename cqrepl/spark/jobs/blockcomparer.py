@@ -29,6 +29,7 @@ class BlockVerdict(Enum):
     EXTRA = "extra"  # the first copy does not hold it
     DIFFERENT = "differ"  # copies hold other bytes
     MIXED = "mixed"  # more differences of several kinds, not told one by one
+    ONE_FILE = "one-file"  # two copies are one and the same: nothing is proved
     UNREADABLE = "damaged"  # a copy cannot be followed from `index_first` on
 
 
@@ -40,7 +41,8 @@ class Difference:
         present: which of the copies hold them, in the order of the paths.
         lengths: of the first excerpt in each copy, None where it is missing; for a difference.
         byte_first: offset of the first byte that differs in the first excerpt.
-        text: why a copy could not be read.
+        text: why a copy could not be read, or what happened there.
+        what: the kind of difference, or the part of a queue that is damaged, where it is known.
     """
 
     verdict: BlockVerdict
@@ -50,6 +52,7 @@ class Difference:
     lengths: tuple[int | None, ...] = ()
     byte_first: int | None = None
     text: str | None = None
+    what: str | None = None
 
     @property
     def count(self) -> int:

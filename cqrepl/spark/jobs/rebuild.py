@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue, QueueDamaged, QueueError, cycle_of
 from cqrepl.queue.format.index import Cycle, Index
-from cqrepl.spark.jobs.audit import Audit, Block, audit
+from cqrepl.spark.jobs.blockaudit import Block, BlockAudit, audit_blocks
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, TASK_BYTES, block_spans, digest_of, read_pieces
 from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
@@ -28,7 +28,7 @@ from cqrepl.spark.jobs.tasks import Answer, run_tasks
 class Rebuilt:
     """What was made, and of what. `clashes` are in the way if there are any: nothing was made."""
 
-    audit: Audit
+    audit: BlockAudit
     clashes: tuple[Difference, ...] = ()
     taken: tuple[Taken, ...] = ()
 
@@ -81,7 +81,7 @@ def rebuild(
         raise QueueError("expected another directory than those of the copies", path=target)
     best = None if prefer is None else _place(Path(prefer).absolute(), paths)
     order = sorted(range(len(paths)), key=lambda copy: copy != best)
-    found = audit(spark, paths, task_bytes=task_bytes)
+    found = audit_blocks(spark, paths, task_bytes=task_bytes)
     clashes = tuple(each for each in found.differences if not _is_settled(each, found, best))
     if clashes:
         return Rebuilt(audit=found, clashes=clashes)
@@ -104,7 +104,7 @@ def _place(path: Path, paths: list[Path]) -> int:
     return paths.index(path)
 
 
-def _is_settled(difference: Difference, found: Audit, best: int | None) -> bool:
+def _is_settled(difference: Difference, found: BlockAudit, best: int | None) -> bool:
     """True when it is clear what to take."""
     match difference.verdict:
         case BlockVerdict.DIFFERENT:
@@ -121,7 +121,7 @@ def _is_settled(difference: Difference, found: Audit, best: int | None) -> bool:
             return True
 
 
-def _cycles(found: Audit, order: list[int]) -> Iterator[_RebuiltCycle]:
+def _cycles(found: BlockAudit, order: list[int]) -> Iterator[_RebuiltCycle]:
     shift = found.layout.roll_cycle.shift
     blocks = sorted(found.blocks, key=lambda block: (block.index_first, order.index(block.copy)))
     clashing = {
@@ -176,7 +176,7 @@ def _has_ended(path: Path, cycle: Cycle) -> bool:
 
 
 def _build(
-    folder: Path, target: Path, found: Audit, cycle: _RebuiltCycle, order: list[int]
+    folder: Path, target: Path, found: BlockAudit, cycle: _RebuiltCycle, order: list[int]
 ) -> Answer:
     """Makes the file of a cycle, or compares it with the one that is there."""
     if (target / cycle.file).exists():

@@ -17,6 +17,7 @@ from cqrepl.spark.failures import one_line
 from cqrepl.spark.taskreader import settle_worker
 
 Task = TypeVar("Task")
+Found = TypeVar("Found")
 Answer = dict[str, Any]
 
 _PAUSE_S: Final = 0.5
@@ -38,19 +39,36 @@ def run_tasks(
     Raises:
         JobFailed: a task has failed; the message is the one line that says why.
     """
+
+    def texts(task: Task) -> Iterator[str]:
+        for answer in work(task):
+            yield json.dumps(answer)
+
+    return [json.loads(text) for text in run_for_objects(spark, what, texts, tasks)]
+
+
+def run_for_objects(
+    spark: SparkSession,
+    what: str,
+    work: Callable[[Task], Iterable[Found]],
+    tasks: Sequence[Task],
+) -> list[Found]:
+    """As `run_tasks`, for answers that are objects which can be pickled.
+
+    Raises:
+        JobFailed: as `run_tasks`.
+    """
     if not tasks:
         return []
 
-    def run(numbers: Iterable[int]) -> Iterator[str]:
+    def run(numbers: Iterable[int]) -> Iterator[Found]:
         settle_worker()
         for number in numbers:
-            for answer in work(tasks[number]):
-                yield json.dumps(answer)
+            yield from work(tasks[number])
 
     count = len(tasks)
     with progress(spark, what), one_line():
-        texts = spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
-    return [json.loads(text) for text in texts]
+        return spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
 
 
 @contextmanager
