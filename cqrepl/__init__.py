@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         sequence_of,
     )
     from cqrepl.queue.read.stall import Stall
+    from cqrepl.replicator.ackboard import AckBoard, WaitEnded
     from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
@@ -76,6 +77,7 @@ __all__ = [
     "NEXT_OF_EMPTY",
     "PAYLOAD_MAX",
     "ROLL_CYCLES",
+    "AckBoard",
     "Appender",
     "AtomicsMissing",
     "BackwardTailer",
@@ -128,6 +130,7 @@ __all__ = [
     "SubHandler",
     "Tailer",
     "Unreachable",
+    "WaitEnded",
     "WireShape",
     "WrittenBetween",
     "__version__",
@@ -147,6 +150,7 @@ _HOMES: Final = {
     "NEXT_OF_EMPTY": "cqrepl.queue",
     "PAYLOAD_MAX": "cqrepl.protocol",
     "ROLL_CYCLES": "cqrepl.queue",
+    "AckBoard": "cqrepl.replicator.ackboard",
     "Appender": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
@@ -199,6 +203,7 @@ _HOMES: Final = {
     "SubHandler": "cqrepl.protocol",
     "Tailer": "cqrepl.queue",
     "Unreachable": "cqrepl.net.errors",
+    "WaitEnded": "cqrepl.replicator.ackboard",
     "WireShape": "cqrepl.protocol",
     "WrittenBetween": "cqrepl.queue",
     "cycle_of": "cqrepl.queue",

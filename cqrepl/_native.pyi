@@ -3,6 +3,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final, final
 
+from cqrepl.kernel.interface import MarkRow
 from cqrepl.kernel.pen import PenTerms
 from cqrepl.kernel.plain import _extend_chain as extend_chain
 from cqrepl.kernel.plain import find_excerpts as find_excerpts
@@ -152,14 +153,16 @@ class SourceLane:
         recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None],
         room: tuple[int, int],
         is_logged: bool,
-        awaited: int,
+        row: MarkRow,
+        index_sent: int,
+        target: int,
     ) -> SourceLane: ...
     @property
     def position(self) -> int: ...
     @property
     def position_last(self) -> int: ...
     def add_room(self, excerpts: int, payload_bytes: int) -> None: ...
-    def await_index(self, index: int) -> None: ...
+    def mute(self) -> None: ...
     def take_acks(self) -> array[int]: ...
     def take_lengths(self) -> array[int]: ...
 

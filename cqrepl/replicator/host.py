@@ -15,7 +15,7 @@ from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
-from cqrepl.replicator.source import Source, open_sources
+from cqrepl.replicator.source import Source, open_source
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
@@ -115,9 +115,8 @@ async def serve_host(
     check_apart(from_here, to_here, logs)
     with ExitStack() as stack:
         syncer = Syncer(settings.scrub_bytes_per_s)
-        out, late = open_sources(from_here, settings.source, syncer, stack)
-        into = open_sinks(to_here, settings.sink, syncer, stack)
-        source, sink = Source(out, late, settings.source), Sink(into)
+        source = open_source(from_here, settings.source, syncer, stack)
+        sink = Sink(open_sinks(to_here, settings.sink, syncer, stack))
 
         def restored(name: str) -> None:
             source.restored(name)
@@ -136,5 +135,5 @@ async def serve_host(
         source.watch_over(lost)
         sink.watch_over(lost)
         host = Host(source, sink, settings, lost)
-        async with syncer.running(), lost.running(), host.endpoint.running(), source.opening():
+        async with syncer.running(), lost.running(), host.endpoint.running(), source.running():
             yield host

@@ -18,10 +18,12 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from cqrepl.kernel.board import AckLevel, MarkRow
 from cqrepl.queue import QueueError
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED, KeptMarks
 from cqrepl.queue.files.markslots import FORGOTTEN, HOSTS, MarkLevel
 from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.resends import Resends
 
 NOTHING_SENT: Final = 0  # to a host that is known; no excerpt has this index
@@ -33,13 +35,17 @@ class HostMarks:
 
     Attributes:
         resends: the streams of what it has acknowledged.
+        row: what it has acknowledged in this run, on the board of the queue.
     """
 
-    def __init__(self, kept: KeptMarks, host_id: int, marks: Mapping[MarkLevel, int]) -> None:
+    def __init__(
+        self, kept: KeptMarks, host_id: int, marks: Mapping[MarkLevel, int], row: MarkRow
+    ) -> None:
         self.host_id = host_id
         self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
         self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
         self.resends = Resends()
+        self.row = row
         self._kept = kept
 
     @property
@@ -55,6 +61,7 @@ class HostMarks:
 
     def raise_acknowledged(self, index: int) -> None:
         """The host has everything up to this index."""
+        self.row.raise_to(AckLevel.APPENDED, index)
         if index > self.acknowledged:
             self.acknowledged = index
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
@@ -68,6 +75,7 @@ class HostMarks:
 
     def lower_acknowledged(self, index: int) -> None:
         """Nothing beyond this index is known to be at the host as it is here."""
+        self.row.lower_to(AckLevel.APPENDED, index)
         if index < self.acknowledged:
             self.acknowledged = index
             self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
@@ -82,16 +90,18 @@ class QueueMarks:
 
     Args:
         name: of the queue, for what is logged.
+        board: of the queue.
     """
 
-    def __init__(self, name: str, kept: KeptMarks) -> None:
+    def __init__(self, name: str, kept: KeptMarks, board: AckBoard) -> None:
         self._name = name
         self._kept = kept
+        self._board = board
         self._is_warned = False
         self._hosts: dict[int, HostMarks] = {}
         try:
             for host_id, marks in kept.load().items():
-                self._hosts[host_id] = HostMarks(kept, host_id, marks)
+                self._hosts[host_id] = self._of(host_id, marks)
         except (QueueError, OSError) as error:
             _logger.warning("queue %r: the marks of its hosts cannot be read: %s", name, error)
         self._warn()
@@ -99,9 +109,11 @@ class QueueMarks:
     def of(self, host_id: int) -> HostMarks:
         """The marks of a host, which has connected."""
         self._warn()
-        if host_id in HOSTS:
-            return self._hosts.setdefault(host_id, HostMarks(self._kept, host_id, {}))
-        return HostMarks(self._kept, host_id, {})
+        if host_id not in HOSTS:
+            return self._of(host_id, {})
+        if host_id not in self._hosts:
+            self._hosts[host_id] = self._of(host_id, {})
+        return self._hosts[host_id]
 
     def known(self) -> dict[int, HostMarks]:
         """The marks of the hosts that have any, by host id."""
@@ -111,6 +123,9 @@ class QueueMarks:
         """The queue has nothing beyond this index: no mark of a host claims more."""
         for marks in self._hosts.values():
             marks.lower_to(index)
+
+    def _of(self, host_id: int, marks: Mapping[MarkLevel, int]) -> HostMarks:
+        return HostMarks(self._kept, host_id, marks, self._board.row(host_id))
 
     def _warn(self) -> None:
         """Says once that the table store, whatever has filled it, will soon be full for Java."""

@@ -92,6 +92,8 @@ class Outgoing:
         return batch.part(0, count) if count else None
 
     def close(self) -> None:
+        if self.lane is not None:
+            self.lane.mute()
         self.batch = self.lane = None
         if self.tailer is not None:
             self.tailer.close()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
 import trio
 
@@ -19,6 +19,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.queue import QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
+from cqrepl.replicator.ackboard import AckBell, AckBoard
 from cqrepl.replicator.consent import (
     RETURN_EXCERPTS_MAX,
     RETURN_SECONDS_MAX,
@@ -43,6 +44,9 @@ from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
+from cqrepl.surroundings import surroundings
+
+STOPS_PAUSE_SECONDS: Final = 0.05  # while a queue has stopped for one sink, and goes on for another
 
 
 class Source:
@@ -52,11 +56,16 @@ class Source:
     _lost_files: LostFiles  # of that host
 
     def __init__(
-        self, queues: list[SourceQueue], late: LateQueues, settings: SourceSettings
+        self,
+        queues: list[SourceQueue],
+        late: LateQueues,
+        settings: SourceSettings,
+        bell: AckBell,
     ) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self._late = late
-        self._shared = SourceShared(settings, late.troubles)
+        self._bell = bell
+        self._shared = SourceShared(settings, late.troubles, bell.changed)
         for queue in queues:
             queue.note_stop = self._shared.note_stop
 
@@ -89,12 +98,25 @@ class Source:
 
         Args:
             queue: name of the queue; may be left out when there is one.
+
+        Raises:
+            WaitEnded: the queue goes no further, or no acknowledgements are asked for.
+            ValueError: no queue of this name, or what is no index.
         """
         each = self._only(queue)
-        with each.awaiting(index):
-            for session in self._sessions():
-                session.look_for_awaited()
-            await until(lambda: each.acknowledged >= index, self._shared.changed)
+        await each.board.wait_acked(index)
+        each.counters.drained()
+
+    def board(self, queue: str | None = None) -> AckBoard:
+        """How far each sink is with a queue, and how to wait for that from any thread.
+
+        Args:
+            queue: its name; may be left out when there is one.
+
+        Raises:
+            ValueError: no queue of this name.
+        """
+        return self._only(queue).board
 
     async def wait_caught_up(self) -> None:
         """Returns when one sink has acknowledged all that was in the queues at the start, and its
@@ -143,12 +165,44 @@ class Source:
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
 
     @asynccontextmanager
-    async def opening(self) -> AsyncIterator[None]:
-        """For the length of a block, opens what could not be opened at the start."""
+    async def running(self) -> AsyncIterator[None]:
+        """For the length of a block, opens what could not be opened at the start, and wakes tasks
+        that wait for acknowledgements."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._late.work, self._take)
+            if surroundings().has_threads:  # else a step of a pump is counted when it is over
+                nursery.start_soon(self._bell.hear, self._count)
+            nursery.start_soon(self._end_waits)
             yield
             nursery.cancel_scope.cancel()
+
+    async def _end_waits(self) -> None:
+        """Ends the waits for a queue that can be read no further, once nothing more can come of it:
+        what was sent may be acknowledged yet, and a lost store file may come back."""
+        while True:
+            is_open = False
+            for stop in self.stops:
+                board = self.queues[stop.name].board if stop.name in self.queues else None
+                if board is None or board.has_ended or not stop.is_own:
+                    continue
+                if self._has_ended(stop.name):
+                    board.end(stop.message)
+                else:
+                    is_open = True
+            if is_open:
+                await self._shared.changed.wait()
+                await trio.sleep(STOPS_PAUSE_SECONDS)
+            else:
+                await self._shared.stop_noted.wait()
+
+    def _has_ended(self, name: str) -> bool:
+        sessions = [s for s in self._sessions() if s.has_offered]
+        is_over = bool(sessions) and all(s.has_ended(name) for s in sessions)
+        return is_over and not self._lost_files.is_taking
+
+    def _count(self) -> None:
+        for session in list(self._sessions()):
+            session.catch_up()
 
     def _take(self, queue: SourceQueue) -> None:
         queue.note_stop = self._shared.note_stop
@@ -230,20 +284,22 @@ class Source:
         return SourceSession(self.queues, self._shared, connection, pump)
 
 
-def open_sources(
+def open_source(
     queues: Mapping[str, Path], settings: SourceSettings, syncer: Syncer, stack: ExitStack
-) -> tuple[list[SourceQueue], LateQueues]:
-    """Opens queues to be streamed; `stack` closes them. Also those that are to be opened later.
+) -> Source:
+    """A source with its queues open, as far as that can be done now; `stack` closes them.
 
     Raises:
+        OSError: no descriptor can be had.
         QueueError: a directory holds no queue that can be read, or none can be opened now.
     """
     if queues:
         warn_without_proof()
     logs = log_paths(settings.ack_log, queues)
+    bell = AckBell()
 
     def open_queue(name: str) -> SourceQueue:
-        queue = SourceQueue(name, queues[name], logs[name], syncer, settings)
+        queue = SourceQueue(name, queues[name], logs[name], syncer, settings, bell)
         stack.callback(queue.close)
         return queue
 
@@ -260,7 +316,7 @@ def open_sources(
         raise errors[0][1]
     for name, why in errors:
         late.add(Stop.of(name, why, queues[name]))
-    return opened, late
+    return Source(opened, late, settings, bell)
 
 
 @asynccontextmanager
@@ -315,10 +371,10 @@ async def serve_source(
     check_apart(paths, {}, named_logs(own.ack_log, paths, None, ()))
     with ExitStack() as stack:
         syncer = Syncer(settings.scrub_bytes_per_s)
-        source = Source(*open_sources(paths, own, syncer, stack), own)
+        source = open_source(paths, own, syncer, stack)
         lost = LostFiles(paths, program, source.restored, source.look)
         source.watch_over(lost)
         endpoint = Endpoint(settings.net, settings.protocol, frozenset(), source.make_session, lost)
         source.endpoint = endpoint
-        async with syncer.running(), lost.running(), endpoint.running(), source.opening():
+        async with syncer.running(), lost.running(), endpoint.running(), source.running():
             yield source

@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
@@ -17,8 +16,9 @@ from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, is_alive
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
@@ -43,8 +43,12 @@ class SourceQueue:
         ack_log: Path | None,
         syncer: Syncer,
         settings: SourceSettings,
+        bell: AckBell,
     ) -> None:
         self.name = name
+        self.board = bell.board(name)
+        if not settings.asks_ack(name):
+            self.board.close("no acknowledgements are asked for")
         self.path = path
         self.source_id = settings.source_ids.get(name)
         self.queue = _opened(path, settings.made_with.get(name))
@@ -67,7 +71,7 @@ class SourceQueue:
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.tell_damage: TellDamage = lambda known: None
         self.counters = SourceCounters(self.queue, self._drain)
-        self._marks = QueueMarks(name, self.queue.host_marks)
+        self._marks = QueueMarks(name, self.queue.host_marks, self.board)
         try:
             self._lower_marks()
         except (QueueError, OSError) as error:  # reading tells, on each connection
@@ -86,7 +90,6 @@ class SourceQueue:
         if self.disk.unproved_from is not None and settings.waits_for(self._marks.known()):
             self.held_until = trio.current_time() + settings.wait_for_seconds
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
-        self._awaited: list[int] = []
 
     def _put_in_order(self) -> None:
         """After another start of the machine an end may be recorded that a power cut has taken, and
@@ -180,22 +183,6 @@ class SourceQueue:
         """Bytes of payload sent, to all sinks together."""
         return self.counters.drained().sent.payload_bytes
 
-    @property
-    def awaited(self) -> int:
-        """The next index for whose acknowledgement a caller of `wait_acked` waits; the greatest
-        of all while none does."""
-        acknowledged = self.counters.index_acknowledged
-        return min((index for index in self._awaited if index > acknowledged), default=INDEX_MAX)
-
-    @contextmanager
-    def awaiting(self, index: int) -> Iterator[None]:
-        """For the length of a block its caller waits for this acknowledgement."""
-        self._awaited.append(index)
-        try:
-            yield
-        finally:
-            self._awaited.remove(index)
-
     def settle_identity(self, of_sink: Identity | None) -> Identity | None:
         """The identity of this queue, which may have had none: then that of a sink that holds what
         it holds, or a new one. None where it cannot be kept; and where the sink has none either and
@@ -230,6 +217,7 @@ class SourceQueue:
         return error
 
     def close(self) -> None:
+        self.board.close("the source has closed")
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()
@@ -266,11 +254,12 @@ def _opened(path: Path, made_with: str | None) -> Queue:
 class SourceShared:
     """What the connections of one source have in common, apart from the queues."""
 
-    def __init__(self, settings: SourceSettings, late: Mapping[str, Stop]) -> None:
+    def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
         self.late = late  # queues that are not open yet, and why
         self.asks_ack = settings.asks_ack
         self.returns = settings.returns
-        self.changed = Signal()
+        self.changed = changed
+        self.stop_noted = Signal()
         self.stops: list[Stop] = []
         self.has_left = False  # a sink that was there
         self.left: SinkProgress | None = None  # of the last one, where it left in order
@@ -280,6 +269,7 @@ class SourceShared:
         if stop not in self.stops:  # the same one comes again with every new connection
             self.stops.append(stop)
             _logger.error("%s", stop)
+        self.stop_noted.set()
         self.changed.set()
 
     def note_left(self, progress: SinkProgress | None) -> None:

@@ -22,7 +22,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.identities import OtherQueue
@@ -120,6 +120,15 @@ class SourceSession:
             has_any
             and not is_held_up
             and all(each.has_stopped and each.is_final for each in self.outgoing.values())
+        )
+
+    def has_ended(self, name: str) -> bool:
+        """True where nothing more comes of a queue on this connection, nor would with another sink:
+        no excerpt, and no acknowledgement."""
+        found = [each for each in self.outgoing.values() if each.queue.name == name]
+        return (bool(found) or name in self._offers.failed) and all(
+            each.has_stopped and each.is_final and self._connection.source(each.cid).is_settled
+            for each in found
         )
 
     @property
@@ -248,9 +257,9 @@ class SourceSession:
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
                 each.is_final = each.is_final and event.is_final
-                if event.reason is StopReason.DIVERGED:
-                    each.marks.lower_acknowledged(NOTHING)
                 self._stopped(each, event.reason, event.message, by_peer=event.by_peer)
+                if event.reason is StopReason.DIVERGED:  # its lane is mute by now
+                    each.marks.lower_acknowledged(NOTHING)
 
     def frame(self, out: bytearray) -> int:
         return 0 if self._is_draining else self._frames.fill(out)
@@ -297,19 +306,6 @@ class SourceSession:
         if noted:
             self._acknowledged(each, noted)
 
-    def look_for_awaited(self) -> None:
-        """A caller waits for an acknowledgement: it may have come, or is told when it comes."""
-        for each in self.outgoing.values():
-            if each.lane is not None:
-                each.lane.await_index(self._awaited(each))
-        self.catch_up()
-
-    def _awaited(self, each: Outgoing) -> int:
-        """The next index whose acknowledgement changes anything but numbers."""
-        target, awaited = each.queue.target, each.queue.awaited
-        acknowledged = self._connection.source(each.cid).index_acknowledged
-        return awaited if target is None or acknowledged >= target else min(awaited, target)
-
     def leave_lanes(self) -> Moved:
         self.catch_up()
         has_sent = False
@@ -344,8 +340,15 @@ class SourceSession:
             stand.recorded,
             source.room,
             each.queue.ack_log.is_wanted,
+            each.marks.row,
+            source.index_sent,
             self._awaited(each),
         )
+
+    def _awaited(self, each: Outgoing) -> int:
+        """The index whose acknowledgement tasks wait for, apart from those at the board."""
+        target = each.queue.target
+        return INDEX_MAX if target is None or self._has_target(each) else target
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The sink has let go of a queue; when it names it again, it is offered again."""
@@ -424,6 +427,7 @@ class SourceSession:
             )
             if last is not None:
                 each.queue.counters.mark_acknowledged(each.marks, last)
+        each.queue.board.go_on()
         if each.tailer is not None and next_index >= self._offer_of(each).next_index:
             self._pauses.forget(each.queue.name)  # there is nothing to be read yet
             self._goes_on(each.queue.name)

@@ -48,10 +48,15 @@ class Stop:
         return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
 
     @property
+    def is_own(self) -> bool:
+        """True where our own queue can be read no further, whichever sink comes."""
+        is_ours = self.host_id is None and not self.is_peers
+        return is_ours and self.reason in (StopReason.DAMAGED, StopReason.FAILED)
+
+    @property
     def is_own_damage(self) -> bool:
         """True where our own store files are not what they were."""
-        is_ours = self.host_id is None and not self.is_peers
-        return is_ours and self.reason is StopReason.DAMAGED
+        return self.is_own and self.reason is StopReason.DAMAGED
 
     def __str__(self) -> str:
         return f"queue {self.name!r} stopped ({self.reason.value}): {self.message}"

@@ -12,6 +12,7 @@ from typing import Final, Self, TypeVar
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
+from cqrepl.kernel.board import MarkRow, new_bell
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.livepump import Heard
 from cqrepl.protocol.framer import Framing
@@ -21,6 +22,7 @@ from cqrepl.queue import Appender, Queue, Tailer
 T = TypeVar("T")
 CID: Final = 77
 OTHER_CID: Final = 78
+HOST: Final = 2
 CID_DOCUMENT: Final = write_cid(CID)
 PAYLOAD_MAX: Final = 1 << 24
 NS: Final = (1 << 40) + 1  # in the width that a clock's time has
@@ -122,8 +124,15 @@ def source_lane(
     cid: int = CID,
     is_logged: bool = False,
     certain_end: int | None = None,
+    row: MarkRow | None = None,
+    index_sent: int = -1,
+    target: int = kernel.NO_LIMIT,
 ) -> live.SourceLane:
-    """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file."""
+    """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file.
+
+    Args:
+        row: where the host's marks are raised; None: on a board of its own.
+    """
     if certain_end is None:
         tailer.has_next()  # it enters the first file
     stand = tailer.stand()
@@ -132,7 +141,7 @@ def source_lane(
     place = (stand.position, stand.index, stand.sequence, certain_end)
     return live.SourceLane(
         stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
-        kernel.NO_LIMIT,
+        row or new_bell().board().row(HOST), index_sent, target,
     )  # fmt: skip
 
 

@@ -35,24 +35,6 @@ async def test_all_numbers_agree_with_what_is_in_the_queues(
             assert queue.acknowledged_index == sent.index_acknowledged
 
 
-@pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY"])
-async def test_no_acknowledgement_is_awaited_but_where_a_caller_waits(
-    tmp_path: Path, name: str
-) -> None:
-    """Else a live pump would come back for each of them. Where cycles are seconds, indexes have all
-    of their bits."""
-    path = tmp_path / "q"
-    last = fill(path, name, {0: 20})[-1][0]
-    async with live_source(path) as source:
-        queue = source.queues["q"]
-        assert queue.awaited > last
-        with queue.awaiting(last):
-            assert queue.awaited == last
-        async with live_sink(tmp_path / "copy", source.port):
-            await acked(source, last)
-        assert queue.awaited > last + 1
-
-
 async def test_two_sinks_count_together(tmp_path: Path) -> None:
     """The mark is that of the sink that is further; the sums are of both."""
     path = tmp_path / "q"

@@ -11,6 +11,7 @@ from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.source import Source
 from tests.support.relay import Relay
@@ -204,7 +205,7 @@ def test_guests_have_marks_that_nobody_else_sees(tmp_path: Path) -> None:
     fill(path, "FAST_DAILY", {0: 3})
     before = keys_of(path)
     with Queue.open(path) as queue:
-        marks = QueueMarks("q", queue.host_marks)
+        marks = QueueMarks("q", queue.host_marks, AckBell().board("q"))
         guest = marks.of(0)
         guest.raise_sent(noon_index(sequence=2))
         assert guest.sent == noon_index(sequence=2)
@@ -219,7 +220,7 @@ def test_marks_only_rise_and_say_so(tmp_path: Path) -> None:
     set_word(path, "cqrepl.2.snt", 0x20)
     set_word(path, "cqrepl.9.idx", -1)
     with Queue.open(path) as queue:
-        marks = QueueMarks("q", queue.host_marks)
+        marks = QueueMarks("q", queue.host_marks, AckBell().board("q"))
         host = marks.of(2)
         host.raise_sent(0x10)
         host.raise_acknowledged(0x08)

@@ -1,13 +1,18 @@
 """What a source's live pump makes of what the peer says meanwhile."""
 
+import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from cqrepl.kernel import batch, live
+from cqrepl.kernel.board import AckLevel, Waited, new_bell
 from cqrepl.kernel.live import Ended
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
 from cqrepl.protocol.messages.offer import Lineage
@@ -15,9 +20,11 @@ from cqrepl.protocol.messages.proofs import write_proof
 from cqrepl.queue import Queue
 from tests.net.live_pumps import (
     CID_DOCUMENT,
+    HOST,
     LONG_MS,
     NS,
     OTHER_CID,
+    WAIT_S,
     Ends,
     Running,
     content,
@@ -26,6 +33,7 @@ from tests.net.live_pumps import (
     source_lane,
 )
 
+APPENDED: Final = AckLevel.APPENDED
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
 
@@ -91,9 +99,8 @@ def test_an_acknowledgement_that_was_overtaken_is_no_news(tmp_path: Path, is_log
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
         lane = source_lane(queue.tailer(), is_logged=is_logged)
         last = queue.last_index() or 0
-        lane.await_index(last)
         ends.far.sendall(b"".join(acknowledgement(last - ago) for ago in (1, 0, 4, 0)))
-        assert ends.hear(lane, slice_ms=LONG_MS)[0] is Ended.SLICE
+        assert ends.hear(lane, slice_ms=100)[0] is Ended.SLICE
         assert lane.take_acks().tolist()[::3] == ([last - 1, last] if is_logged else [last])
 
 
@@ -189,17 +196,96 @@ def test_the_peers_end_is_told(tmp_path: Path) -> None:
         assert found == content(tmp_path / "q")
 
 
-def test_comes_back_for_an_awaited_acknowledgement(tmp_path: Path) -> None:
+@contextmanager
+def streaming(ends: Ends, lane: live.SourceLane) -> Iterator[None]:
+    """The pump of a lane runs, until the end of the block."""
+    pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+    try:
+        yield
+        assert pump.result is None
+    finally:
+        ends.control.interrupt()
+    assert pump.ended()[0] is Ended.INTERRUPTED
+
+
+def test_an_acknowledgement_wakes_what_waits_for_it(tmp_path: Path) -> None:
+    """While the pump runs on."""
+    bell = new_bell()
+    board = bell.board()
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
         last = queue.last_index() or 0
-        lane = source_lane(queue.tailer())
-        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
-        lane.await_index(last)
-        ends.far.sendall(acknowledgement(last - 1))
-        pump.join(0.2)
-        assert pump.result is None
+        lane = source_lane(queue.tailer(), row=board.row(HOST))
+        with streaming(ends, lane):
+            ends.far.sendall(acknowledgement(last - 1))
+            assert board.wait(last - 1, 1, APPENDED, None, WAIT_S) == Waited.REACHED
+            assert board.wait(last, 1, APPENDED, None, 0.05) == Waited.UNKNOWN
+            board.watch(last, 1, APPENDED, [HOST])
+            ends.far.sendall(acknowledgement(last))
+            assert select.select([bell.fileno()], [], [], WAIT_S)[0]
+            assert board.marks(APPENDED) == [(HOST, last)]
+        assert lane.take_acks()[0] == last
+
+
+def test_the_bell_rings_once_for_the_target_of_each_lane(tmp_path: Path) -> None:
+    """Also where the mark is there already, as it came over another connection."""
+    bell = new_bell()
+    row = bell.board().row(HOST)
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        row.raise_to(APPENDED, last + 1)
+        lane = source_lane(queue.tailer(), row=row, target=last)
+        with streaming(ends, lane):
+            ends.far.sendall(acknowledgement(last - 1))
+            assert not select.select([bell.fileno()], [], [], 0.05)[0]
+            ends.far.sendall(acknowledgement(last))
+            assert select.select([bell.fileno()], [], [], WAIT_S)[0]
+            bell.clear()
+            queue.append(b"more")
+            ends.far.sendall(acknowledgement(last + 1))
+            assert not select.select([bell.fileno()], [], [], 0.05)[0]
+
+
+@pytest.mark.parametrize("sent", [0, 3])
+def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
+    """Nor is it where something was sent before it: the protocol is left to refuse it."""
+    bell = new_bell()
+    board = bell.board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        first, last = queue.first_index() or 0, queue.last_index() or 0
+        room = (sent, batch.NO_LIMIT)
+        before = first - 1 if sent else -1
+        lane = source_lane(
+            queue.tailer(), room, row=board.row(HOST), index_sent=before, target=first
+        )
+        ends.far.sendall(acknowledgement(first + sent))
+        ends.hear(lane, slice_ms=100)
+        assert board.marks(APPENDED) == []
+        assert lane.take_acks()[0] == first + sent <= last
+        assert not select.select([bell.fileno()], [], [], 0)[0]
+
+
+def test_what_was_sent_before_is_marked(tmp_path: Path) -> None:
+    board = new_bell().board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        tailer = queue.tailer()
+        assert tailer.next_batch() is not None
+        lane = source_lane(tailer, row=board.row(HOST), index_sent=last)
         ends.far.sendall(acknowledgement(last))
-        assert pump.ended() == (Ended.SLICE, b"", b"")
+        ends.hear(lane, slice_ms=100)
+        assert board.marks(APPENDED) == [(HOST, last)]
+
+
+def test_a_lane_that_is_mute_marks_nothing(tmp_path: Path) -> None:
+    board = new_bell().board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        lane = source_lane(queue.tailer(), row=board.row(HOST))
+        lane.mute()
+        ends.far.sendall(acknowledgement(last))
+        ends.hear(lane, slice_ms=100)
+        assert board.marks(APPENDED) == []
+        assert lane.take_acks()[0] == last
 
 
 def test_comes_back_before_room_is_missed(tmp_path: Path) -> None:
@@ -212,13 +298,18 @@ def test_comes_back_before_room_is_missed(tmp_path: Path) -> None:
 
 
 def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:
+    board = new_bell().board()
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
+        ends.far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # it would grow else
+        ends.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
         for _ in range(64):
             queue.append(bytes(1 << 18))
-        lane = source_lane(queue.tailer())
-        lane.await_index(0)
+        lane = source_lane(queue.tailer(), row=board.row(HOST))
+        first = (queue.last_index() or 0) - 63
         pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
         pump.join(0.2)
-        ends.far.sendall(acknowledgement((queue.last_index() or 0) - 63))
-        assert pump.ended()[0] is Ended.SLICE
+        ends.far.sendall(acknowledgement(first))
+        assert board.wait(first, 1, APPENDED, None, WAIT_S) == Waited.REACHED
+        ends.control.interrupt()
+        assert pump.ended()[0] is Ended.INTERRUPTED
         assert len(lane.take_lengths()) < 64  # the buffers on the way are full

@@ -3,12 +3,12 @@
 
 #![no_main]
 
-use std::sync::atomic::AtomicI64;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use cqrepl_kernel::batch::apart::Apart;
 use cqrepl_kernel::batch::documents::{Limits, Walk};
 use cqrepl_kernel::batch::frames::Scan;
+use cqrepl_kernel::live::board::{Bell, Board};
 use cqrepl_kernel::live::recorded::{Recorded, SequenceWord, Slots};
 use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, SourceLane};
 use cqrepl_kernel::mem::{Source, Target};
@@ -51,7 +51,11 @@ fuzz_target!(|input: Input| {
         room_excerpts: limit(0),
         room_bytes: limit(1),
     };
-    let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
+    let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
+    let sent = Sent { place, lengths, acks, index_sent: -1, target: FREE, is_muted };
+    let sent = Mutex::new(sent);
+    let bell = Bell::new().expect("a descriptor");
+    let row = Arc::new(Board::new(Arc::new(bell))).row(1);
     let lane = SourceLane {
         store: Source::from(&*store),
         cid_document: CID,
@@ -59,7 +63,7 @@ fuzz_target!(|input: Input| {
         recorded,
         sent: &sent,
         is_logged: false,
-        awaited: &AtomicI64::new(FREE),
+        row: &row,
         room_low: (0, 0),
     };
     let (mut stream, mut out, mut apart) =

@@ -28,6 +28,8 @@ use crate::live::control::{locked, timespec};
 
 /// The number of levels: appended, synced, applied.
 pub const LEVELS: usize = 3;
+/// The level of what stands in the queue of a host.
+pub const APPENDED: usize = 0;
 /// The mark of a host of which nothing is known.
 pub const NOTHING: i64 = -1;
 

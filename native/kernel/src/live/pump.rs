@@ -26,9 +26,6 @@ use crate::live::pauser::Pauser;
 use crate::live::sink_lane::SinkLane;
 use crate::live::source_lane::SourceLane;
 
-/// For so long, a pump that has enough to send does not come back for the index that the event loop
-/// waits for.
-const AWAITED_PAUSE: Duration = Duration::from_millis(10);
 /// The time between two looks at the socket for acknowledgements alone, while excerpts go out.
 const INBOX_PAUSE: Duration = Duration::from_micros(20);
 /// The time between two looks at the socket for acknowledgements alone, when no excerpts have gone
@@ -101,7 +98,6 @@ pub fn run(
         is_for_tailer: false,
         said_at: None,
         heard_at: None,
-        tells_at: now + AWAITED_PAUSE,
     };
     let (ended, is_foreign) = pump.run(now, now + slice)?;
     control.take_outgoing(&mut pump.outflow.documents);
@@ -124,9 +120,6 @@ struct Pump<'l, 'a> {
     said_at: Option<Instant>,
     /// When the pump last looked at the socket for what the peer says.
     heard_at: Option<Instant>,
-    /// From this time on the pump comes back for the index that the event loop waits for, though
-    /// there is enough to send.
-    tells_at: Instant,
 }
 
 impl Pump<'_, '_> {
@@ -164,7 +157,7 @@ impl Pump<'_, '_> {
                 self.pauser.reset();
             }
             now = Instant::now();
-            over = self.wish(now, until, has_sent);
+            over = self.wish(now, until);
             let came = self.hear(now, over.is_some())?;
             has_come = came.is_some();
             match came {
@@ -178,13 +171,11 @@ impl Pump<'_, '_> {
 
     /// Why the pump should come back, though nothing keeps it from going on. It looks at the socket
     /// once more before it does: while this thread worked, it heard nothing.
-    fn wish(&self, now: Instant, until: Instant, has_sent: bool) -> Option<Ended> {
+    fn wish(&self, now: Instant, until: Instant) -> Option<Ended> {
         if self.control.is_interrupted() {
             return Some(Ended::Interrupted);
         }
-        let may_tell = !has_sent || now >= self.tells_at;
-        let is_told = may_tell && self.lanes.sources.iter().any(SourceLane::is_awaited);
-        (now >= until || is_told).then_some(Ended::Slice)
+        (now >= until).then_some(Ended::Slice)
     }
 
     fn needs_room(&self) -> bool {

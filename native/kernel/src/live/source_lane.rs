@@ -3,9 +3,11 @@
 //!
 //! What is about to be sent is noted before it is sent, so that no acknowledgement can come before
 //! the note. The event loop asks for the notes while the pump runs, so they are behind a mutex.
+//!
+//! An acknowledgement of what was sent raises the mark of the host at once, for the threads that wait
+//! for it. One of anything else raises nothing: the event loop finds it in the notes, and refuses it.
 
 use std::mem;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 
 use crate::append::clock::monotonic_ns;
@@ -13,6 +15,7 @@ use crate::append::clock::monotonic_ns;
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{self, Limits, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
+use crate::live::board::{Row, APPENDED};
 use crate::live::control::locked;
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
 use crate::mem::fault::{push, Fault};
@@ -54,6 +57,12 @@ pub struct Sent {
     /// The acknowledgements since then: index, nano time, and the time at which each came. Only the
     /// last one is kept, unless the lane is logged.
     pub acks: Vec<[i64; 3]>,
+    /// The last index that the peer was sent, in this lane or before.
+    pub index_sent: i64,
+    /// The event loop is woken once when this index is acknowledged.
+    pub target: i64,
+    /// True when no acknowledgement raises a mark any more.
+    pub is_muted: bool,
 }
 
 /// One queue in the pump of a source.
@@ -70,9 +79,8 @@ pub struct SourceLane<'a> {
     pub sent: &'a Mutex<Sent>,
     /// True when all acknowledgements are to be kept.
     pub is_logged: bool,
-    /// The index that the event loop waits for. When it is acknowledged, the pump comes back as
-    /// soon as there is nothing to send, or after a while.
-    pub awaited: &'a AtomicI64,
+    /// The marks of the host that acknowledges.
+    pub row: &'a Row,
     /// With less room than this, the pump comes back with acknowledgements at once.
     pub room_low: (i64, i64),
 }
@@ -125,6 +133,16 @@ impl<'a> SourceLane<'a> {
             sent.acks.clear();
         }
         sent.acks.push([index, ns, monotonic_ns()]);
+        if index > sent.index_sent {
+            return;
+        }
+        if !sent.is_muted {
+            self.row.raise_to(APPENDED, index);
+        }
+        if index >= sent.target {
+            sent.target = i64::MAX;
+            self.row.ring();
+        }
     }
 
     /// True when the room that the acknowledgements give is needed.
@@ -133,12 +151,6 @@ impl<'a> SourceLane<'a> {
         let (excerpts, bytes) = self.room_low;
         let is_low = sent.place.room_excerpts < excerpts || sent.place.room_bytes < bytes;
         is_low && !sent.acks.is_empty()
-    }
-
-    /// True when the index that the event loop waits for was acknowledged.
-    pub fn is_awaited(&self) -> bool {
-        let awaited = self.awaited.load(Ordering::Relaxed);
-        locked(self.sent).acks.last().is_some_and(|ack| ack[0] >= awaited)
     }
 
     /// Writes frames of what is new into `out`, behind `filled`, and puts long payloads into
@@ -310,6 +322,7 @@ impl<'a> SourceLane<'a> {
         let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
         let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
         sent.place = LanePlace { room_excerpts, room_bytes, ..place };
+        sent.index_sent = place.index.saturating_sub(1);
         sent.lengths.extend_from_slice(lengths);
     }
 }

@@ -1,6 +1,5 @@
 //! The live pump for Python: it runs in a thread without the GIL for a slice of time.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::live::board::Row;
 use crate::live::control::{locked, Control, PumpError};
 use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::pump::{self, Lanes, Room};
@@ -16,6 +16,7 @@ use crate::live::sink_lane::{SinkLane, Stored};
 use crate::live::source_lane::{LanePlace, Sent, SourceLane};
 use crate::mem::fault::Fault;
 use crate::mem::{self, View};
+use crate::python::board_classes::PyBoardRow;
 use crate::python::functions::array;
 use crate::python::pen_class::PyPen;
 
@@ -78,7 +79,7 @@ pub struct PySourceLane {
     recorded: Recorded,
     sent: Mutex<Sent>,
     is_logged: bool,
-    awaited: AtomicI64,
+    row: Row,
     room_low: (i64, i64),
 }
 
@@ -94,7 +95,9 @@ impl PySourceLane {
         recorded: (usize, Option<(usize, u32)>, Option<PySlots>),
         room: (i64, i64),
         is_logged: bool,
-        awaited: i64,
+        row: &PyBoardRow,
+        index_sent: i64,
+        target: i64,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -120,17 +123,17 @@ impl PySourceLane {
             room_bytes,
         };
         let recorded = Recorded { write_position, sequence: sequence_word, slots };
-        let sent = Mutex::new(Sent { place, lengths: Vec::new(), acks: Vec::new() });
-        let (store, awaited) = (View::of(store)?, AtomicI64::new(awaited));
+        let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
+        let sent = Sent { place, lengths, acks, index_sent, target, is_muted };
         let room_low = (room_excerpts / 2, room_bytes / 2);
         Ok(PySourceLane {
-            store,
+            store: View::of(store)?,
             cid_document,
             payload_max,
             recorded,
-            sent,
+            sent: Mutex::new(sent),
             is_logged,
-            awaited,
+            row: row.0.clone(),
             room_low,
         })
     }
@@ -154,9 +157,9 @@ impl PySourceLane {
         place.room_bytes = place.room_bytes.saturating_add(payload_bytes);
     }
 
-    /// Has the pump come back when this index is acknowledged.
-    fn await_index(&self, index: i64) {
-        self.awaited.store(index, Ordering::Relaxed);
+    /// From now on no acknowledgement raises a mark.
+    fn mute(&self) {
+        locked(&self.sent).is_muted = true;
     }
 
     /// The acknowledgements since the last call, as an `array('q')` with three numbers for each:
@@ -183,7 +186,7 @@ impl PySourceLane {
             recorded: self.recorded,
             sent: &self.sent,
             is_logged: self.is_logged,
-            awaited: &self.awaited,
+            row: &self.row,
             room_low: self.room_low,
         }
     }

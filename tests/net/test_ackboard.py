@@ -1,0 +1,299 @@
+"""Waiting for acknowledgements: in threads and in tasks, at the board of a queue."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from cqrepl.kernel import live
+from cqrepl.net import sharedsocket
+from cqrepl.net.livepump import Came, LivePump
+from cqrepl.queue import Queue
+from cqrepl.replicator import lostfiles, syncer
+from cqrepl.replicator.ackboard import AckBell, AckBoard, WaitEnded
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import Source, serve_source
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    acked,
+    at,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    more_excerpts,
+)
+from tests.support.samples import NOON_MS, fill, flip_byte, noon_index, noon_path
+from tests.support.unreadable import made_unreadable
+
+
+@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
+def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if not request.param:
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+    return bool(request.param)
+
+
+async def in_thread(wait: Callable[[], None]) -> None:
+    """A wait of a plain thread, with a time limit of its own."""
+    await trio.to_thread.run_sync(wait)
+
+
+def waits(board: AckBoard, index: int, n: int = 1, **more: Any) -> Callable[[], None]:
+    return partial(board.wait, index, n, SECONDS, **more)
+
+
+@contextmanager
+def ends_with(why: str) -> Iterator[None]:
+    with pytest.raises(WaitEnded) as error:
+        yield
+    assert why in error.value.why
+    assert error.value.queue == "q"
+    assert why in str(error.value)
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_a_thread_appends_and_waits_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+
+    def work(board: AckBoard) -> None:
+        with Queue.open_for_append(path) as queue:
+            for number in range(200):
+                index = queue.append(b"%d" % number)
+                board.wait(index, 1, SECONDS)
+                assert board.marks == {2: index}
+
+    async with joined(path, tmp_path / "copy") as (source, _):
+        await in_thread(partial(work, source.board()))
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+async def test_no_pump_comes_back_for_a_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for that of a thread, nor for that of a task."""
+    back = 0
+    run = LivePump.run
+
+    async def counted(self: LivePump, *words: Any, **named: Any) -> Came:
+        nonlocal back
+        came = await run(self, *words, **named)
+        back += 1
+        return came
+
+    monkeypatch.setattr(LivePump, "run", counted)
+    monkeypatch.setattr(sharedsocket, "SLICE_MS", 20_000)
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    beats = {"heartbeat_interval_ms": 60_000, "heartbeat_timeout_ms": 300_000}
+    with Queue.open_for_append(path) as queue:
+        async with live_source(path, **beats) as source:
+            async with live_sink(tmp_path / "copy", source.port, **beats):
+                await acked(source, queue.append(b"the pump runs"))
+                before = back
+                for _ in range(100):
+                    await in_thread(waits(source.board(), queue.append(b"for a thread")))
+                    await acked(source, queue.append(b"for a task"))
+                assert back <= before + 20, "what else brings it back does so now and then"
+
+
+async def test_so_many_hosts_and_those_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    last = noon_index(sequence=2)
+    async with live_source(path) as source:
+        board = source.board("q")
+        async with live_sink(tmp_path / "one", source.port, host_id=2):
+            await in_thread(waits(board, last))
+            with pytest.raises(TimeoutError, match=r"'q': 2 acknowledgements of 0x.* within 0\.05"):
+                await in_thread(partial(board.wait, last, 2, 0.05))
+            with pytest.raises(TimeoutError):
+                await in_thread(partial(board.wait, last, timeout=0.05, hosts=[3, 7]))
+            with trio.move_on_after(0.05) as limit:
+                await board.wait_acked(last, hosts=[3])
+            assert limit.cancelled_caught
+            async with trio.open_nursery() as nursery:  # host 3 is not known yet
+                nursery.start_soon(in_thread, waits(board, last, 2))
+                nursery.start_soon(in_thread, waits(board, last, hosts=[3, 7]))
+                nursery.start_soon(board.wait_acked, last, 2)
+                await trio.sleep(0.05)
+                async with live_sink(tmp_path / "other", source.port, host_id=3):
+                    await board.wait_acked(last, 2, hosts=[2, 3])
+                    assert board.marks == {2: last, 3: last}
+        assert board.marks == {2: last, 3: last}  # they had it
+
+
+async def test_what_can_never_come_is_an_error() -> None:
+    board = AckBell().board("q")
+    for index, n, hosts in (
+        (-1, 1, None),
+        (0, 0, None),
+        (0, 128, None),
+        (0, 1, []),
+        (0, 1, [0]),
+        (0, 1, [128]),
+        (0, 2, [5, 5]),
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            board.wait(index, n, hosts=hosts)
+        with pytest.raises(ValueError, match="expected"):
+            await board.wait_acked(index, n, hosts=hosts)
+    with pytest.raises(RuntimeError, match="wait_acked"):
+        board.wait(0)
+
+
+async def test_the_end_of_the_source_ends_all_waits(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    last = noon_index(sequence=2)
+
+    async def ended(wait: Callable[[], Any]) -> None:
+        with ends_with("the source has closed"):
+            await wait()
+
+    async with trio.open_nursery() as nursery:
+        async with joined(path, tmp_path / "copy") as (source, _):
+            board = source.board()
+            await acked(source, last)
+            nursery.start_soon(ended, partial(in_thread, waits(board, last + 1)))
+            nursery.start_soon(ended, partial(board.wait_acked, last + 1))
+            await trio.sleep(0.05)
+    with ends_with("the source has closed"):
+        await in_thread(waits(board, last + 1))
+    await in_thread(waits(board, last))
+
+
+async def test_where_no_acknowledgements_are_asked_for_there_is_nothing_to_wait_for(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with live_source(tmp_path / "q", acknowledge=False) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            with ends_with("no acknowledgements are asked for"):
+                await source.wait_acked(noon_index(sequence=2))
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+async def test_a_damaged_queue_ends_all_waits_unless_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_given: bool
+) -> None:
+    """Its file is lost, and comes back from the copy, or from nowhere."""
+    monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.2)
+    if not is_given:
+        monkeypatch.setattr(lostfiles, "FETCH_CAPABILITY", "no such thing")
+    path = tmp_path / "q"
+    last = fill(path, "FAST_HOURLY", {0: 5, 1: 30, 2: 7})[-1][0]
+    waited = 0
+
+    async def waits_on(wait: Callable[[], Any]) -> None:
+        nonlocal waited
+        with nullcontext() if is_given else ends_with("expected 30 excerpts"):
+            await wait()
+        waited += 1
+
+    async with joined(path, tmp_path / "copy") as (source, _):
+        board = source.board()
+        await acked(source, last)
+        await eventually(lambda: len(source.queues["q"].queue.cycles.closed.load()) == 2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(waits_on, partial(in_thread, waits(board, last + 1)))
+            nursery.start_soon(waits_on, partial(board.wait_acked, last + 1))
+            await trio.sleep(0.05)
+            noon_path(path, "FAST_HOURLY", ahead=1).unlink()
+            if is_given:
+                await eventually(noon_path(path, "FAST_HOURLY", ahead=1).exists)
+                with Queue.open_for_append(path) as queue:
+                    assert queue.append(b"later", now_ms=NOON_MS + 2 * 3_600_000) == last + 1
+        assert waited == 2
+        await in_thread(waits(board, last))  # what is known stays known
+
+
+async def test_what_is_sent_before_a_stop_may_be_acknowledged_yet(tmp_path: Path) -> None:
+    """What comes behind it never is."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5})
+    async with live_source(path, payload_max=1000) as source:
+        board = source.board()
+        async with live_sink(tmp_path / "copy", source.port), trio.open_nursery() as nursery:
+
+            async def ends(wait: Callable[[], Any]) -> None:
+                with ends_with("expected at most 1000"):
+                    await wait()
+
+            with Queue.open_for_append(path) as queue:
+                good = queue.append(b"short")
+                large = queue.append(bytes(2000))
+            nursery.start_soon(ends, partial(in_thread, waits(board, large)))
+            nursery.start_soon(ends, partial(board.wait_acked, large))
+            await in_thread(waits(board, good))
+
+
+async def test_what_a_copy_that_differs_has_acknowledged_counts_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait goes on: another one may take what it has refused."""
+    monkeypatch.setattr(syncer, "AUDIT_SECONDS", 0.5)
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(path, "FAST_DAILY", {0: 50})
+    async with live_source(path) as source:
+        board = source.board()
+        async with live_sink(copy, source.port, host_id=2):
+            last = more_excerpts(path, 50, 5)[-1][0]
+            await in_thread(waits(board, last))
+            flip_byte(noon_path(copy), written[45][1][:8], 2)
+            await eventually(lambda: board.marks == {})
+            assert source.stops
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(in_thread, waits(board, last))
+                nursery.start_soon(board.wait_acked, last)
+                async with live_sink(tmp_path / "good", source.port, host_id=3):
+                    await board.wait_acked(last)
+                    assert board.marks == {3: last}
+                    with pytest.raises(TimeoutError):
+                        await in_thread(partial(board.wait, last, 2, 0.05))
+
+
+async def test_a_queue_that_is_opened_late_is_waited_for_too(tmp_path: Path) -> None:
+    names = ("good", "late")
+    last = {name: fill(tmp_path / name, "FAST_DAILY", {0: 3})[-1][0] for name in names}
+    sources = {name: tmp_path / name for name in names}
+    sinks = {name: tmp_path / "copies" / name for name in names}
+    bring_back = made_unreadable(noon_path(sources["late"]))
+    async with serve_source(sources, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(sinks, connect=at(source.port), **BEATS):
+            await acked(source, last["good"], "good")
+            with pytest.raises(ValueError, match="expected, 'late' came"):
+                source.board("late")
+            bring_back()
+            await eventually(lambda: "late" in source.queues)
+            await in_thread(waits(source.board("late"), last["late"]))
+            with Queue.open_for_append(sources["late"]) as queue:
+                for _ in range(20):
+                    await acked(source, queue.append(b"more"), "late")
+                    await in_thread(waits(source.board("late"), queue.append(b"more")))
+
+
+async def test_the_second_sink_is_caught_up_as_soon_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pump tells so, though the board has had that mark for long."""
+    monkeypatch.setattr(sharedsocket, "SLICE_MS", 120_000)
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    beats = {"heartbeat_interval_ms": 60_000, "heartbeat_timeout_ms": 1_000_000}
+
+    async def caught_up(source: Source) -> None:
+        with trio.fail_after(SECONDS):
+            await source.wait_caught_up()
+
+    async with live_source(path, **beats) as source:
+        for name in ("one", "other"):
+            async with live_sink(tmp_path / name, source.port, **beats):
+                await caught_up(source)
