@@ -1,0 +1,155 @@
+"""How long a plain thread waits for an acknowledgement, beside twice the one-way delay.
+
+    python -m tests.bench.waitacked [--queues 1,100] [--count 2000] [--gap-us 500] [--rounds 5]
+                                    [--pauser balanced] [--size 64]
+
+A source runs in this process, its event loop in a thread; a sink is a process of its own. The main
+thread appends one excerpt to one queue after the other, and waits each time until the sink has
+acknowledged it. The sink takes the time just after it has published an excerpt (`--append-log`), so
+the one-way delay is that of the same excerpts. The first quarter is left out. Both percentiles are
+told as ratios to twice the middle one-way delay of their round, and of all rounds the middle one.
+"""
+
+import argparse
+import gc
+import os
+import statistics
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from cqrepl.bench.catchup import MODULE, log_entries
+from cqrepl.bench.percentiles import percentile
+from cqrepl.bench.processes import WAIT_SECONDS, running
+from cqrepl.bench.report import scratch
+from cqrepl.queue import Queue
+from cqrepl.replicator.source import Source, serve_source
+
+GOALS = (1.3, 3.0)
+PAUSERS = ("busy", "balanced", "sleepy")
+SKIPPED_SHARE = 4
+
+
+class Waited(NamedTuple):
+    """Percentiles in microseconds, and those of the waits as ratios to twice `one_way`."""
+
+    one_way: float
+    p50: float
+    p99: float
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        return self.p50 / (2 * self.one_way), self.p99 / (2 * self.one_way)
+
+
+@contextmanager
+def source_of(queues: dict[str, Path], address: str, pauser: str) -> Iterator[Source]:
+    """A source whose event loop runs in a thread, for the length of a block."""
+    made: list[Source] = []
+    is_there, is_over = threading.Event(), trio.Event()
+    token: list[trio.lowlevel.TrioToken] = []
+
+    async def serve() -> None:
+        async with serve_source(queues, connect=address, pauser=pauser) as source:
+            made.append(source)
+            token.append(trio.lowlevel.current_trio_token())
+            is_there.set()
+            await is_over.wait()
+
+    loop = threading.Thread(target=trio.run, args=(serve,))
+    loop.start()
+    try:
+        if not is_there.wait(WAIT_SECONDS):
+            raise TimeoutError("the source did not start in time")
+        yield made[0]
+    finally:
+        trio.from_thread.run_sync(is_over.set, trio_token=token[0])
+        loop.join()
+
+
+def measured(folder: Path, arguments: argparse.Namespace, queues: int) -> Waited:
+    """One round with so many queues."""
+    names = [f"q{number}" for number in range(queues)]
+    paths = {name: folder / name for name in names}
+    for path in paths.values():
+        Queue.open(path, create="FAST_DAILY").close()
+    logs = folder / "logs"
+    copies = [f"{name}={folder / 'copies' / name}" for name in names]
+    listen = ("--listen", "127.0.0.1:0", "--append-log", logs)
+    sent: list[tuple[str, int, int, int]] = []
+    with running(folder, MODULE, "sink", *copies, *listen) as sink, ExitStack() as stack:
+        address = f"127.0.0.1:{sink.port()}"
+        source = stack.enter_context(source_of(paths, address, arguments.pauser))
+        opened = [stack.enter_context(Queue.open(path)) for path in paths.values()]
+        boards = [source.board(name) for name in names]
+        payload, now_ms = bytes(arguments.size), time.time_ns() // 1_000_000
+        for queue, board in zip(opened, boards, strict=True):
+            board.wait(queue.append(payload, now_ms=now_ms), timeout=WAIT_SECONDS)
+        for number in range(arguments.count):
+            nth = number % queues
+            time.sleep(arguments.gap_us / 1e6)
+            began_ns = time.monotonic_ns()
+            index = opened[nth].append(payload, now_ms=now_ms)
+            boards[nth].wait(index, timeout=WAIT_SECONDS)
+            sent.append((names[nth], index, began_ns, time.monotonic_ns()))
+        time.sleep(2)  # for the sink to note what it has appended
+    return percentiles_of(sent[len(sent) // SKIPPED_SHARE :], logs, is_single=queues == 1)
+
+
+def percentiles_of(sent: list[tuple[str, int, int, int]], logs: Path, *, is_single: bool) -> Waited:
+    """Of what was appended: its queue, index, and when its append and its wait began and ended."""
+    paths = {name: logs if is_single else logs / name for name, *_ in sent}
+    noted = {name: list(log_entries(path)) for name, path in paths.items()}
+    one_way = []
+    for name, index, began_ns, _ in sent:
+        entries = noted[name]
+        entry = entries[bisect_left(entries, index, key=attrgetter("index_last"))]
+        one_way.append((entry.noted_ns - began_ns) / 1e3)
+    waits = sorted((ended_ns - began_ns) / 1e3 for _, _, began_ns, ended_ns in sent)
+    middle = percentile(sorted(one_way), 50)
+    return Waited(middle, percentile(waits, 50), percentile(waits, 99))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--queues", default="1,100", help="numbers of queues, in turn")
+    parser.add_argument("--count", type=int, default=2000, help="excerpts of a round")
+    parser.add_argument("--gap-us", type=float, default=500, help="rest before each append")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--pauser", default="balanced", choices=PAUSERS)
+    arguments = parser.parse_args()
+    gc.disable()  # a pause of this process would be taken for one of what is measured
+    numbers = [int(number) for number in arguments.queues.split(",")]
+    found: dict[int, list[Waited]] = {number: [] for number in numbers}
+    for _ in range(arguments.rounds):
+        for number in numbers:
+            with scratch() as folder:
+                waited = measured(folder, arguments, number)
+            found[number].append(waited)
+            shown = "x{:.2f} x{:.2f}".format(*waited.ratios)
+            print(
+                f"{number:4} queues  one way {waited.one_way:7.1f} us  wait p50 {waited.p50:7.1f}"
+                f"  p99 {waited.p99:7.1f}  {shown}  load {os.getloadavg()[0]:.2f}",
+                flush=True,
+            )
+    for number, rounds in found.items():
+        for name, place, goal in zip(("p50", "p99"), (0, 1), GOALS, strict=True):
+            ratios = [each.ratios[place] for each in rounds]
+            middle = statistics.median(ratios)
+            verdict = "goal met" if middle <= goal else "missed"
+            print(
+                f"{number:4} queues, {name}: x{middle:.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
+                f" of twice the one-way delay, {verdict}"
+            )
+
+
+if __name__ == "__main__":
+    main()
