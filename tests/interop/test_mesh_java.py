@@ -1,0 +1,135 @@
+"""A Java peer as one host of a cluster, the others as `cqrepl run`.
+
+The Java peer knows one other host and one queue. Java dials from the higher id to the lower one, as
+we do: so it is dialled as host 1 and dials as host 3, and both as host 2.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.interop.test_network_java import NAME, NOON_MS, PATIENT, WIDE, last_index
+from tests.support.commands import commands, until
+from tests.support.copies import assert_same
+from tests.support.java import JavaPeer, JavaQueue, require_java, run_network
+from tests.support.javabuild import BUILD_TIMEOUT_S
+from tests.support.ports import reserved_port
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(BUILD_TIMEOUT_S + 600)]
+
+HOSTS = (1, 2, 3)
+COUNT = 200
+MORE = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which host Java is, with whom it talks, and whether the queue is its own."""
+
+    java: int
+    other: int
+    is_source: bool
+
+    @property
+    def master(self) -> int:
+        return self.java if self.is_source else self.other
+
+
+PLACES = [
+    pytest.param(Place(1, 2, True), id="host-1-is-dialled-and-streams"),
+    pytest.param(Place(1, 3, False), id="host-1-is-dialled-and-takes-in"),
+    pytest.param(Place(2, 1, True), id="host-2-dials-and-streams"),
+    pytest.param(Place(2, 3, False), id="host-2-is-dialled-and-takes-in"),
+    pytest.param(Place(3, 1, False), id="host-3-dials-and-takes-in"),
+    pytest.param(Place(3, 2, True), id="host-3-dials-and-streams"),
+]
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[JavaQueue]:
+    require_java()
+    with JavaQueue(props=WIDE) as queue:
+        yield queue
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty queue that the peer has made."""
+    require_java()
+    path = tmp_path_factory.mktemp("template") / "queue"
+    run_network("QueueTool", queue=path)
+    return path
+
+
+def written(folder: Path, master: int) -> tuple[Path, dict[int, int]]:
+    """The file of the cluster, and the port of each host."""
+    ports = {each: reserved_port() for each in HOSTS}
+    hosts = ", ".join(
+        f'host{each}: {{hostId: {each}, connectUri: "127.0.0.1:{port}"}}'
+        for each, port in ports.items()
+    )
+    context = f'heartbeatIntervalMs: 5000, heartbeatTimeoutMs: 60000, basePath: "{folder}/$hostId"'
+    path = folder / "cluster.yaml"
+    path.write_text(
+        f"!QueueReplicationCfg {{cluster: {{context: {{{context}}}, {hosts}}}, "
+        f"queues: {{{NAME}: {{masterId: {master}, acknowledge: true}}}}}}\n"
+    )
+    return path, ports
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_java_is_a_host_of_the_cluster(
+    java: JavaQueue, template: Path, tmp_path: Path, place: Place
+) -> None:
+    path, ports = written(tmp_path, place.master)
+    queues = {each: tmp_path / str(each) / NAME for each in HOSTS}
+    original = queues[place.master]
+    original.parent.mkdir()
+    shutil.copytree(template, original)
+    append = partial(java.call, "append", original, "FAST_DAILY")
+    answer = append(COUNT, "0-70", 1, props={"interop.time": NOON_MS})
+    assert answer.exit == 0, answer
+    is_dialled = place.java < place.other
+    options: dict[str, Any] = {"append": MORE, "expect_ack": True} if place.is_source else {}
+    peer = JavaPeer(
+        role="source" if place.is_source else "sink",
+        queue=queues[place.java],
+        name=NAME,
+        ack=True,
+        local_id=place.java,
+        remote_id=place.other,
+        listen=ports[place.java] if is_dialled else None,
+        connect=None if is_dialled else f"127.0.0.1:{ports[place.other]}",
+        expect_count=COUNT + MORE,
+        **options,
+    )
+    async with commands(before=PATIENT) as start:
+        ours = [
+            await start("run", "-c", path, "--host-id", each, "--run-dir", tmp_path / "run")
+            for each in HOSTS
+            if each != place.java
+        ]
+        for command in ours:
+            await command.port()
+        with peer:
+            if not place.is_source:
+                answer = await trio.to_thread.run_sync(partial(append, MORE, "0-70", 9))
+                assert answer.exit == 0, answer
+            assert await trio.to_thread.run_sync(peer.exit_code, 300) == 0
+        # a Java source streams to the one host that it knows, and ours to all
+        copies = {place.other} if place.is_source else {*HOSTS} - {place.master}
+        for each in copies:
+            await until(partial(is_whole, original, queues[each]))
+            assert_same(original, queues[each])
+        for command in ours:
+            await command.terminate()
+
+
+def is_whole(original: Path, copy: Path) -> bool:
+    return last_index(copy) == last_index(original)
