@@ -1,4 +1,5 @@
-"""One line of progress on a terminal: excerpts, bytes, rate and lag, twice a second."""
+"""Progress on a terminal, twice a second: a line with excerpts, bytes, rate and lag; of a host a
+table."""
 
 import sys
 import time
@@ -6,6 +7,8 @@ from typing import Final
 
 import trio
 
+from cqrepl.commands.livetable import LiveTable
+from cqrepl.commands.screen import Screen
 from cqrepl.console.units import format_bytes
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of
@@ -14,32 +17,48 @@ from cqrepl.replicator.host import Host
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.status.snapshot import snapshot_of
 
 PAUSE_SECONDS: Final = 0.5
-_CLEAR_LINE: Final = "\r\x1b[K"
 
 
-async def show_progress(replicator: Source | Sink | Host) -> None:
-    """Redraws until cancelled; does nothing when stderr is no terminal."""
-    if not sys.stderr.isatty():
+async def show_progress(replicator: Source | Sink | Host, screen: Screen | None = None) -> None:
+    """Redraws until cancelled; does nothing where there is no terminal.
+
+    Args:
+        screen: where it is drawn; on standard error if there is none.
+    """
+    screen = screen or Screen(sys.stderr)
+    if not screen.is_terminal:
         return
-    before, then = 0, time.monotonic()
     try:
-        while True:
-            await trio.sleep(PAUSE_SECONDS)
-            excerpts, payload_bytes = _counts(replicator)
-            now = time.monotonic()
-            rate = (excerpts - before) / (now - then)
-            before, then = excerpts, now
-            line = f"{excerpts:,} excerpts  {format_bytes(payload_bytes)}  {rate:,.0f}/s"
-            source = replicator.source if isinstance(replicator, Host) else replicator
-            if isinstance(source, Source) and source.names:
-                line += f"  lag {lag_text(source)}"
-            sys.stderr.write(_CLEAR_LINE + line)
-            sys.stderr.flush()
+        if isinstance(replicator, Host):
+            await _show_table(replicator, screen)
+        else:
+            await _show_line(replicator, screen)
     finally:
-        sys.stderr.write(_CLEAR_LINE)
-        sys.stderr.flush()
+        screen.clear()
+
+
+async def _show_table(host: Host, screen: Screen) -> None:
+    live = LiveTable()
+    while True:
+        await trio.sleep(PAUSE_SECONDS)
+        screen.draw(live.lines(snapshot_of(host), time.monotonic(), screen.size.lines - 1))
+
+
+async def _show_line(replicator: Source | Sink, screen: Screen) -> None:
+    before, then = 0, time.monotonic()
+    while True:
+        await trio.sleep(PAUSE_SECONDS)
+        excerpts, payload_bytes = _counts(replicator)
+        now = time.monotonic()
+        rate = (excerpts - before) / (now - then)
+        before, then = excerpts, now
+        line = f"{excerpts:,} excerpts  {format_bytes(payload_bytes)}  {rate:,.0f}/s"
+        if isinstance(replicator, Source):
+            line += f"  lag {lag_text(replicator)}"
+        screen.draw([line])
 
 
 def lag_text(source: Source) -> str:
@@ -66,12 +85,8 @@ def _lag(each: SourceQueue) -> int | None:
     return last - acknowledged
 
 
-def _counts(replicator: Source | Sink | Host) -> tuple[int, int]:
+def _counts(replicator: Source | Sink) -> tuple[int, int]:
     """Excerpts and payload bytes of all queues together."""
-    if isinstance(replicator, Host):
-        halves = zip(_counts(replicator.source), _counts(replicator.sink), strict=True)
-        excerpts, payload_bytes = (out + into for out, into in halves)
-        return excerpts, payload_bytes
     if isinstance(replicator, Source):
         tallies = [each.counters.drained().sent for each in replicator.queues.values()]
     else:

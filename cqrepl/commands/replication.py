@@ -9,12 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypedDict, TypeVar
 
 import trio
 
 from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
+from cqrepl.commands.screen import Screen
 from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (
     DAMAGED,
@@ -90,10 +92,13 @@ def run_command(
 
     The port that is listened on is printed at once.
     """
+    screen = Screen(sys.stderr)
+    handler = logging.StreamHandler(screen)
     logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format=f"{name}: %(message)s", force=True
+        level=logging.INFO, handlers=[handler], format=f"{name}: %(message)s", force=True
     )
-    return outcome.guarded(name, lambda: trio.run(_run, name, serve, finished), interrupted_by=())
+    run = partial(trio.run, _run, name, serve, finished, screen)
+    return outcome.guarded(name, run, interrupted_by=())
 
 
 def code_of_stops(stops: list[Stop]) -> int:
@@ -112,6 +117,7 @@ async def _run(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
+    screen: Screen,
 ) -> int:
     ended: list[_Ended] = []
     first_signal = trio.Event()
@@ -124,10 +130,9 @@ async def _run(
                 if listen is not None:
                     assert replicator.port is not None
                     address = replace(listen, port=replicator.port)
-                    # in one piece: `print` writes the end of the line for itself
-                    sys.stderr.write(f"{name}: listening on {address}\n")
-                    sys.stderr.flush()
-                code = await _until_over(replicator, finished, first_signal)
+                    screen.write(f"{name}: listening on {address}\n")
+                    screen.flush()
+                code = await _until_over(replicator, finished, first_signal, screen)
                 if not ended:
                     ended.append(_Ended(code))
             nursery.cancel_scope.cancel()
@@ -147,6 +152,7 @@ async def _until_over(
     replicator: Replicator,
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     first_signal: trio.Event,
+    screen: Screen,
 ) -> int:
     """Waits for the first of these: a signal, the command's own end, or the stop of all
     queues."""
@@ -175,7 +181,7 @@ async def _until_over(
 
         for wait in (wait_signal, wait_finished, wait_stopped):
             nursery.start_soon(wait)
-        nursery.start_soon(show_progress, replicator)
+        nursery.start_soon(show_progress, replicator, screen)
     return code
 
 

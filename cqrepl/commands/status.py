@@ -3,16 +3,15 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from cqrepl.commands.statuspage import page
 from cqrepl.console import exitcodes, output
 from cqrepl.status.controlsocket import NotThere, ask_status
 from cqrepl.status.rundirectory import known_hosts, usual_directory
 
-_STATE_SHOWN: Final = 120
-_HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
 Values = Mapping[str, Any]  # as `status.snapshot` makes them; the version was looked at
 
 
@@ -39,7 +38,7 @@ def print_status(
             print(f"cqrepl status: {directory}: no host runs here", file=sys.stderr)
         return exitcodes.UNREACHABLE
     for each_host in found:
-        lines = [json.dumps(each_host)] if as_json else [*_page(each_host), ""]
+        lines = [json.dumps(each_host)] if as_json else [*page(each_host), ""]
         output.write_text("".join(line + "\n" for line in lines))
     output.flush()
     is_well = all(_is_well(each_host, max_lag) for each_host in found)
@@ -58,43 +57,3 @@ def _is_well(host: Values, max_lag: int | None) -> bool:
 
 def _is_behind(sink: Values, max_lag: int) -> bool:
     return sink["state"] != "live" or sink["lag"] is None or sink["lag"] > max_lag
-
-
-def _page(host: Values) -> Iterator[str]:
-    where = f", listens at {host['listens']}" if host["listens"] else ""
-    yield f"host {host['host']}  process {host['process']}{where}"
-    for peer in host["peers"]:
-        name = peer["name"] or f"host {peer['host']}"
-        yield f"  {name}: {peer['state']}"
-    yield from table([_HEAD, *_rows(host)])
-
-
-def _rows(host: Values) -> Iterator[tuple[str, ...]]:
-    for queue in host["queues"]:
-        start = (queue["name"], queue["role"], queue.get("last") or "-")
-        state = _short(queue["state"])
-        if queue["role"] == "sink":
-            master = "-" if queue["master"] is None else f"host {queue['master']}"
-            yield (*start, master, "-", "-", state)
-        elif not queue["sinks"] or queue["state"] != "live":
-            yield (*start, "-", "-", "-", state)
-        else:
-            for sink in queue["sinks"]:
-                lag = "?" if sink["lag"] is None else f"{sink['lag']:,}"
-                acknowledged = sink["acknowledged"] or "-"
-                row = (f"host {sink['host']}", acknowledged, lag, _short(sink["state"]))
-                yield (*start, *row)
-                start = ("", "", "")
-
-
-def _short(state: str) -> str:
-    line = " ".join(state.split())
-    return line if len(line) <= _STATE_SHOWN else f"{line[:_STATE_SHOWN]}..."
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with their cells below each other."""
-    wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = (f"{cell:{width}}" for cell, width in zip(row, wide, strict=True))
-        yield "  ".join(cells).rstrip()

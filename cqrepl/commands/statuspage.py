@@ -1,0 +1,50 @@
+"""What a host does, as a page for people: its peers, its queues, and how far each sink is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+_STATE_SHOWN: Final = 120
+_HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
+Values = Mapping[str, Any]  # as `status.snapshot` makes them
+
+
+def page(host: Values) -> Iterator[str]:
+    """The lines of one host."""
+    where = f", listens at {host['listens']}" if host["listens"] else ""
+    yield f"host {host['host']}  process {host['process']}{where}"
+    for peer in host["peers"]:
+        name = peer["name"] or f"host {peer['host']}"
+        yield f"  {name}: {peer['state']}"
+    yield from table([_HEAD, *_rows(host)])
+
+
+def _rows(host: Values) -> Iterator[tuple[str, ...]]:
+    for queue in host["queues"]:
+        start = (queue["name"], queue["role"], queue.get("last") or "-")
+        state = short(queue["state"])
+        if queue["role"] == "sink":
+            master = "-" if queue["master"] is None else f"host {queue['master']}"
+            yield (*start, master, "-", "-", state)
+        elif not queue["sinks"] or queue["state"] != "live":
+            yield (*start, "-", "-", "-", state)
+        else:
+            for sink in queue["sinks"]:
+                lag = "?" if sink["lag"] is None else f"{sink['lag']:,}"
+                acknowledged = sink["acknowledged"] or "-"
+                row = (f"host {sink['host']}", acknowledged, lag, short(sink["state"]))
+                yield (*start, *row)
+                start = ("", "", "")
+
+
+def short(state: str) -> str:
+    """A state on one line, and not too long for a table."""
+    line = " ".join(state.split())
+    return line if len(line) <= _STATE_SHOWN else f"{line[:_STATE_SHOWN]}..."
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with their cells below each other."""
+    wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, wide, strict=True))
+        yield "  ".join(cells).rstrip()
