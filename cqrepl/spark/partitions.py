@@ -8,14 +8,17 @@ from pyspark.sql.datasource import InputPartition
 
 from cqrepl.spark.ranges import IndexRange, Split, split
 from cqrepl.spark.tableoptions import ReadOptions
+from cqrepl.spark.witness import Witness, opened_queues, witnesses_of
 
 
 @dataclass
 class SplitPartition(InputPartition):
-    """What one task reads; `names` are those of the queues, by their directories."""
+    """What one task reads; `names` are those of the queues, by their directories, and `witnesses`
+    tell whether they are the ones that were planned with."""
 
     split: Split
     names: dict[Path, str]
+    witnesses: tuple[Witness, ...]
 
 
 def partitions_of(
@@ -33,4 +36,10 @@ def partitions_of(
         splits_max=options.splits_max,
     )
     names = {path: name for name, path in paths.items()}
-    return [SplitPartition(each, {one.queue: names[one.queue] for one in each}) for each in splits]
+    with opened_queues() as opened:
+        return [
+            SplitPartition(
+                each, {one.queue: names[one.queue] for one in each}, witnesses_of(each, opened)
+            )
+            for each in splits
+        ]

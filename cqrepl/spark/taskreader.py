@@ -20,6 +20,7 @@ from cqrepl.spark.partitions import SplitPartition
 from cqrepl.spark.ranges import IndexRange
 from cqrepl.spark.recordbatches import BatchMaker
 from cqrepl.spark.tableoptions import ReadOptions
+from cqrepl.spark.witness import check_witness
 
 _logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ def read_split(
 
     Raises:
         IndexGap: an excerpt of the split is not there any more.
+        QueueError: another queue is there than where the split was planned.
         QueueDamaged: a store file cannot be followed.
     """
     settle_worker()
@@ -58,6 +60,9 @@ def read_split(
             try:
                 if one.queue not in opened:
                     opened[one.queue] = stack.enter_context(Queue.open(one.queue))
+                    for witness in partition.witnesses:
+                        if witness.queue == one.queue:
+                            check_witness(opened[one.queue], witness)
                 name = partition.names[one.queue]
                 yield from _read_range(opened[one.queue], one, name, maker, options)
             except (IndexGap, NotAQueue) as gap:

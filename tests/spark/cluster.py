@@ -5,10 +5,11 @@ Its executors run a bare Python: nothing of this project, only pyarrow.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -44,8 +45,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers, for the length of a block."""
+def cluster(folder: Path, hiding: Sequence[tuple[Path, Path]] = ()) -> Iterator[Cluster]:
+    """A master and two workers, for the length of a block.
+
+    Args:
+        hiding: for each worker a directory, and the path at which it sees that one instead of what
+            all others see there. Takes root.
+    """
     _only_arrow(folder / "arrow")
     port = reserved_port()
     master = f"spark://127.0.0.1:{port}"
@@ -55,10 +61,12 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         _start(stack, "master.Master", words, log)
         _wait_for(log, "Starting Spark master at", 1)
         workers = []
-        for name in ("work1", "work2"):
+        for nth, name in enumerate(("work1", "work2")):
             words = ["--host", "127.0.0.1", "-c", "1", "-m", "1g", "-d", str(folder / name)]
             words += ["--webui-port", "0", master]
-            workers.append(_start(stack, "worker.Worker", words, folder / f"{name}.log"))
+            before = _elsewhere(*hiding[nth]) if nth < len(hiding) else []
+            log_of = folder / f"{name}.log"
+            workers.append(_start(stack, "worker.Worker", words, log_of, before))
         _wait_for(log, "Registering worker", 2)
         yield Cluster(master=master, folder=folder, workers=tuple(workers))
 
@@ -73,7 +81,23 @@ def _only_arrow(folder: Path) -> None:
     (folder / package.name).symlink_to(package)
 
 
-def _start(stack: ExitStack, name: str, words: list[str], log: Path) -> int:
+def namespaces_missing() -> str | None:
+    """Why no process can see other directories here than all others do; None when one can."""
+    if shutil.which("unshare") is None:
+        return "no unshare on the path"
+    done = subprocess.run(["unshare", "-m", "true"], capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+def _elsewhere(directory: Path, path: Path) -> list[str]:
+    """A command that runs what follows it where a directory is seen at another path."""
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, "sh", str(directory), str(path)]
+
+
+def _start(
+    stack: ExitStack, name: str, words: list[str], log: Path, before: Sequence[str] = ()
+) -> int:
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -86,7 +110,7 @@ def _start(stack: ExitStack, name: str, words: list[str], log: Path) -> int:
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
     with log.open("w") as out:
         process = subprocess.Popen(
-            [str(program), f"org.apache.spark.deploy.{name}", *words],
+            [*before, str(program), f"org.apache.spark.deploy.{name}", *words],
             env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
     stack.callback(process.wait)

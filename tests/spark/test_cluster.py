@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.cluster import BARE, Cluster, cluster
+from tests.spark.cluster import BARE, Cluster, cluster, namespaces_missing
 from tests.spark.conftest import spark_missing
 from tests.spark.queues import FIRST, excerpts, make_queue, payload
 from tests.support.ports import reserved_port
@@ -31,6 +31,31 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-P", "-m", "cqrepl", "spark", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_executors_that_see_another_queue_at_the_same_path_are_refused(tmp_path: Path) -> None:
+    """Each worker has a directory of its own where the driver has the copy: a sound one, while the
+    driver's has an excerpt altered. All would be told the same."""
+    reason = spark_missing() or namespaces_missing() or (None if BARE.exists() else f"no {BARE}")
+    if reason is not None:
+        require("spark", reason)
+    queue = make_queue(tmp_path / "queue", (500, 500))
+    copy = Path(shutil.copytree(queue, tmp_path / "copy"))
+    others = [Path(shutil.copytree(queue, tmp_path / f"other{nth}")) for nth in range(2)]
+    flip_byte(sorted(copy.glob("*.cq4"))[0], payload(300), 3)
+    (tmp_path / "cluster").mkdir()
+    with cluster(tmp_path / "cluster", [(other, copy) for other in others]) as found:
+        said = several(
+            found,
+            ["audit", str(queue), str(copy)],
+            ["archive", str(copy), str(tmp_path / "archive")],
+            ["rebuild", str(queue), str(copy), "--to", str(tmp_path / "new")],
+        )
+    assert [line for line in said if line.startswith("exit")] == ["exit 2"] * 3
+    told = [line for line in said if "found another one at the same path: " in line]
+    assert len(told) == 3
+    assert all(line.startswith("cqrepl spark ") and str(copy) in line for line in told)
+    assert not (tmp_path / "archive" / "_manifest.json").exists()
 
 
 @pytest.mark.long
@@ -65,7 +90,7 @@ def several(running: Cluster, *commands: list[str]) -> list[str]:
     words = [sys.executable, "-c", SEVERAL, json.dumps([settings, commands])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    return done.stdout.splitlines() + done.stderr.splitlines()
 
 
 def test_jobs_on_two_executors(running: Cluster, tmp_path: Path) -> None:

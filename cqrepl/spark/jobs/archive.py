@@ -45,8 +45,8 @@ from cqrepl.spark.jobs.blocks import (
     block_spans,
     digest_of,
     read_pieces,
-    tasks_of,
 )
+from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange
 
@@ -113,16 +113,16 @@ def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int
         part for found, archived in plan.compared for part in _as_archived(found.held, archived)
     ]
 
-    def work(task: tuple[IndexRange, ...]) -> Iterator[Answer]:
-        with Queue.open(path) as queue:
-            for each in task:
+    def work(task: SeenTask) -> Iterator[Answer]:
+        with task.opened() as queue:
+            for each in task.ranges:
                 for first, last in block_spans(each.index_first, each.index_last):
                     yield {
                         "first": first,
                         "digest": digest_of(first, read_pieces(queue, first, last)),
                     }
 
-    answers = run_tasks(spark, "compared", work, tasks_of(ranges, task_bytes))
+    answers = run_tasks(spark, "compared", work, seen_tasks(ranges, task_bytes))
     return {answer["first"]: answer["digest"] for answer in answers}
 
 
@@ -174,12 +174,12 @@ def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:
 def _write_parts(
     spark: SparkSession, out: Path, layout: QueueLayout, ranges: list[IndexRange], task_bytes: int
 ) -> list[ArchivePart]:
-    def work(task: tuple[IndexRange, ...]) -> Iterator[Answer]:
-        with Queue.open(task[0].queue) as queue:
-            for each in task:
+    def work(task: SeenTask) -> Iterator[Answer]:
+        with task.opened() as queue:
+            for each in task.ranges:
                 yield asdict(_write_part(queue, out, layout, each))
 
-    answers = run_tasks(spark, "archived", work, tasks_of(ranges, task_bytes))
+    answers = run_tasks(spark, "archived", work, seen_tasks(ranges, task_bytes))
     return [_part(answer) for answer in answers]
 
 

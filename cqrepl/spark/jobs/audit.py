@@ -10,13 +10,14 @@ A copy of which it is not known that its end is its end is never the same (`insp
 """
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from cqrepl.queue import QueueLayout, cycle_of
+from cqrepl.queue import Queue, QueueLayout, cycle_of
 from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
 from cqrepl.queue.inspection.cyclecomparison import ComparedCopy, ComparedSpan
 from cqrepl.queue.inspection.differences import Outcome
@@ -35,6 +36,7 @@ from cqrepl.spark.jobs.auditplan import common_layout
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
 from cqrepl.spark.jobs.blocks import TASK_BYTES
 from cqrepl.spark.jobs.tasks import run_for_objects
+from cqrepl.spark.witness import Witness, check_witness, witness_of
 
 _Returned = TypeVar("_Returned")
 
@@ -163,12 +165,37 @@ def _compared(
             to_read.append(cycle)
     seen = [SeenCopy(copy.path, copy.info) for copy in copies]
 
-    def work(cycles: list[Cycle]) -> Iterator[Told]:
+    def work(task: tuple[list[Cycle], tuple[Witness, ...]]) -> Iterator[Told]:
+        cycles, witnesses = task
+        for witness in witnesses:
+            with Queue.open(witness.queue) as queue:
+                check_witness(queue, witness)
         opened = reopened(seen)
         for cycle in cycles:
             yield from compare_cycle(opened, cycle, span)
 
-    yield from run_for_objects(spark, "compared", work, _tasks(copies, to_read, task_bytes))
+    cut = _tasks(copies, to_read, task_bytes)
+    tasks = list(zip(cut, _witnesses(copies, cut, span), strict=True))
+    yield from run_for_objects(spark, "compared", work, tasks)
+
+
+def _witnesses(
+    copies: list[ComparedCopy], tasks: list[list[Cycle]], span: ComparedSpan
+) -> Iterator[tuple[Witness, ...]]:
+    """What tells each copy, for each task."""
+    with ExitStack() as stack:
+        queues = [stack.enter_context(Queue.open(copy.path)) for copy in copies]
+        for cycles in tasks:
+            found = []
+            for copy, queue in zip(copies, queues, strict=True):
+                files = [copy.file_of(cycle) for cycle in cycles]
+                spans = [
+                    (int(file.index_first), min(int(file.index_last), span.index_last or 0))
+                    for file in files
+                    if file is not None and file.index_last is not None
+                ]
+                found.append(witness_of(queue, spans))
+            yield tuple(found)
 
 
 def _tasks(

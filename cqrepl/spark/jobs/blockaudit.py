@@ -30,10 +30,9 @@ from cqrepl.spark.jobs.blocks import (
     block_spans,
     digest_of,
     read_pieces,
-    tasks_of,
 )
+from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.ranges import IndexRange
 
 _BLOCKS_IN_TASK: Final = 16  # of those that are read again
 
@@ -82,7 +81,7 @@ def audit_blocks(
     copies = tuple(Path(path).absolute() for path in paths)
     layout = common_layout(copies)
     plans = plan_copies(copies, 0, INDEX_MAX)
-    tasks = [(plan.copy, task) for plan in plans for task in tasks_of(plan.ranges, task_bytes)]
+    tasks = [(plan.copy, task) for plan in plans for task in seen_tasks(plan.ranges, task_bytes)]
     blocks = [Block(**each) for each in run_tasks(spark, "digested", _digest, tasks)]
     suspects = list(_suspects(blocks, len(copies)))
     differences = [each for each in suspects if isinstance(each, Difference)]
@@ -98,11 +97,11 @@ def audit_blocks(
     )
 
 
-def _digest(task: tuple[int, tuple[IndexRange, ...]]) -> Iterator[Answer]:
+def _digest(task: tuple[int, SeenTask]) -> Iterator[Answer]:
     """The digests of the blocks of a task."""
-    copy, ranges = task
-    with Queue.open(ranges[0].queue) as queue:
-        for each in ranges:
+    copy, seen = task
+    with seen.opened() as queue:
+        for each in seen.ranges:
             for first, last in block_spans(each.index_first, each.index_last):
                 yield asdict(_digest_block(queue, copy, first, last))
 

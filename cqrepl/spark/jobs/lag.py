@@ -8,10 +8,11 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue
-from cqrepl.spark.jobs.blocks import TASK_BYTES, read_pieces, tasks_of
+from cqrepl.spark.jobs.blocks import TASK_BYTES, read_pieces
 from cqrepl.spark.jobs.roundtrips import PERCENTILES, AckRun, joined_runs, run_of, runs_in
+from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
-from cqrepl.spark.ranges import IndexRange, present
+from cqrepl.spark.ranges import present
 
 WINDOW_MS: Final = 60_000
 
@@ -55,15 +56,15 @@ def lag(
     """
     window_ns = window_ms * 1_000_000
     paths = [Path(log).absolute() for log in logs]
-    tasks: list[tuple[int, tuple[IndexRange, ...]]] = []
+    tasks: list[tuple[int, SeenTask]] = []
     for nth, path in enumerate(paths):
         with Queue.open(path) as queue:
-            tasks += [(nth, task) for task in tasks_of(present(queue), task_bytes)]
+            tasks += [(nth, task) for task in seen_tasks(present(queue), task_bytes)]
 
-    def work(task: tuple[int, tuple[IndexRange, ...]]) -> Iterator[Answer]:
-        nth, ranges = task
-        with Queue.open(ranges[0].queue) as queue:
-            for each in ranges:
+    def work(task: tuple[int, SeenTask]) -> Iterator[Answer]:
+        nth, seen = task
+        with seen.opened() as queue:
+            for each in seen.ranges:
                 pieces = read_pieces(queue, each.index_first, each.index_last)
                 for run in runs_in(pieces, window_ns):
                     yield {"log": nth, **run.fields()}
