@@ -31,6 +31,8 @@ const INBOX_PAUSE: Duration = Duration::from_micros(20);
 /// The time between two looks at the socket for acknowledgements alone, when no excerpts have gone
 /// out for some time.
 const INBOX_PAUSE_IDLE: Duration = Duration::from_millis(25);
+/// So many looks at lanes may come between two looks at the clock, which says when the peer is heard.
+const LANES_UNHEARD: usize = 128;
 /// So many bytes may wait for the peer before acknowledgements are held back.
 const UNSENT_MAX: usize = 64 << 10;
 /// The shortest time between acknowledgements, when all that has come is stored.
@@ -249,8 +251,10 @@ impl Pump<'_, '_> {
         } else if has_sent {
             // more is likely to be there
         } else if self.lanes.sinks.is_empty() {
-            while self.pauser.pause(std::thread::sleep).is_none() {
-                if self.control.is_called() || self.frame()? {
+            // many lanes take long to look at, and the peer is to be heard meanwhile
+            for _ in 0..(LANES_UNHEARD / self.lanes.sources.len()).max(1) {
+                let is_timed = self.pauser.pause(std::thread::sleep).is_some();
+                if is_timed || self.control.is_called() || self.frame()? {
                     break;
                 }
             }
