@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     help="The column that is the excerpt. [default: the whole row, as binary wire]",
 )  # fmt: skip
 @click.option(
+    "--order-by", "order", metavar="COLUMN",
+    help="The rows of a key in the order of this column."
+    " [default: index, where there is one, else the payload]",
+)  # fmt: skip
+@click.option(
     "--block", type=click.IntRange(1), default=10_000, show_default=True, metavar="N",
     help="Excerpts that are appended in one step.",
 )  # fmt: skip

@@ -27,6 +27,7 @@ class PreloadOptions(SessionOptions):
     key: str
     partitions: int
     payload: str | None
+    order: str | None
     block: int
     roll_cycle: str
     as_json: bool
@@ -66,7 +67,10 @@ def _filled(frame: "DataFrame", out: Path, options: PreloadOptions) -> "list[Fil
     except ValueError as error:
         raise BadArguments(str(error)) from error
     settings = PreloadSettings(
-        key=options["key"], partitions=options["partitions"], payload=options["payload"]
+        key=options["key"],
+        partitions=options["partitions"],
+        payload=options["payload"],
+        order=options["order"],
     )
     now_ms = time.time_ns() // 1_000_000
     return preload(frame, out, settings, layout=layout, now_ms=now_ms, block=options["block"])

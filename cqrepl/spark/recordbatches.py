@@ -4,7 +4,11 @@
     index      bigint   the 64-bit index; never negative
     cycle      int
     sequence   bigint
+    timestamp  timestamp  when its cycle begins: an excerpt has no time of its own
+    file       string   the name of the store file
+    position   bigint   of the excerpt's header in the store file
     length     int      of the payload, in bytes
+    hash       binary   BLAKE2b of the payload, 16 bytes
     payload    binary   as it is; or string, where it is decoded (option `payload`):
                             text   UTF-8; bytes that are none as `\\xHH`
                             wire   JSON of what the payload says; text and hexadecimal as strings
@@ -16,6 +20,7 @@ Nothing here costs time in Python for each excerpt, but for payloads that are de
 copied once, side by side, and not at all where they are not wanted.
 """
 
+import hashlib
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -27,15 +32,20 @@ import pyarrow.compute as pc
 from cqrepl.console.payload import json_of
 from cqrepl.kernel.batch import gather_payloads
 from cqrepl.queue import ExcerptBatch, cycle_of, sequence_of
+from cqrepl.queue.files.cycles import Cycles
 from cqrepl.spark.tableoptions import BATCH_EXCERPTS, OptionError
-from wire.header import EMPTY_STORED
+from wire.header import EMPTY_STORED, HEADER_BYTES
 
 _TYPES: Final = {
     "queue": "string",
     "index": "bigint",
     "cycle": "int",
     "sequence": "bigint",
+    "timestamp": "timestamp",
+    "file": "string",
+    "position": "bigint",
     "length": "int",
+    "hash": "binary",
     "payload": "binary",
 }
 _ARROW: Final = {
@@ -43,7 +53,9 @@ _ARROW: Final = {
     "bigint": pa.int64(),
     "int": pa.int32(),
     "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
 }
+_HASH_BYTES: Final = 16
 Field = tuple[str, str, bool]  # name, type as Spark spells it, and whether it may be null
 
 
@@ -82,13 +94,19 @@ class BatchMaker:
             "index": lambda each: _counted(each.batch.index_first, len(each.batch)),
             "cycle": lambda each: pa.repeat(_value(each.cycle, "int"), len(each.batch)),
             "sequence": lambda each: _counted(each.sequence, len(each.batch)),
+            "timestamp": lambda each: pa.repeat(
+                _value(each.start_ms * 1000, "timestamp"), len(each.batch)
+            ),
+            "file": lambda each: pa.repeat(_value(each.file, "string"), len(each.batch)),
+            "position": lambda each: pc.subtract(_longs(each.batch.offsets), HEADER_BYTES),
+            "hash": _hash,
             "length": lambda each: _longs(each.batch.lengths).cast(pa.int32()),
             "payload": {"raw": _raw, "text": _text, "wire": _wire}[payload_form],
         }
 
-    def make(self, batch: ExcerptBatch, name: str, shift: int) -> "pa.RecordBatch":
-        """The record batch of some excerpts of the queue of this name."""
-        excerpts = _Excerpts(batch, name, shift)
+    def make(self, batch: ExcerptBatch, name: str, cycles: Cycles) -> "pa.RecordBatch":
+        """The record batch of some excerpts of the queue of this name, as a tailer gives them."""
+        excerpts = _Excerpts(batch, name, cycles)
         arrays = [self._make[column](excerpts) for column in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -96,11 +114,22 @@ class BatchMaker:
 class _Excerpts:
     """A batch, and where it comes from."""
 
-    def __init__(self, batch: ExcerptBatch, name: str, shift: int) -> None:
+    def __init__(self, batch: ExcerptBatch, name: str, cycles: Cycles) -> None:
         self.batch = batch
         self.name = name
-        self.cycle = cycle_of(batch.index_first, shift)
-        self.sequence = sequence_of(batch.index_first, shift)
+        self.cycle = cycle_of(batch.index_first, cycles.shift)
+        self.sequence = sequence_of(batch.index_first, cycles.shift)
+        self._cycles = cycles
+
+    @property
+    def start_ms(self) -> int:
+        """When their cycle begins, in milliseconds since 1970."""
+        return self._cycles.ends_ms(self.cycle) - self._cycles.roll_cycle.length_ms
+
+    @property
+    def file(self) -> str:
+        """The name of their store file."""
+        return self._cycles.path_of(self.cycle).name
 
     def payloads(self) -> "pa.BinaryArray":
         batch = self.batch
@@ -134,6 +163,13 @@ def _value(value: str | int, type_name: str) -> "pa.Scalar":
 
 def _raw(excerpts: _Excerpts) -> "pa.Array":
     return excerpts.payloads()
+
+
+def _hash(excerpts: _Excerpts) -> "pa.Array":
+    hashes = [
+        hashlib.blake2b(payload, digest_size=_HASH_BYTES).digest() for _, payload in excerpts.batch
+    ]
+    return pa.array(hashes, pa.binary())
 
 
 def _text(excerpts: _Excerpts) -> "pa.Array":

@@ -17,7 +17,10 @@ from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle
 from cqrepl.queue.format.rollcycle import CYCLE_MAX, by_name
 from cqrepl.spark.ranges import SPLIT_BYTES, SPLIT_EXCERPTS, SPLITS_MAX
 
-COLUMNS: Final = ("queue", "index", "cycle", "sequence", "length", "payload")
+COLUMNS: Final = (
+    "queue", "index", "cycle", "sequence", "timestamp", "file", "position", "length", "hash",
+    "payload",
+)  # fmt: skip
 COLUMNS_USUAL: Final = ("queue", "index", "cycle", "sequence", "payload")
 PAYLOAD_FORMS: Final = ("raw", "text", "wire")
 BATCH_EXCERPTS: Final = 10_000

@@ -74,7 +74,7 @@ def read_split(
 def _read_range(
     queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
 ) -> Iterator["pa.RecordBatch"]:
-    index, shift = one.index_first, queue.cycles.shift
+    index = one.index_first
     with closing(queue.tailer(index)) as tailer:
         while index <= one.index_last:
             batch = tailer.next_batch(
@@ -86,5 +86,5 @@ def _read_range(
                 found = tailer.next_index if batch is None else batch.index_first
                 reason = "it was there when the job was planned"
                 raise IndexGap(index, found, reason, path=one.queue)
-            yield maker.make(batch, name, shift)
+            yield maker.make(batch, name, queue.cycles)
             index = batch.index_last + 1

@@ -129,6 +129,37 @@ def test_rows_of_a_queue_stay_in_the_order_of_their_indexes(
         assert [n for n in held if n % 3 == key] == list(range(key, 90, 3))
 
 
+@pytest.mark.parametrize("kind", ["bigint", "string", "timestamp", "double"])
+def test_rows_stay_in_the_order_of_a_column(
+    spark: "SparkSession", tmp_path: Path, kind: str
+) -> None:
+    """Rows without a value come first; `index` counts no more."""
+    rows = [(f"k{n % 3}", 90 - n, f"payload {97 - n}", n if n > 5 else None) for n in range(90)]
+    frame = spark.createDataFrame(rows, "symbol string, index bigint, data string, at bigint")
+    from pyspark.sql.functions import expr
+
+    texts = {"string": "lpad(at, 4, '0')", "timestamp": "timestamp_seconds(at)"}
+    frame = frame.withColumn("at", expr(texts.get(kind, f"cast(at as {kind})")))
+    filled = loaded(
+        frame.repartition(4), tmp_path / "out", partitions=2, payload="data", order="at"
+    )
+    numbers = [
+        [97 - int(bytes(data)[8:]) for _, data in excerpts(Path(each.path))] for each in filled
+    ]
+    for key in range(3):
+        (held,) = [each for each in numbers if key in each]
+        found = [n for n in held if n % 3 == key]
+        assert sorted(found[:2]) == [key, key + 3]
+        assert found[2:] == list(range(key + 6, 90, 3))
+
+
+def test_an_order_that_is_none_is_refused(table: Path, tmp_path: Path) -> None:
+    words = ["spark", "preload", str(table), str(tmp_path / "out"), "--key", "symbol"]
+    done = CliRunner().invoke(cli, [*words, "--partitions", "3", "--order-by", "nothing"])
+    assert done.exit_code == 2
+    assert "expected one of the columns id, symbol, price, day, found 'nothing'" in done.stderr
+
+
 def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
     """kill -9 of all of it while blocks are appended; the next run completes each queue."""
     out = tmp_path / "out"

@@ -1,11 +1,11 @@
 """Fills queues from a table: a queue for each partition of the keys, restartable by block.
 
 Theory of operation. Each row becomes a key and a payload. Rows go to the partition of their key
-(`partitionhash`) and are sorted there by key and, where the table has the column `index` of a
-queue, by index; else by payload. So each queue is a function of the table alone, and of a key's
-excerpts the newest comes last where they have an order; `queuefiller` tells what that gives. A file
-beside the queues keeps what they were made with, so that a second run with another key or number
-of partitions cannot mix them up.
+(`partitionhash`) and are sorted there by key and by the column that was chosen; where none was, by
+the column `index` of a queue, if the table has it; then by payload. So each queue is a function of
+the table alone, and of a key's excerpts the newest comes last where they have an order;
+`queuefiller` tells what that gives. A file beside the queues keeps what they were made with, so
+that a second run with another key or number of partitions cannot mix them up.
 """
 
 import json
@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 SETTINGS: Final = "_partitions.json"
 BLOCK: Final = 10_000
 _INDEX: Final = "index"
+_ORDERED: Final = (
+    "bigint", "int", "smallint", "tinyint", "double", "float", "decimal", "string", "binary",
+    "date", "timestamp", "timestamp_ntz", "boolean",
+)  # fmt: skip
 _WHOLE_NUMBERS: Final = ("bigint", "int", "smallint", "tinyint")
-_Keyed = tuple[tuple[int, bytes, int, bytes], None]
+_Place = tuple[bool, Any]  # whether it has a value, and the value
+_Keyed = tuple[tuple[int, bytes, _Place, bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +46,14 @@ class PreloadSettings:
         key: the column that decides the partition.
         payload: the column that is the excerpt, bytes or text; None: the whole row, as fields of
             binary wire.
+        order: the column by which the rows of a key are ordered, those without a value first; None:
+            by `index`, where the table has one, else by payload.
     """
 
     key: str
     partitions: int
     payload: str | None = None
+    order: str | None = None
 
 
 def preload(
@@ -73,12 +81,14 @@ def preload(
     cycle = layout.roll_cycle.cycle_at(now_ms, layout.epoch)
 
     has_index = dict(frame.dtypes).get(_INDEX) in _WHOLE_NUMBERS
+    order = settings.order or (_INDEX if has_index else None)
 
     def keyed(row: "Row") -> _Keyed:
-        key, index = row[settings.key], row[_INDEX] if has_index else None
-        number = -1 if index is None else index
+        key, value = row[settings.key], None if order is None else row[order]
+        has_value = value is not None and value == value  # not a number is not equal to itself
+        place = (has_value, value if has_value else None)
         partition = partition_of(key, settings.partitions)
-        return (partition, key_bytes(key), number, _payload(row, settings)), None
+        return (partition, key_bytes(key), place, _payload(row, settings)), None
 
     def write(number: int, rows: Iterable[_Keyed]) -> Iterator[str]:
         settle_worker()
@@ -122,10 +132,14 @@ def _payload(row: "Row", settings: PreloadSettings) -> bytes:
 
 
 def _check_columns(frame: "DataFrame", settings: PreloadSettings) -> None:
-    for name in (settings.key, settings.payload):
+    for name in (settings.key, settings.payload, settings.order):
         if name is not None and name not in frame.columns:
             known = ", ".join(frame.columns)
             raise BadArguments(f"expected one of the columns {known}, found {name!r}")
+    if settings.order is not None:
+        found = dict(frame.dtypes)[settings.order]
+        if found.partition("(")[0] not in _ORDERED:
+            raise BadArguments(f"expected a column that has an order, found {found}")
     if settings.payload is not None:
         found = dict(frame.dtypes)[settings.payload]
         if found not in ("binary", "string"):
@@ -139,6 +153,8 @@ def _keep_settings(out: Path, settings: PreloadSettings) -> None:
         BadArguments: the first run had other settings.
     """
     wanted: dict[str, Any] = {"v": 1, **asdict(settings)}
+    if settings.order is None:
+        del wanted["order"]  # as before there was one
     path = out / SETTINGS
     out.mkdir(parents=True, exist_ok=True)
     if not path.exists():
