@@ -69,6 +69,10 @@ class Session(Protocol):
     def catch_up(self) -> None:
         """Tells the core what a live pump has done since the last call; it may still run."""
 
+    @property
+    def sent_live(self) -> int:
+        """How many excerpts live pumps have sent on this connection, as far as that is known."""
+
     def leave_lanes(self) -> Moved:
         """The live pump has come back: goes on from where it is."""
 

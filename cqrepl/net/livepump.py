@@ -2,13 +2,14 @@
 
 Theory of operation. Where nothing is left to catch up with, a batch is one excerpt, and an event
 loop between the mapped file and the socket costs more time than all the rest. So the connection's
-tasks lend the socket to a native pump, which runs in a thread without the GIL and comes back after
-a slice of time, when something unusual is there, or when it is called.
+tasks lend the socket to a native pump, which runs in a thread without the GIL and comes back when
+something is there that it cannot do, or when it is called.
 
 While it runs the pump is the only one that receives, and the only one that sends: frames of the
 queues that go out, acknowledgements of those that come in, and between them what the tasks have to
-say. What it could not send is the first that is sent after it, what it received and did not take
-the first that is taken.
+say. What comes besides excerpts and acknowledgements it hands over to the tasks, and rings. What it
+could not send is the first that is sent after it, what it received and did not take the first that
+is taken.
 
 What a pump hands back unread goes round again with the next slice, for as long as the peer leaves a
 frame unfinished. So a pump says when it last received, and when what it leaves began to come: the
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
 _NS_PER_S: Final = 1_000_000_000
-SLICE_MS: Final = 1000  # marks, logs and the watch on silence are brought up to date so often
+SLICE_MS: Final = 60_000  # it is called back long before, if there is any need
 SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
-SLICES_OF_SILENCE: Final = 8  # in the time after which a silent peer is lost
 
 
 class Heard(NamedTuple):
@@ -49,16 +49,12 @@ class Heard(NamedTuple):
 
 
 class Came(NamedTuple):
-    """How a pump came back; `data` is what it left of what it received.
-
-    `is_foreign`: the peer acknowledges in a shape that the pump does not know.
-    """
+    """How a pump came back; `data` is what it left of what it received."""
 
     ended: Ended
     unsent: bytes
     data: bytes
     heard: Heard
-    is_foreign: bool
 
 
 class LivePump:
@@ -79,7 +75,7 @@ class LivePump:
         pausing: Pausing,
         is_idle: bool,
         slice_ms: int,
-        data: bytes | None,
+        data: bytes,
         said: bytes,
     ) -> Came:
         """Sends what appears in the queues that go out, stores what comes for those that come in.
@@ -87,7 +83,7 @@ class LivePump:
         Args:
             pausing: how it waits for what goes out.
             is_idle: nothing has appeared for some time.
-            data: received before, and not taken; None when it is not to receive.
+            data: received before, and not taken.
             said: goes out before anything that the pump says, which may be newer.
 
         Raises:
@@ -96,7 +92,7 @@ class LivePump:
         if self.steps:
             pausing, slice_ms = Pausing.STEP, 0
 
-        def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None], bool]:
+        def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None]]:
             if sinks:
                 wake_soon()
             return live.run_live(
@@ -114,12 +110,19 @@ class LivePump:
         self._control.reset()
         self.is_running = True
         try:
-            ended, unsent, left, heard, is_foreign = await in_thread(work, limiter=self._limiter)
+            ended, unsent, left, heard = await in_thread(work, limiter=self._limiter)
         finally:
             self.is_running = False
-        # what was to go through the pump after its last look
+        # what was to go through the pump after its last look; what it has handed over came first
         unsent += self._control.take()
-        return Came(Ended(ended), unsent, left, self._heard(*heard), is_foreign)
+        data = self._control.take_handed() + left
+        return Came(Ended(ended), unsent, data, self._heard(*heard))
+
+    async def handed_over(self) -> bytes:
+        """Whole documents that the running pump has handed over, as soon as it rings: there may be
+        none, and something to look at in the lanes."""
+        await trio.lowlevel.wait_readable(self._control.bell)
+        return self._control.take_handed()
 
     def interrupt(self) -> None:
         """Calls the pump back; nothing when it does not run."""

@@ -14,6 +14,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -25,7 +26,9 @@ from cqrepl.net.program import Program
 from cqrepl.net.sharedsocket import SharedSocket
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import (
+    Acknowledged,
     Connected,
+    CopyAudited,
     Event,
     OrderlyEnd,
     PeerLost,
@@ -86,6 +89,8 @@ class Pump:
         self._guest_bytes_per_s = guest_bytes_per_s
         self._program = program
         self._shared = SharedSocket(stream, connection, pausing, self.wake)
+        # what came while a live pump ran, and is acted on when that is back
+        self._kept: Event | RemoteProtocolError | None = None
 
     async def run(self, session: Session) -> None:
         """Returns when the connection is over; `ended_orderly` and `ended_why` say how."""
@@ -147,7 +152,6 @@ class Pump:
     def wake(self) -> None:
         """Something may be there to send."""
         self._wake.set()
-        self._shared.note_said()
 
     def look(self) -> None:
         """There is something to act on that did not come from the peer."""
@@ -161,7 +165,7 @@ class Pump:
     async def _read(self, session: Session) -> None:
         while self.connection.state is not ConnectionState.CLOSED:
             try:
-                if not await self._shared.lend(session):
+                if not await self._shared.lend(session, partial(self._act_live, session)):
                     await self._receive()
             except OSError as error:
                 self._end(f"connection broken: {error.strerror or error}")
@@ -195,7 +199,7 @@ class Pump:
     async def _act_on_events(self, session: Session) -> bool:
         """Acts on all events there are; false when the connection is over."""
         try:
-            while (event := self.connection.next_event()) is not None:
+            while (event := self._next_event()) is not None:
                 if isinstance(event, OrderlyEnd | PeerLost):
                     self._note_end(event)
                     return False
@@ -214,6 +218,30 @@ class Pump:
             self._close(error)
             return False
         return True
+
+    async def _act_live(self, session: Session) -> bool:
+        """Acts on what a live pump has handed over; false once the pump has to come back for it."""
+        while self._kept is None:
+            try:
+                event = self.connection.next_event()
+            except RemoteProtocolError as error:
+                self._kept = error
+                return False
+            if event is None:
+                self._clock.deadline = self.connection.next_deadline()
+                self.wake()
+                return True
+            if isinstance(event, Acknowledged | CopyAudited):  # they change no stream
+                await session.act(event)
+            else:
+                self._kept = event
+        return False
+
+    def _next_event(self) -> Event | None:
+        kept, self._kept = self._kept, None
+        if isinstance(kept, RemoteProtocolError):
+            raise kept
+        return self.connection.next_event() if kept is None else kept
 
     async def _tell_refused(self) -> None:
         """Sends a peer that is not let in why that is, if the core says anything of it; for as long
@@ -279,13 +307,13 @@ class Pump:
                     shared.found_frames()
                     await shared.send_frames(memoryview(out)[:filled])
                     if session.polls:
-                        await shared.leave_queues(session)
+                        shared.leave_queues()
                 elif self.connection.has_data_to_send:
                     continue
                 elif len(out) != session.out_bytes and self.connection.remote_id is not None:
                     continue  # what is next takes a larger buffer
                 elif session.polls:
-                    if not await shared.leave_queues(session):
+                    if not shared.leave_queues():
                         await shared.pauser.pause(self._wake, session.watched)
                 else:
                     await self._wake.wait()
@@ -298,7 +326,8 @@ class Pump:
         while True:
             with trio.CancelScope(deadline=self.connection.next_deadline()) as self._clock:
                 await trio.sleep_forever()
-            await self._shared.have_back()
+            if self.connection.judges_peer(trio.current_time()):
+                await self._shared.have_back()  # what a live pump has heard counts
             try:
                 self.connection.tick(trio.current_time())
             except RemoteProtocolError as error:

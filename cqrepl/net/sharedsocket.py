@@ -4,15 +4,15 @@ Theory of operation. A live pump (`livepump`) does in microseconds what the task
 them, but only the usual case. So the reader lends it the socket, with all that was received and not
 taken, whenever there are queues for it. Those that come in always are; those that go out are when
 the writer has left them to it, after it has found nothing itself that it must look at. While the
-socket is lent the tasks neither receive nor send: what is to be said is handed to the pump. They
-call it back for all else, and go on from where it stopped.
-
-A peer that acknowledges in a shape that the pump does not know would call it back each time. Then
-the reader keeps what comes, and the writer lends only what goes out.
+socket is lent the tasks neither receive nor send: what is to be said is handed to the pump, and the
+reader acts on what the pump hands over. They call it back for all else, and go on from where it
+stopped.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -22,7 +22,6 @@ from cqrepl.net.link import Moved, Session
 from cqrepl.net.livepump import (
     SLICE_MIXED_MS,
     SLICE_MS,
-    SLICES_OF_SILENCE,
     Came,
     LivePump,
     pump_for,
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
 FRUITLESS_MAX: Final = 2
 FRUITLESS_PAUSE: Final = 64
 PATIENCE_SECONDS: Final = 0.05  # of the writer, with a reader that has other things to do
+LOOK_SECONDS: Final = 1.0  # counters, marks and logs are brought up to date at least so often
+
+Act = Callable[[], Awaitable[bool]]
 
 
 class SharedSocket:
@@ -67,12 +69,12 @@ class SharedSocket:
         self._wake = wake
         self._reception = Reception()
         self._has_queues = False  # the live pump sends of them
-        self._hears_live = True  # a live pump receives; false for acknowledgements it cannot read
-        self._is_back = trio.Event()  # no live pump receives, and what one has left is taken
+        self._is_back = trio.Event()  # no live pump runs, and what one has left is taken
         self._is_back.set()
         self._unsent = b""  # left over by a live pump: goes before anything else
         self._is_sending = False  # the writer is
-        self._is_quiet = False  # nothing was there to send the last time
+        self._sent_live = 0  # excerpts that live pumps have sent, when that was looked at last
+        self._sent_at = -math.inf  # when anything was known to be sent last
         self._fruitless = 0  # times that the live pump came back from what it does not know
 
     @property
@@ -92,14 +94,8 @@ class SharedSocket:
         if self.live is not None:
             self.live.interrupt()
 
-    def note_said(self) -> None:
-        """The core may have something to say. The writer can hand it to no pump that it runs."""
-        is_run = self._has_queues and not self._hears_live
-        if is_run and self._connection.has_data_to_send:
-            self.call_back()
-
     async def have_back(self) -> None:
-        """Ends when no live pump receives, and all that one has heard counts."""
+        """Ends when no live pump runs, and all that one has heard counts."""
         if not self._is_back.is_set():
             self.call_back()
             await self._is_back.wait()
@@ -110,9 +106,13 @@ class SharedSocket:
         """What `receive` gives; None when there is something else to do."""
         return await self._reception.read(receive)
 
-    async def lend(self, session: Session) -> bool:
-        """Lends the live pump the socket for a slice of time; false when there is nothing for it,
-        or when the writer sends."""
+    async def lend(self, session: Session, act: Act) -> bool:
+        """Lends the live pump the socket until it comes back; false when there is nothing for it,
+        or when the writer sends.
+
+        Args:
+            act: acts on what the pump has handed over; false when the pump has to come back for it.
+        """
         pump = self.live
         if pump is None:
             return False
@@ -130,7 +130,7 @@ class SharedSocket:
             self._take_queues_back()
         if not sources and not sinks:
             return False
-        came, moved = await self._run_live(pump, session, sources, sinks)
+        came, moved = await self._run_live(pump, session, sources, sinks, act)
         now = trio.current_time()
         heard, began = came.heard.times(now)
         self._connection.hand_back(came.data, now, heard=heard, began=began)
@@ -146,7 +146,7 @@ class SharedSocket:
     @property
     def _may_lend(self) -> bool:
         is_open = self._connection.state is ConnectionState.OPEN
-        return is_open and self._hears_live and not self._is_sending and not self.is_mute
+        return is_open and not self._is_sending and not self.is_mute
 
     def _is_fruitless(self) -> bool:
         """True while it is not worth a try: the live pump does not know what comes here."""
@@ -160,25 +160,25 @@ class SharedSocket:
         session: Session,
         sources: "Sequence[SourceLane]",
         sinks: "Sequence[SinkLane]",
+        act: Act,
     ) -> tuple[Came, Moved]:
         """Runs the live pump; what it has not sent is kept for what is sent next."""
         is_mixed = bool(sources) and not session.has_lanes_only
-        data = None
-        if self._hears_live:
-            self._is_back = trio.Event()
-            data = self._connection.hand_over()
+        self._is_back = trio.Event()
         self._has_queues = bool(sources)
-        said = self._take_unsent() + self._connection.data_to_send()
+        data = self._connection.hand_over()
+        run = partial(
+            pump.run,
+            sources,
+            sinks,
+            pausing=self._pausing,
+            is_idle=self._is_quiet,
+            slice_ms=SLICE_MIXED_MS if is_mixed else SLICE_MS,
+            data=data,
+            said=self._take_unsent() + self._connection.data_to_send(),
+        )
         try:
-            came = await pump.run(
-                sources,
-                sinks,
-                pausing=self._pausing,
-                is_idle=self._is_quiet,
-                slice_ms=SLICE_MIXED_MS if is_mixed else self._slice_ms,
-                data=data,
-                said=said,
-            )
+            came = await run() if pump.steps else await self._run_beside(run, pump, session, act)
         except BaseException:
             self._is_back.set()  # whatever it held is lost, and the connection with it
             raise
@@ -186,22 +186,59 @@ class SharedSocket:
             self._has_queues = False
             moved = session.leave_lanes()
         self._unsent = came.unsent
+        self._note_sent(session)
         return came, moved
+
+    async def _run_beside(
+        self, run: Callable[[], Awaitable[Came]], pump: LivePump, session: Session, act: Act
+    ) -> Came:
+        """Runs the live pump, and acts on what it hands over meanwhile."""
+        came: Came | OSError
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, pump, session, act)
+            try:
+                came = await run()
+            except OSError as error:
+                came = error  # not through the nursery, which would make a group of it
+            nursery.cancel_scope.cancel()
+        if isinstance(came, OSError):
+            raise came
+        return came
+
+    async def _listen(self, pump: LivePump, session: Session, act: Act) -> None:
+        """Acts on what a running pump hands over, and takes account of what it has done."""
+        goes_on = True
+        while goes_on:
+            documents = b""
+            with trio.move_on_after(LOOK_SECONDS):
+                documents = await pump.handed_over()
+            session.catch_up()  # what it has done before is known before what came behind
+            self._note_sent(session)
+            if documents:
+                self._connection.receive_data(documents, trio.current_time())
+                goes_on = await act()
+            goes_on = goes_on and not (self._has_queues and self._is_quiet)
+        self.call_back()
+
+    def _note_sent(self, session: Session) -> None:
+        if session.sent_live != self._sent_live:
+            self._sent_live = session.sent_live
+            self.found_frames()
+
+    @property
+    def _is_quiet(self) -> bool:
+        """True when nothing was there to send for some time."""
+        return trio.current_time() >= self._sent_at + LOOK_SECONDS
 
     def _goes_on_live(self, pump: LivePump, session: Session, came: Came, moved: Moved) -> bool:
         """True while the queues that go out are still for the live pump."""
-        self._is_quiet = not moved.has_sent
-        if moved.has_sent:
-            self.pauser.reset()
-        if came.is_foreign:  # each would call the pump back
-            self._hears_live = False
-        is_waited_for = pump.steps and self._is_quiet and not self._unsent
-        if (came.ended is Ended.TAILER and self._is_quiet) or is_waited_for:
+        is_waited_for = pump.steps and not self._unsent
+        if not moved.has_sent and (came.ended is Ended.TAILER or is_waited_for):
             # it does not wait for what comes next, or does not know it
             self.pauser.leave_live()
             return False
-        is_over = came.ended is Ended.TAILER or came.is_foreign or not session.has_lanes_only
-        return not is_over and not self.pauser.wants_rest
+        is_over = came.ended is Ended.TAILER or not session.has_lanes_only
+        return not is_over and not self._is_quiet
 
     def _take_queues_back(self) -> None:
         """The writer looks at the queues that go out."""
@@ -214,28 +251,13 @@ class SharedSocket:
 
     # the writer
 
-    async def leave_queues(self, session: Session) -> bool:
+    def leave_queues(self) -> bool:
         """Leaves the queues that go out to the live pump; false when there is nothing for it."""
-        pump = self.live
-        if pump is None or self.pauser.is_waiting or self.pauser.wants_rest:
+        is_for_tasks = self.pauser.is_waiting or self.pauser.wants_rest
+        if self.live is None or is_for_tasks or self._fruitless >= FRUITLESS_MAX:
             return False
-        if self._fruitless >= FRUITLESS_MAX:
-            return False
-        if not self._hears_live:
-            return await self._send_live(pump, session)
         self.leaves_queues = True
         return True
-
-    async def _send_live(self, pump: LivePump, session: Session) -> bool:
-        """Lets a live pump send that does not receive."""
-        sources = session.lanes_out()
-        if not sources or pump.is_running:
-            return False
-        try:
-            came, moved = await self._run_live(pump, session, sources, [])
-        except OSError as error:
-            raise trio.BrokenResourceError from error
-        return self._goes_on_live(pump, session, came, moved) or moved.has_sent
 
     async def wait(self, wake: trio.Event) -> None:
         """While the queues are left to the live pump: waits for something to say, or until they are
@@ -250,9 +272,9 @@ class SharedSocket:
             self.leaves_queues = False  # the reader has too much to do
 
     def found_frames(self) -> None:
-        """The writer has found something itself."""
+        """There was something to send."""
         self.pauser.reset()
-        self._is_quiet = False
+        self._sent_at = trio.current_time()
 
     async def say(self) -> bool:
         """Sends what the core has to say; false when it has nothing."""
@@ -288,7 +310,3 @@ class SharedSocket:
     def _take_unsent(self) -> bytes:
         unsent, self._unsent = self._unsent, b""
         return unsent
-
-    @property
-    def _slice_ms(self) -> int:
-        return min(SLICE_MS, int(self._connection.silence_max * 1000 / SLICES_OF_SILENCE))

@@ -215,6 +215,10 @@ class Connection:
         self._router.close(reason)
         self.on_wake(lambda: None)  # no circle keeps the buffers of what is over
 
+    def judges_peer(self, now: float) -> bool:
+        """True when `tick` would do more than say that we are there: what was heard counts."""
+        return self._overdue(now) is not None or self._router.is_due(now)
+
     def next_deadline(self) -> float:
         """When `tick` is due at the latest; infinity for never."""
         if self.state is ConnectionState.CLOSED:

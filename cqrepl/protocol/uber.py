@@ -222,6 +222,11 @@ class Router:
 
     # what is due
 
+    def is_due(self, now: float) -> bool:
+        """True when the time of a handler has come, besides that of our heartbeat."""
+        due = self.agenda.next_deadline
+        return due <= now and (self.heartbeat is None or due < self.heartbeat.deadline)
+
     @property
     def has_ready(self) -> bool:
         """True when a handler may have something to produce."""

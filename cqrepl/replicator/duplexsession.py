@@ -86,6 +86,10 @@ class DuplexSession:
         self.source.catch_up()
         self.sink.catch_up()
 
+    @property
+    def sent_live(self) -> int:
+        return self.source.sent_live
+
     def leave_lanes(self) -> Moved:
         has_sent = self.source.leave_lanes().has_sent
         return Moved(has_sent=has_sent, has_stored=self.sink.leave_lanes().has_stored)

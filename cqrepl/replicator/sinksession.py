@@ -168,6 +168,10 @@ class SinkSession:
                 if not self._connection.has_stopped(handler.cid):  # while the pump was at it
                     handler.took(queue.appender.next_index)
 
+    @property
+    def sent_live(self) -> int:
+        return 0
+
     def leave_lanes(self) -> Moved:
         self._has_stored = False
         self.catch_up()

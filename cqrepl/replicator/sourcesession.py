@@ -3,7 +3,6 @@
 Each connection has its own tailers and its own window, so a slow sink holds up no other.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
 T = TypeVar("T")
-_logger = logging.getLogger(__name__)
 
 
 class SourceSession:
@@ -58,9 +56,9 @@ class SourceSession:
         self._shared = shared
         self._connection = link
         self._pump = pump
-        self._is_draining = False
-        self.has_progressed = False
+        self._is_draining = self.has_progressed = False
         self.has_lanes_only = False  # the last time that a live pump was lent the connection
+        self.sent_live = 0
         self.withdrawn: dict[str, str] = {}  # why the sink let go, and nothing got through since
         self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump, shared.changed)
         self._lineage = LineageDesk(self.outgoing, self._returns, link, shared.changed)
@@ -296,6 +294,7 @@ class SourceSession:
             run = SentRun.of(lane_first + each.lane_count, lengths)
             source.framed(run)
             each.lane_count += len(run)
+            self.sent_live += len(run)
             self._sent(each, run)
         noted = []
         for at in range(0, len(acks), 3):

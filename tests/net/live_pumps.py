@@ -56,14 +56,12 @@ class Ends:
         self, *lanes: live.SourceLane, slice_ms: int = 1, pausing: Pausing = Pausing.BALANCED
     ) -> tuple[Ended, bytes]:
         """The pump of a source, until it comes back."""
-        ended, unsent, *_ = live.run_live(
-            self.near.fileno(), self.control, lanes, [], pausing, False, slice_ms, None
-        )
-        return Ended(ended), unsent
+        ended, unsent, *_ = self.pump(lanes, [], slice_ms=slice_ms, pausing=pausing)
+        return ended, unsent
 
     def hear(
         self, *lanes: live.SourceLane, data: bytes = b"", slice_ms: int = 1
-    ) -> tuple[Ended, bytes, bytes, Heard, bool]:
+    ) -> tuple[Ended, bytes, bytes, Heard]:
         """The pump of a source that receives too, until it comes back."""
         return self.pump(lanes, [], data=data, slice_ms=slice_ms)
 
@@ -78,7 +76,7 @@ class Ends:
         self, *lanes: live.SinkLane, data: bytes = b"", slice_ms: int = 1
     ) -> tuple[Ended, bytes, bytes, Heard]:
         """The same, with when it has heard anything."""
-        ended, unsent, left, heard, _ = self.pump([], lanes, data=data, slice_ms=slice_ms)
+        ended, unsent, left, heard = self.pump([], lanes, data=data, slice_ms=slice_ms)
         return ended, left, unsent, heard
 
     def pump(
@@ -89,12 +87,12 @@ class Ends:
         data: bytes = b"",
         slice_ms: int = 1,
         pausing: Pausing = Pausing.BALANCED,
-    ) -> tuple[Ended, bytes, bytes, Heard, bool]:
+    ) -> tuple[Ended, bytes, bytes, Heard]:
         """The pump of queues that go out and of others that come in, until it comes back."""
-        ended, unsent, left, heard, is_foreign = live.run_live(
+        ended, unsent, left, heard = live.run_live(
             self.near.fileno(), self.control, sources, sinks, pausing, False, slice_ms, data
         )
-        return Ended(ended), unsent, left, Heard(*heard), is_foreign
+        return Ended(ended), unsent, left, Heard(*heard)
 
 
 class Running(threading.Thread):

@@ -122,6 +122,7 @@ class Recorder:
         self.out_bytes = piece
         self.has_lanes_only = False
         self.polls = False
+        self.sent_live = 0
         self.is_settled = True
         self.has_progressed = False
         self.is_closed = 0

@@ -151,7 +151,7 @@ async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: P
 
 
 async def _receive_nothing(pump: LivePump) -> None:
-    came = Came(Ended.SLICE, b"", b"", Heard(None, None), is_foreign=False)
+    came = Came(Ended.SLICE, b"", b"", Heard(None, None))
     while came.ended is Ended.SLICE:
         came = await pump.run(
             [], [], pausing=Pausing.BALANCED, is_idle=False, slice_ms=50, data=b"", said=b""

@@ -3,6 +3,7 @@
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from tests.net.live_pumps import (
     Running,
     content,
     excerpts_of,
+    frames_of,
     received,
     source_lane,
 )
@@ -72,10 +74,8 @@ def test_acknowledgements_are_noted(tmp_path: Path) -> None:
         said = b"".join(acknowledgement(index) for index in indexes)
         ends.far.sendall(said[7:])
         began = time.monotonic_ns()
-        ended, unsent, left, (heard_ns, _), is_foreign = ends.hear(
-            lane, data=said[:7], slice_ms=100
-        )
-        assert (ended, unsent, left, is_foreign) == (Ended.SLICE, b"", b"", False)
+        ended, unsent, left, (heard_ns, _) = ends.hear(lane, data=said[:7], slice_ms=100)
+        assert (ended, unsent, left) == (Ended.SLICE, b"", b"")
         assert heard_ns is not None
         acks = lane.take_acks().tolist()
         assert acks[::3] == indexes
@@ -105,18 +105,58 @@ def test_an_acknowledgement_that_was_overtaken_is_no_news(tmp_path: Path, is_log
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_else_the_peer_says_is_left(tmp_path: Path, is_whole: bool) -> None:
+def test_what_else_the_peer_says_is_handed_over(tmp_path: Path, is_whole: bool) -> None:
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
         lane = source_lane(queue.tailer())
         last = queue.last_index() or 0
         other = write_cid(OTHER_CID) + write_heartbeat()
         other = other if is_whole else other[:-3]
         ends.far.sendall(acknowledgement(last) + other)
-        ended, unsent, left, (heard_ns, began_ns), is_foreign = ends.hear(lane, slice_ms=LONG_MS)
-        assert (ended, unsent, left, is_foreign) == (Ended.UNUSUAL, b"", other, False)
+        ended, unsent, left, (heard_ns, began_ns) = ends.hear(lane, slice_ms=100)
+        assert (ended, unsent) == (Ended.SLICE, b"")
+        assert left == (b"" if is_whole else other[len(write_cid(OTHER_CID)) :])
+        assert ends.control.take_handed() + left == other
         assert heard_ns is not None
         assert began_ns is not None
         assert lane.take_acks()[0] == last
+
+
+def test_the_pump_rings_and_runs_on(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+        for nth in range(3):
+            other = write_cid(OTHER_CID) + write_heartbeat()
+            ends.far.sendall(other)
+            handed = b""
+            while len(handed) < len(other):
+                assert select.select([ends.control.bell], [], [], WAIT_S)[0]
+                handed += ends.control.take_handed()
+            assert handed == other, nth
+        assert select.select([ends.control.bell], [], [], 0)[0] == []
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+
+
+def test_no_more_is_handed_over_than_is_taken(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        other = (write_cid(OTHER_CID) + write_heartbeat()) * 5000
+        threading.Thread(target=ends.far.sendall, args=(other,)).start()
+        ended, _, left, _ = ends.hear(source_lane(queue.tailer()), slice_ms=LONG_MS)
+        assert ended is Ended.UNUSUAL
+        handed = ends.control.take_handed()
+        assert len(handed) <= 64 << 10
+        assert other.startswith(handed + left)
+        received(ends.near, len(other) - len(handed) - len(left))
+
+
+def test_an_excerpt_without_a_lane_is_left(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 2) as queue, Ends.connected() as ends:
+        frames = b"".join(frames_of(queue, cid=OTHER_CID))
+        ends.far.sendall(frames)
+        ended, _, left, _ = ends.hear(source_lane(queue.tailer()), slice_ms=LONG_MS)
+        assert ended is Ended.UNUSUAL
+        assert ends.control.take_handed() + left == frames
 
 
 def test_a_cut_acknowledgement_is_left_when_time_is_over(tmp_path: Path) -> None:
@@ -125,11 +165,10 @@ def test_a_cut_acknowledgement_is_left_when_time_is_over(tmp_path: Path) -> None
         said = acknowledgement(queue.last_index() or 0)
         for end in range(1, len(said)):
             ends.far.sendall(said[:end])
-            ended, _, left, (heard_ns, began_ns), is_foreign = ends.hear(lane, slice_ms=60)
+            ended, _, left, (heard_ns, began_ns) = ends.hear(lane, slice_ms=60)
             assert (ended, left) == (Ended.SLICE, said[:end])
             assert heard_ns is not None
             assert began_ns is not None
-            assert not is_foreign
 
 
 def test_what_is_handed_back_unread_was_not_heard(tmp_path: Path) -> None:
@@ -138,9 +177,9 @@ def test_what_is_handed_back_unread_was_not_heard(tmp_path: Path) -> None:
         lane = source_lane(queue.tailer())
         said = acknowledgement(queue.last_index() or 0)
         came = ends.hear(lane, data=said[:9], slice_ms=10)
-        assert came == (Ended.SLICE, b"", said[:9], (None, None), False)
+        assert came == (Ended.SLICE, b"", said[:9], (None, None))
         ends.far.sendall(said[9:20])
-        _, _, left, (heard_ns, began_ns), _ = ends.hear(lane, data=said[:9], slice_ms=60)
+        _, _, left, (heard_ns, began_ns) = ends.hear(lane, data=said[:9], slice_ms=60)
         assert left == said[:20]
         assert heard_ns is not None
         assert began_ns is None
@@ -153,26 +192,27 @@ def test_a_rest_began_when_its_first_byte_came(tmp_path: Path) -> None:
         lane = source_lane(queue.tailer())
         first, second = acknowledgement(last - 1), acknowledgement(last)
         ends.far.sendall(first[9:] + second[:9])
-        _, _, left, (heard_ns, began_ns), _ = ends.hear(lane, data=first[:9], slice_ms=60)
+        _, _, left, (heard_ns, began_ns) = ends.hear(lane, data=first[:9], slice_ms=60)
         assert left == second[:9]
         assert lane.take_acks()[0] == last - 1
         assert heard_ns is not None
         assert began_ns == heard_ns
 
 
-def test_acknowledgements_in_another_shape_are_told(tmp_path: Path) -> None:
+def test_acknowledgements_in_another_shape_are_handed_over(tmp_path: Path) -> None:
     with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
         lane = source_lane(queue.tailer())
         said = bytearray(acknowledgement(queue.last_index() or 0))
         said[len(CID_DOCUMENT) + 8] = 0xA7  # another code for the index, as good as ours
         ends.far.sendall(said)
-        ended, unsent, left, (heard_ns, _), is_foreign = ends.hear(lane, slice_ms=LONG_MS)
-        assert (ended, unsent, left, is_foreign) == (Ended.UNUSUAL, b"", bytes(said), True)
+        ended, unsent, left, (heard_ns, _) = ends.hear(lane, slice_ms=100)
+        assert (ended, unsent, left) == (Ended.SLICE, b"", b"")
+        assert ends.control.take_handed() == said
         assert heard_ns is not None
 
 
 def test_what_a_sink_has_read_of_its_files_is_no_acknowledgement(tmp_path: Path) -> None:
-    """It comes twice a second: were it taken for a foreign shape, no pump would hear any more."""
+    """It comes twice a second, and a pump runs on."""
     with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
         lane = source_lane(queue.tailer())
         last = queue.last_index() or 0
@@ -180,9 +220,10 @@ def test_what_a_sink_has_read_of_its_files_is_no_acknowledgement(tmp_path: Path)
         proof = CID_DOCUMENT + write_proof(last + 1, held)
         for end in (len(proof), len(CID_DOCUMENT) + 3):
             ends.far.sendall(acknowledgement(last) + proof[:end])
-            ended, _, left, _, is_foreign = ends.hear(lane, slice_ms=LONG_MS)
-            assert (ended, left, is_foreign) == (Ended.UNUSUAL, proof[:end], False)
-            assert lane.take_acks()[0] == last
+            ended, _, left, _ = ends.hear(lane, slice_ms=100)
+            assert ended is Ended.SLICE
+            assert ends.control.take_handed() + left == proof[:end]
+            assert bool(left) is (end < len(proof))
 
 
 def test_the_peers_end_is_told(tmp_path: Path) -> None:
@@ -190,7 +231,7 @@ def test_the_peers_end_is_told(tmp_path: Path) -> None:
         ends.far.shutdown(socket.SHUT_WR)
         lane = source_lane(queue.tailer())
         came = ends.hear(lane, slice_ms=LONG_MS)
-        assert came == (Ended.END_OF_STREAM, b"", b"", (None, None), False)
+        assert came == (Ended.END_OF_STREAM, b"", b"", (None, None))
         ends.near.shutdown(socket.SHUT_WR)
         found, _ = excerpts_of(received(ends.far, 1 << 30))
         assert found == content(tmp_path / "q")
@@ -288,13 +329,18 @@ def test_a_lane_that_is_mute_marks_nothing(tmp_path: Path) -> None:
         assert lane.take_acks()[0] == last
 
 
-def test_comes_back_before_room_is_missed(tmp_path: Path) -> None:
+def test_rings_before_room_is_missed(tmp_path: Path) -> None:
     with queue_of(tmp_path / "q", 8) as queue, Ends.connected() as ends:
         last = queue.last_index() or 0
         lane = source_lane(queue.tailer(), room=(12, batch.NO_LIMIT))
         ends.far.sendall(acknowledgement(last - 4))
-        assert ends.hear(lane, slice_ms=LONG_MS)[0] is Ended.SLICE
+        pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
+        assert select.select([ends.control.bell], [], [], WAIT_S)[0]
         assert len(lane.take_lengths()) == 8
+        assert lane.take_acks()[0] == last - 4
+        lane.add_room(4, 0)
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
 
 
 def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:

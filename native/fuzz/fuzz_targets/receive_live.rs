@@ -141,7 +141,7 @@ fn pump(
         });
     }
     let lanes = Lanes { sources: &[], sinks: &mut lanes };
-    let (pauser, before) = (Pauser::new(Pausing::Balanced, true), Some(&stream[..received]));
+    let (pauser, before) = (Pauser::new(Pausing::Balanced, true), &stream[..received]);
     let Ok(rest) = run(ours.as_fd(), &control, lanes, pauser, slice, before, room) else {
         return Ok(None); // the fault is a payload of less than no bytes
     };

@@ -6,9 +6,6 @@ const HEAD: [u8; 9] = *b"\x19\0\0\0\xC3idx\xAF";
 const NANOS: [u8; 4] = *b"\xC2ns\xA7";
 /// How long an acknowledgement is behind its cid document.
 pub const BYTES: usize = HEAD.len() + 8 + NANOS.len() + 8;
-/// The name of the index, and within how many bytes of a body it stands in any shape.
-const NAME: &[u8] = b"idx";
-const NAME_WITHIN: usize = 12;
 
 /// What stands behind a cid document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +14,6 @@ pub enum Body {
     Acknowledgement(i64, i64),
     /// The beginning of an acknowledgement.
     Cut,
-    /// An acknowledgement in another shape than ours.
-    Foreign,
     /// Something else.
     Other,
 }
@@ -39,8 +34,6 @@ pub fn read(data: &[u8]) -> Body {
         Body::Acknowledgement(index, ns)
     } else if body.len() < BYTES && (body.starts_with(&HEAD) || HEAD.starts_with(body)) {
         Body::Cut
-    } else if names_index(body) {
-        Body::Foreign
     } else {
         Body::Other
     }
@@ -51,10 +44,4 @@ fn numbers(body: &[u8]) -> Option<(i64, i64)> {
     let (index, rest) = rest.split_first_chunk()?;
     let ns = rest.strip_prefix(&NANOS)?.first_chunk()?;
     Some((i64::from_le_bytes(*index), i64::from_le_bytes(*ns)))
-}
-
-/// True for a body that begins with the name of an index, however it is written.
-fn names_index(body: &[u8]) -> bool {
-    let start = body.get(..body.len().min(NAME_WITHIN)).unwrap_or_default();
-    start.windows(NAME.len()).any(|name| name == NAME)
 }

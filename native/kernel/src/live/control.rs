@@ -1,11 +1,12 @@
-//! What a live pump and the event loop share: the wish to stop, and bytes to be sent in between.
+//! What a live pump and the event loop share: the wish to stop, bytes to be sent in between, and
+//! documents that are not the pump's.
 //!
-//! A pump runs in a thread of its own for up to a fraction of a second. The event loop sets a flag
-//! when it wants the pump back. A pump that waits in the operating system is woken by an event
-//! descriptor.
+//! A pump runs in a thread of its own. The event loop sets a flag when it wants the pump back. A
+//! pump that waits in the operating system is woken by an event descriptor; by another one, the
+//! bell, it has the event loop look at what it has for it.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -56,6 +57,12 @@ impl Heard {
         self.began = Some(self.last.unwrap_or(started));
     }
 
+    /// When the first byte of what is left came, as far as the pump knows: at the latest when it
+    /// started.
+    pub fn began_since(self, started: Instant) -> Instant {
+        self.began.unwrap_or(started)
+    }
+
     /// How many nanoseconds ago each was.
     pub fn ago_ns(self) -> (Option<i64>, Option<i64>) {
         let now = Instant::now();
@@ -66,12 +73,17 @@ impl Heard {
     }
 }
 
-/// Asks a pump to come back, and hands it bytes.
+/// So many bytes may wait for the event loop.
+const HANDED_MAX: usize = 64 << 10;
+
+/// Asks a pump to come back, and hands it bytes; has the event loop look at what a pump has for it.
 pub struct Control {
     is_interrupted: AtomicBool,
     event: OwnedFd,
     has_outgoing: AtomicBool,
     outgoing: Mutex<Vec<u8>>,
+    bell: OwnedFd,
+    handed: Mutex<Vec<u8>>,
 }
 
 /// The value behind a mutex. A thread that panicked while it held the mutex cannot have left the
@@ -89,6 +101,8 @@ impl Control {
             event,
             has_outgoing: AtomicBool::new(false),
             outgoing: Mutex::default(),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            handed: Mutex::default(),
         })
     }
 
@@ -129,6 +143,37 @@ impl Control {
     /// True when a pump should look up from its work: to come back, or to send something.
     pub fn is_called(&self) -> bool {
         self.is_interrupted() || self.has_outgoing.load(Ordering::Acquire)
+    }
+
+    /// Has the event loop look: it has something to do.
+    pub fn ring(&self) {
+        // a full descriptor can be read already, which is all that is wanted
+        let _ = rustix::io::write(self.bell.as_fd(), &1_u64.to_ne_bytes());
+    }
+
+    /// The descriptor that can be read when the event loop has something to do.
+    pub fn bell(&self) -> i32 {
+        self.bell.as_raw_fd()
+    }
+
+    /// Hands whole documents over to the event loop; false when too much waits for it already.
+    pub fn hand_over(&self, documents: &[u8]) -> bool {
+        let mut handed = locked(&self.handed);
+        if handed.len() + documents.len() > HANDED_MAX {
+            return false;
+        }
+        handed.extend_from_slice(documents);
+        drop(handed);
+        self.ring();
+        true
+    }
+
+    /// Takes what was handed over, and silences the bell.
+    pub fn take_handed(&self) -> Vec<u8> {
+        let mut count = [0; 8];
+        // one that was not rung cannot be read, which is no error
+        let _ = rustix::io::read(self.bell.as_fd(), &mut count);
+        std::mem::take(&mut locked(&self.handed))
     }
 
     /// Waits for the socket or the time, or until another thread wakes the pump.

@@ -1,24 +1,27 @@
 //! What a pump receives: frames for the lanes of a sink, and acknowledgements for those of a source,
-//! in any order. All else stays where it stands, for the event loop.
+//! in any order. What is for no lane is handed over to the event loop while the pump runs on, if it
+//! can be; all else stays where it stands.
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::live::acks::{self, Body};
-use crate::live::control::{receive_some, Heard, PumpError};
-use crate::live::sink_lane::{document_end, Next, SinkLane};
+use crate::live::control::{receive_some, Control, Heard, PumpError};
+use crate::live::others::{changes_nothing, document_end};
+use crate::live::sink_lane::{Next, SinkLane};
 use crate::live::source_lane::SourceLane;
+
+/// So long a pump waits for the rest of a document.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What stands behind all that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// Nothing, or the beginning of a document.
     Nothing,
-    /// A document that is not for a lane, or that a lane does not take.
+    /// A document that no lane takes, and that cannot be handed over.
     Other,
-    /// An acknowledgement for a lane, in another shape than ours.
-    Foreign,
 }
 
 /// The bytes that the peer has sent and no lane has taken.
@@ -75,16 +78,17 @@ impl Inflow {
         Ok(count)
     }
 
-    /// Gives the lanes all that is whole.
+    /// Gives the lanes all that is whole, and hands over what is for none.
     pub fn take(
         &mut self,
         sinks: &mut [SinkLane],
         sources: &[SourceLane],
+        control: &Control,
     ) -> Result<Behind, PumpError> {
         let before = self.at;
         let mut behind = Ok(None);
         while let Ok(None) = behind {
-            behind = self.take_next(sinks, sources);
+            behind = self.take_next(sinks, sources, control);
         }
         if self.at > before {
             self.heard.taken(self.started);
@@ -92,11 +96,12 @@ impl Inflow {
         Ok(behind?.unwrap_or(Behind::Nothing))
     }
 
-    /// Takes what comes next; the answer is what stands there when it is for no lane.
+    /// Takes what comes next; the answer is what stands there when that is left.
     fn take_next(
         &mut self,
         sinks: &mut [SinkLane],
         sources: &[SourceLane],
+        control: &Control,
     ) -> Result<Option<Behind>, PumpError> {
         let data = self.buffer.get(self.at..self.end).unwrap_or_default();
         if data.is_empty() {
@@ -106,12 +111,14 @@ impl Inflow {
         let nth = addressed(sinks, |lane| lane.cid_document, self.likely_sink, data);
         if let Some((nth, lane)) = nth.and_then(|nth| Some((nth, sinks.get_mut(nth)?))) {
             self.likely_sink = nth;
+            let start = lane.cid_document.len();
             return Ok(match lane.store(data)? {
                 Next::Taken(count) => {
                     self.at += count;
                     None
                 }
                 Next::Cut => Some(cut),
+                Next::Other => self.hand_over(start, cut, control),
                 Next::Unusual => Some(Behind::Other),
             });
         }
@@ -126,12 +133,31 @@ impl Inflow {
                     None
                 }
                 Body::Cut => Some(cut),
-                Body::Foreign => Some(Behind::Foreign),
-                Body::Other => Some(Behind::Other),
+                Body::Other => self.hand_over(start, cut, control),
             });
         }
-        let is_cut = document_end(data, 0).is_none();
-        Ok(Some(if is_cut { cut } else { Behind::Other }))
+        Ok(self.hand_over(0, cut, control))
+    }
+
+    /// Hands over the document at `start`, and what stands before it; the answer is what stands
+    /// there when that is left: `cut` if it is not whole.
+    fn hand_over(&mut self, start: usize, cut: Behind, control: &Control) -> Option<Behind> {
+        let data = self.buffer.get(self.at..self.end).unwrap_or_default();
+        let Some(end) = document_end(data, start) else {
+            return Some(cut);
+        };
+        let document = data.get(..end).unwrap_or_default();
+        if !changes_nothing(data, start, end) || !control.hand_over(document) {
+            return Some(Behind::Other);
+        }
+        self.at += end;
+        None
+    }
+
+    /// True when the rest of a document is waited for too long: its time limit is for the event
+    /// loop to watch.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.at < self.end && now >= self.heard.began_since(self.started) + LATE
     }
 
     /// What was received and not taken.

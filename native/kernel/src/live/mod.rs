@@ -7,6 +7,7 @@
 //! source_lane  one queue that goes out: excerpts of a mapped file become frames
 //! recorded     what writers recorded, which a source's lane is held against before anything is sent
 //! sink_lane    one queue that comes in: frames become excerpts
+//! others       what comes besides, and whether the pump can run on meanwhile
 //! acks         acknowledgements, as a sink writes them and a source takes them in
 //! board        how far each host is, and threads that wait for that
 //! control      how the event loop calls a pump back, and hands it bytes
@@ -18,6 +19,7 @@ pub mod acks;
 pub mod board;
 pub mod control;
 pub mod inflow;
+pub mod others;
 pub mod outflow;
 pub mod pauser;
 pub mod pump;

@@ -3,7 +3,8 @@
 //!
 //! The pump does the usual case and judges nothing. It comes back before all that is not a new
 //! excerpt behind the last one, in a file that goes out as in what comes in: the end of a file, a
-//! heartbeat, a mark that contradicts the walk. The event loop then goes on from the same place.
+//! mark that contradicts the walk, a gap. The event loop then goes on from the same place. What
+//! changes no queue, as a heartbeat, it hands over to the event loop, and runs on.
 //!
 //! While the socket takes nothing the pump goes on receiving: two hosts with full sockets would wait
 //! for each other for ever.
@@ -69,22 +70,19 @@ pub struct Rest {
     pub received: Vec<u8>,
     /// When the peer was heard.
     pub heard: Heard,
-    /// True when the peer acknowledges in another shape.
-    pub is_foreign: bool,
 }
 
 /// Sends what appears in the lanes of the source, and stores what comes for those of the sink,
 /// until the time is over or something else comes up.
 ///
-/// `received` is what was received before and not taken. It is `None` when the event loop receives
-/// on the socket itself.
+/// `received` is what was received before and not taken.
 pub fn run(
     socket: BorrowedFd,
     control: &Control,
     lanes: Lanes,
     pauser: Pauser,
     slice: Duration,
-    received: Option<&[u8]>,
+    received: &[u8],
     room: Room,
 ) -> Result<Rest, PumpError> {
     let now = Instant::now();
@@ -95,18 +93,17 @@ pub fn run(
         control,
         lanes,
         pauser,
-        inflow: received.map(|received| Inflow::new(received, room.received, now)),
+        inflow: Inflow::new(received, room.received, now),
         outflow: Outflow::new(unsent, room.frames),
         is_for_tailer: false,
         said_at: None,
         heard_at: None,
     };
-    let (ended, is_foreign) = pump.run(now, now + slice)?;
+    let ended = pump.run(now, now + slice)?;
     control.take_outgoing(&mut pump.outflow.documents);
     pump.acknowledge_all();
     let unsent = pump.outflow.rest()?;
-    let (received, heard) = pump.inflow.map(|came| (came.left(), came.heard)).unwrap_or_default();
-    Ok(Rest { ended, unsent, received, heard, is_foreign })
+    Ok(Rest { ended, unsent, received: pump.inflow.left(), heard: pump.inflow.heard })
 }
 
 struct Pump<'l, 'a> {
@@ -114,7 +111,7 @@ struct Pump<'l, 'a> {
     control: &'l Control,
     lanes: Lanes<'l, 'a>,
     pauser: Pauser,
-    inflow: Option<Inflow>,
+    inflow: Inflow,
     outflow: Outflow<'a>,
     /// True when a tailer has to look at what stands in its lane.
     is_for_tailer: bool,
@@ -125,14 +122,13 @@ struct Pump<'l, 'a> {
 }
 
 impl Pump<'_, '_> {
-    /// Runs the pump; the answer is why it ended, and whether the peer acknowledges in another
-    /// shape.
-    fn run(&mut self, started: Instant, until: Instant) -> Result<(Ended, bool), PumpError> {
+    /// Runs the pump; the answer is why it ended.
+    fn run(&mut self, started: Instant, until: Instant) -> Result<Ended, PumpError> {
         let (mut now, mut over, mut has_come) = (started, None, false);
         loop {
-            let behind = self.take()?;
-            if has_come && over.is_none() && self.needs_room() {
-                over = Some(Ended::Slice);
+            let behind = self.inflow.take(self.lanes.sinks, self.lanes.sources, self.control)?;
+            if has_come && self.needs_room() {
+                self.control.ring(); // the event loop gives it
             }
             let ends = over.is_some() || behind != Behind::Nothing;
             self.say(now);
@@ -144,16 +140,16 @@ impl Pump<'_, '_> {
                 // what has come before is not lost: the next call that sends the rest meets the
                 // error
                 let is_end = self.hear(now, true)? == Some(0);
-                return Ok((if is_end { Ended::EndOfStream } else { Ended::Interrupted }, false));
+                return Ok(if is_end { Ended::EndOfStream } else { Ended::Interrupted });
             };
             if behind != Behind::Nothing {
-                return Ok((Ended::Unusual, behind == Behind::Foreign));
+                return Ok(Ended::Unusual);
             }
             if let Some(ended) = over {
-                return Ok((ended, false));
+                return Ok(ended);
             }
             if self.is_for_tailer {
-                return Ok((Ended::Tailer, false));
+                return Ok(Ended::Tailer);
             }
             if has_sent && has_frames {
                 self.pauser.reset();
@@ -163,7 +159,7 @@ impl Pump<'_, '_> {
             let came = self.hear(now, over.is_some())?;
             has_come = came.is_some();
             match came {
-                Some(0) => return Ok((Ended::EndOfStream, false)),
+                Some(0) => return Ok(Ended::EndOfStream),
                 Some(_) => {}
                 None if over.is_some() => {}
                 None => self.wait(now, until, has_sent)?,
@@ -177,18 +173,11 @@ impl Pump<'_, '_> {
         if self.control.is_interrupted() {
             return Some(Ended::Interrupted);
         }
-        (now >= until).then_some(Ended::Slice)
+        (now >= until || self.inflow.is_late(now)).then_some(Ended::Slice)
     }
 
     fn needs_room(&self) -> bool {
         self.lanes.sources.iter().any(SourceLane::needs_room)
-    }
-
-    fn take(&mut self) -> Result<Behind, PumpError> {
-        match &mut self.inflow {
-            Some(inflow) => inflow.take(self.lanes.sinks, self.lanes.sources),
-            None => Ok(Behind::Nothing),
-        }
     }
 
     /// Makes frames of what is new; the answer is true when there are any, or a tailer has to look.
@@ -211,7 +200,7 @@ impl Pump<'_, '_> {
     }
 
     fn quiet(&self) -> Duration {
-        if !self.inflow.as_ref().is_some_and(|inflow| inflow.is_full) {
+        if !self.inflow.is_full {
             return QUIET;
         }
         let queues = u32::try_from(self.lanes.sinks.len()).unwrap_or(u32::MAX);
@@ -227,9 +216,6 @@ impl Pump<'_, '_> {
     /// Receives what the peer says, if it is time; `None` when there is nothing, 0 at the end of the
     /// stream.
     fn hear(&mut self, now: Instant, is_last: bool) -> Result<Option<usize>, PumpError> {
-        let Some(inflow) = &mut self.inflow else {
-            return Ok(None);
-        };
         // acknowledgements alone may wait for a moment; excerpts may not
         let pause = if self.pauser.is_awake(now) { INBOX_PAUSE } else { INBOX_PAUSE_IDLE };
         let is_early = self.heard_at.is_some_and(|heard_at| now < heard_at + pause);
@@ -237,17 +223,16 @@ impl Pump<'_, '_> {
             return Ok(None);
         }
         self.heard_at = Some(now);
-        Ok(inflow.receive(self.socket, now)?)
+        Ok(self.inflow.receive(self.socket, now)?)
     }
 
     /// Waits until there may be something to do.
     fn wait(&mut self, now: Instant, until: Instant, has_sent: bool) -> Result<(), PumpError> {
-        let hears = if self.inflow.is_some() { PollFlags::IN } else { PollFlags::empty() };
         let limit = self.next_look(until);
         if !self.outflow.is_empty() {
-            self.control.wait(self.socket, PollFlags::OUT | hears, Some(limit))?;
+            self.control.wait(self.socket, PollFlags::OUT | PollFlags::IN, Some(limit))?;
         } else if self.lanes.sources.is_empty() {
-            self.control.wait(self.socket, hears, Some(limit))?;
+            self.control.wait(self.socket, PollFlags::IN, Some(limit))?;
         } else if has_sent {
             // more is likely to be there
         } else if self.lanes.sinks.is_empty() {
@@ -262,7 +247,7 @@ impl Pump<'_, '_> {
             let (socket, control) = (self.socket, self.control);
             self.pauser.pause(|sleep| {
                 // an error of the socket is met when it is used next
-                let _ = control.wait(socket, hears, Some(limit.min(now + sleep)));
+                let _ = control.wait(socket, PollFlags::IN, Some(limit.min(now + sleep)));
             });
         }
         Ok(())

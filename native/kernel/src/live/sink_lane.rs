@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use crate::append::clock::monotonic_ns;
 use crate::append::pen::Pen;
 use crate::append::terms::Refusal;
-use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 use crate::batch::frames::Scan;
 use crate::live::acks;
 use crate::live::control::{locked, PumpError};
+use crate::live::others::document_end;
 use crate::mem::Source;
 
 /// What a lane has stored since the event loop asked last.
@@ -49,7 +49,9 @@ pub enum Next {
     Taken(usize),
     /// The frame is cut off: more bytes are needed.
     Cut,
-    /// Something else stands there, or the pen refuses.
+    /// Something else stands there.
+    Other,
+    /// The pen refuses.
     Unusual,
 }
 
@@ -62,7 +64,7 @@ impl SinkLane<'_> {
         if count == 0 {
             return Ok(match document_end(data, self.cid_document.len()) {
                 None => Next::Cut,
-                Some(_) => Next::Unusual,
+                Some(_) => Next::Other,
             });
         }
         debug_assert_eq!(count, scan.lengths.len());
@@ -99,12 +101,4 @@ impl SinkLane<'_> {
             acks::write(documents, self.cid_document, index, ns);
         }
     }
-}
-
-/// Where the document that starts at `start` ends; `None` when it is not all there.
-pub fn document_end(data: &[u8], start: usize) -> Option<usize> {
-    let header = data.get(start..)?.first_chunk::<HEADER_BYTES>()?;
-    let length = usize::try_from(u32::from_le_bytes(*header) & LENGTH_MASK).ok()?;
-    let end = start.checked_add(HEADER_BYTES)?.checked_add(length)?;
-    (end <= data.len()).then_some(end)
 }

@@ -62,6 +62,17 @@ impl PyLiveControl {
         self.0.send(data);
     }
 
+    /// A descriptor that can be read when a pump has something for the event loop.
+    #[getter]
+    fn bell(&self) -> i32 {
+        self.0.bell()
+    }
+
+    /// Takes whole documents that a pump has received and handed over, and silences the bell.
+    fn take_handed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.take_handed())
+    }
+
     /// Takes the bytes that were to be sent and that no pump has taken.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut bytes = Vec::new();
@@ -240,11 +251,11 @@ impl PySinkLane {
 
 /// How many nanoseconds ago the peer was heard last, and what is left began to come.
 type Ago = (Option<i64>, Option<i64>);
-type Came<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago, bool);
+type Came<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago);
 
 /// Sends what appears in the queues that go out, and stores what comes for those that come in. The
-/// answer is why the pump came back, what was not sent, what was received and not taken, when the
-/// peer was heard, and whether it acknowledges in another shape.
+/// answer is why the pump came back, what was not sent, what was received and not taken, and when
+/// the peer was heard.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn run_live<'py>(
@@ -256,16 +267,11 @@ pub fn run_live<'py>(
     pausing: u8,
     is_idle: bool,
     slice_ms: u64,
-    received: Option<&[u8]>,
+    received: &[u8],
 ) -> PyResult<Came<'py>> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
     let pausing =
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 3"))?;
-    if received.is_none() && !sinks.is_empty() {
-        return Err(PyValueError::new_err(
-            "expected a pump that receives, for queues that come in",
-        ));
-    }
     let sources: Vec<&PySourceLane> = sources.iter().map(Py::get).collect();
     let sources: Vec<SourceLane> = sources.iter().map(|lane| lane.lane()).collect();
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
@@ -283,5 +289,5 @@ pub fn run_live<'py>(
         pump::run(socket, control, lanes, pauser, slice, received, room)
     })?;
     let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));
-    Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns(), rest.is_foreign))
+    Ok((rest.ended as u8, unsent, left, rest.heard.ago_ns()))
 }
