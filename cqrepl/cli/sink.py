@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     "each, below it).",
 )
 @click.option(
+    "--min-free",
+    type=SIZE,
+    default="0",
+    show_default=True,
+    metavar="SIZE",
+    help="Where less is free on the disk of a queue, it pauses until there is more; looked at once "
+    "a second. 0: it takes all that there is.",
+)
+@click.option(
     "--any-cycle",
     is_flag=True,
     help="Take a first index that is of a day far from this host's clock. Else the queue stops and "

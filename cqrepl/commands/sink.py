@@ -15,6 +15,7 @@ class SinkOptions(replication.ReplicationOptions):
     once: bool
     touch_ahead: int | None
     append_log: Path | None
+    min_free: int
     any_cycle: bool
     on_divergence: str
 
@@ -30,6 +31,7 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             roll_cycle=options["roll_cycle"],
             touch_ahead_bytes=options["touch_ahead"],
             append_log=options["append_log"],
+            min_free_bytes=options["min_free"],
             any_cycle=options["any_cycle"],
             on_divergence=options["on_divergence"],
         ),

@@ -62,6 +62,7 @@ class SinkSettings:
             processors. The plain kernel cannot.
         append_log: directory of a log of when excerpts were appended; one below it for each of
             several queues.
+        min_free_bytes: where less is free on a queue's disk, it pauses; 0: it is not looked at.
         any_cycle: take a first index that is of a day far from this host's clock.
         puts_aside: where a copy differs from its source's queue, what it has from there on goes to
             quarantine, and comes again; else the queue stops.
@@ -72,6 +73,7 @@ class SinkSettings:
     roll_cycle: str = "FAST_DAILY"
     touch_ahead_bytes: int | None = None
     append_log: Path | None = None
+    min_free_bytes: int = 0
     any_cycle: bool = False
     puts_aside: bool = False
     roll_cycles: Mapping[str, str] = field(default_factory=dict)

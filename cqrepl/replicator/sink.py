@@ -168,6 +168,7 @@ def open_sinks(
                 syncer,
                 any_cycle=settings.any_cycle,
                 puts_aside=settings.puts_aside,
+                min_free_bytes=settings.min_free_bytes,
             )
             queue.master_id = settings.masters.get(name)
             opened.append(queue)
@@ -195,6 +196,7 @@ async def serve_sink(
     roll_cycle: str = "FAST_DAILY",
     touch_ahead_bytes: int | None = None,
     append_log: Path | str | None = None,
+    min_free_bytes: int = 0,
     any_cycle: bool = False,
     on_divergence: str = "stop",
     program: Program | None = None,
@@ -211,6 +213,8 @@ async def serve_sink(
             three processors. The plain kernel cannot.
         append_log: directory of a log of when excerpts were appended; one below it for each of
             several queues.
+        min_free_bytes: where less is free on a queue's disk, it pauses until there is more; 0:
+            it is not looked at.
         any_cycle: take a first index that is of a day far from this host's clock; else the queue
             stops and says by which roll cycles it would be near.
         on_divergence: what becomes of a queue that differs from its source's: `stop`, or
@@ -232,6 +236,7 @@ async def serve_sink(
         roll_cycle=roll_cycle,
         touch_ahead_bytes=touch_ahead_bytes,
         append_log=None if append_log is None else Path(append_log),
+        min_free_bytes=min_free_bytes,
         any_cycle=any_cycle,
         puts_aside=on_divergence == "quarantine",
     )

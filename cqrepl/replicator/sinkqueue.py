@@ -39,6 +39,7 @@ from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.descriptors import is_none_left, opening
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
+from cqrepl.replicator.freespace import FreeSpace
 from cqrepl.replicator.identities import check_own_copy
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
@@ -59,6 +60,9 @@ _logger: Final = logging.getLogger(__name__)
 class TakingSession(QueueSession, Protocol):
     """Takes a queue in."""
 
+    def stop(self, name: str, error: QueueError | OSError) -> None:
+        """As any session's; a queue pauses over what may pass."""
+
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Its files were read behind the stream, as far as this."""
 
@@ -77,6 +81,7 @@ class SinkQueue:
         *,
         any_cycle: bool = False,
         puts_aside: bool = False,
+        min_free_bytes: int = 0,
     ) -> None:
         self.name = name
         self.path = path
@@ -100,6 +105,7 @@ class SinkQueue:
         self._ahead = CyclesAhead()
         self._puts_aside = puts_aside
         self._aside_from: int | None = None  # to quarantine, before it is taken again
+        self._free_space = FreeSpace(min_free_bytes, path)
         self._touch_ahead_bytes = touch_ahead_bytes
         self._syncer = syncer
         self._overlap: Overlap | None = None  # while what is here comes again
@@ -204,8 +210,9 @@ class SinkQueue:
         Raises:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
             QueueLocked: another process has the append lock.
-            OSError: it would take the last descriptors.
+            OSError: it would take the last descriptors, or less than is to be is free on its disk.
         """
+        self._free_space.check()
         if self._is_log_due:
             with opening(self.path):
                 self._open_log()
@@ -445,6 +452,11 @@ class SinkQueue:
         self.queue.check_name()
         if self._appender is not None:
             self._appender.check_name()
+        if self.owner is not None and self.stop is None:
+            try:
+                self._free_space.check()
+            except OSError as error:
+                self.owner.stop(self.name, error)
 
     def _drain(self) -> None:
         if self.owner is not None:

@@ -461,7 +461,7 @@ class SinkSession:
         """A queue can go on that has stopped: the next connection offers it again."""
         self._pump.fail(f"queue {name!r}: what it had lost is there again")
 
-    def stop(self, name: str, error: QueueError) -> None:
+    def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
         for handler in self._connection.receiving():
             if handler.name == name:

@@ -168,6 +168,56 @@ async def test_t15_a_full_disk_is_of_one_queue(tmp_path: Path) -> None:
         assert_same(sources["good"], sinks["good"])
 
 
+async def test_t15_a_sink_leaves_free_what_it_is_told_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Below that its queue pauses on both sides, and goes on by itself; others do not mind."""
+    caplog.set_level("INFO")
+    with (
+        small_file_system(tmp_path / "small") as larger,
+        Queue.open_for_append(tmp_path / "q", create=layout()) as queue,
+        Queue.open_for_append(tmp_path / "good", create=layout()) as good,
+    ):
+        paths = {"q": tmp_path / "q", "good": tmp_path / "good"}
+        copies = {"q": tmp_path / "small" / "copy", "good": tmp_path / "copy"}
+        async with (
+            serve_source(paths, listen="127.0.0.1:0", **BEATS) as source,
+            serve_sink(copies, connect=at(source.port), min_free_bytes=2 * MIB, **BEATS) as sink,
+        ):
+            await source.wait_acked(queue.append(b"before", now_ms=NOON_MS), "q")
+            (tmp_path / "small" / "rest").write_bytes(bytes(2 * MIB))
+            held = sink.queues["q"]
+            await eventually(lambda: held.pause.trouble is not None)
+            last = queue.append(b"behind", now_ms=NOON_MS)
+            for _ in range(20):
+                await source.wait_acked(good.append(b"x", now_ms=NOON_MS), "good")
+            assert len(read(copies["q"])) == 1
+            trouble = held.pause.trouble
+            assert trouble is not None
+            assert trouble.is_disk_full
+            larger()
+            await source.wait_acked(last, "q")
+            assert not source.stops + sink.stops
+        assert_same(paths["q"], copies["q"])
+    told = "expected 2 MiB that stay free on its disk, less is"
+    lines = [line for line in caplog.messages if told in line]
+    assert len(lines) == 2, lines
+    assert any("queue 'q' pauses: the peer says: " in line for line in lines)
+
+
+async def test_t15_a_sink_does_not_begin_below_that(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    async with commands(60) as start:
+        source = await start("source", tmp_path / "q", "--listen", at(0))
+        words = ["--min-free", "900000GiB", "--once"]
+        connected = "--connect", at(await source.port())
+        sink = await start("sink", f"q={tmp_path / 'copy'}", *connected, *words)
+        assert await sink.exit_code() == 6
+        assert "that stay free on its disk, less is" in sink.said
+        await source.terminate()
+    assert not (tmp_path / "copy").exists()
+
+
 @pytest.mark.parametrize("role", ["source", "sink"])
 async def test_a_log_that_finds_no_space_comes_back(
     tmp_path: Path, role: str, caplog: pytest.LogCaptureFixture
