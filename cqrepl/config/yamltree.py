@@ -32,8 +32,9 @@ BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 16
 ALIASES_MAX: Final = 10_000
 SHOWN: Final = 60  # characters of a text that an error repeats
-# up to the first brace: blanks, comments, the mark of a document's start, a tag
-_IN_BRACES: Final = re.compile(r"(?:\s+|#[^\n]*|---(?=\s))*(?:![^\s{]*\s*)?(?=\{)")
+# up to the first brace: blanks, comments, the mark of a document's start, a tag; what has matched
+# is never tried otherwise, which would take for ever
+_IN_BRACES: Final = re.compile(r"(?:\s++|#[^\n]*+|---(?=\s))*+(?:![^\s{]*+\s*+)?(?=\{)")
 # what counts where commas are missing: quoted texts, comments, blanks, words, signs
 _PIECE: Final = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|#[^\n]*|\s+|[^\s,\[\]{}]+|.", re.DOTALL

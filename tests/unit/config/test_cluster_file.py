@@ -143,6 +143,12 @@ def test_a_thousand_queues_are_one_table(tmp_path: Path) -> None:
     assert (len(made.sources), len(made.sinks)) == (333, 667)
 
 
+def test_a_banner_of_comments_takes_no_time() -> None:
+    banner = f"{'#' * 70}\n#\n#  # the cluster #\n\n{' ' * 40}\n{'#' * 70}\n\n"
+    assert len(cluster(banner + FULL).queues) == 2
+    assert len(cluster(banner + OLDER_PAGE).queues) == 1
+
+
 def test_aliases_stand_for_what_they_name() -> None:
     text = OLDER_PAGE.replace("queue1: {", "queue1: &usual {").replace(
         '      path: "queue1",\n', ""
