@@ -39,6 +39,7 @@ from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import arrow_schema, spark_schema
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
+from cqrepl.spark.tablefunction import register_function
 from cqrepl.spark.tableoptions import (
     Bounds,
     OptionError,
@@ -55,8 +56,10 @@ FORMAT = "chronicle"
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("chronicle")` known to a session; once more replaces it."""
+    """Makes `format("chronicle")` and `chronicle_range` known to a session; once more replaces
+    them."""
     spark.dataSource.register(ChronicleSource)
+    register_function(spark)
 
 
 class ChronicleSource(DataSource):

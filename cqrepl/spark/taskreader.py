@@ -64,16 +64,21 @@ def read_split(
                         if witness.queue == one.queue:
                             check_witness(opened[one.queue], witness)
                 name = partition.names[one.queue]
-                yield from _read_range(opened[one.queue], one, name, maker, options)
+                yield from read_one_range(opened[one.queue], one, name, maker, options)
             except (IndexGap, NotAQueue) as gap:
                 if not may_be_lost:
                     raise
                 _logger.warning("left out what is lost: %s", gap)
 
 
-def _read_range(
+def read_one_range(
     queue: Queue, one: IndexRange, name: str, maker: BatchMaker, options: ReadOptions
 ) -> Iterator["pa.RecordBatch"]:
+    """The record batches of a range of a queue, which is called by a name.
+
+    Raises:
+        IndexGap, QueueDamaged: as `read_split`.
+    """
     index = one.index_first
     with closing(queue.tailer(index)) as tailer:
         while index <= one.index_last:
