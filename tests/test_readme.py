@@ -35,7 +35,8 @@ def test_examples_print_what_is_promised(page: Path) -> None:
 
 def test_commands_exist() -> None:
     """Every `cqrepl` option that the README shows is one that the command knows."""
-    command = r"^    (?:.*\| )?cqrepl ((?:bench |spark |config )?\w[\w-]*)([^\n]*)"
+    group = r"(?:bench |spark |config )?(?:archive (?=add|verify|gc))?"
+    command = rf"^    (?:.*\| )?cqrepl ({group}\w[\w-]*)([^\n]*)"
     lines = re.findall(command, README.read_text(), re.MULTILINE)
     assert {"source", "sink", "append", "tail"} <= {name for name, _ in lines}
     for line in lines:

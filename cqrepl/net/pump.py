@@ -114,6 +114,7 @@ class Pump:
                 finally:  # what a program raises keeps no queue
                     await session.close()
                     await trio.aclose_forcefully(self.stream)
+                    self._shared.close()
                     self.ended.set()
 
     async def stop(self, why: str) -> None:

@@ -100,6 +100,10 @@ class SharedSocket:
             self.call_back()
             await self._is_back.wait()
 
+    def close(self) -> None:
+        """The connection is over: no circle keeps the buffers of what is."""
+        self._wake = lambda: None
+
     # the reader
 
     async def receive(self, receive: Callable[[], Awaitable[int]]) -> int | None:
