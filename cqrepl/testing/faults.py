@@ -188,13 +188,15 @@ class Injector:
             host.ack_log = None  # the operator has read why it does not start
 
     async def _restore(self, fault: Fault, host: LabHost) -> None:
-        backup = host.machine.path / f"backup of {fault.at}"
-        copy_directory(host.path, backup)
+        backup, written = f"backup of {fault.at}", self._cluster.application.written
+        copy_directory(host.path, host.machine.path / backup)
+        queues = written.queues
         await trio.sleep(fault.lasting + 1.0)
+        if written.queues != queues:
+            return  # another queue was begun meanwhile: what the backup holds belongs nowhere
         host.kill()  # the disk goes on elsewhere
-        backup = host.machine.path / f"backup of {fault.at}"
         _remove(host.path)
-        backup.rename(host.path)
+        (host.machine.path / backup).rename(host.path)
         self._cluster.application.restart()
         host.was_cut = True
         host.start()
