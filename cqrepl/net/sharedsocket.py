@@ -236,8 +236,9 @@ class SharedSocket:
 
     def _goes_on_live(self, pump: LivePump, session: Session, came: Came, moved: Moved) -> bool:
         """True while the queues that go out are still for the live pump."""
-        is_waited_for = pump.steps and not self._unsent
-        if not moved.has_sent and (came.ended is Ended.TAILER or is_waited_for):
+        if pump.steps and self._unsent:
+            return False  # it does not wait for a full socket: the writer does
+        if not moved.has_sent and (came.ended is Ended.TAILER or pump.steps):
             # it does not wait for what comes next, or does not know it
             self.pauser.leave_live()
             return False
