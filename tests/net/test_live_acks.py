@@ -1,6 +1,7 @@
 """What a source's live pump makes of what the peer says meanwhile."""
 
-import select
+from __future__ import annotations
+
 import socket
 import struct
 import threading
@@ -34,8 +35,10 @@ from tests.net.live_pumps import (
     received,
     source_lane,
 )
+from tests.support.descriptors import is_readable
 
 APPENDED: Final = AckLevel.APPENDED
+
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
 
@@ -130,10 +133,10 @@ def test_the_pump_rings_and_runs_on(tmp_path: Path) -> None:
             ends.far.sendall(other)
             handed = b""
             while len(handed) < len(other):
-                assert select.select([ends.control.bell], [], [], WAIT_S)[0]
+                assert is_readable(ends.control.bell, WAIT_S)
                 handed += ends.control.take_handed()
             assert handed == other, nth
-        assert select.select([ends.control.bell], [], [], 0)[0] == []
+        assert not is_readable(ends.control.bell)
         ends.control.interrupt()
         assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
 
@@ -262,7 +265,7 @@ def test_an_acknowledgement_wakes_what_waits_for_it(tmp_path: Path) -> None:
             assert board.wait(last, 1, APPENDED, None, 0.05) == Waited.UNKNOWN
             board.watch(last, 1, APPENDED, [HOST])
             ends.far.sendall(acknowledgement(last))
-            assert select.select([bell.fileno()], [], [], WAIT_S)[0]
+            assert is_readable(bell.fileno(), WAIT_S)
             assert board.marks(APPENDED) == [(HOST, last)]
         assert lane.take_acks()[0] == last
 
@@ -277,13 +280,13 @@ def test_the_bell_rings_once_for_the_target_of_each_lane(tmp_path: Path) -> None
         lane = source_lane(queue.tailer(), row=row, target=last)
         with streaming(ends, lane):
             ends.far.sendall(acknowledgement(last - 1))
-            assert not select.select([bell.fileno()], [], [], 0.05)[0]
+            assert not is_readable(bell.fileno(), 0.05)
             ends.far.sendall(acknowledgement(last))
-            assert select.select([bell.fileno()], [], [], WAIT_S)[0]
+            assert is_readable(bell.fileno(), WAIT_S)
             bell.clear()
             queue.append(b"more")
             ends.far.sendall(acknowledgement(last + 1))
-            assert not select.select([bell.fileno()], [], [], 0.05)[0]
+            assert not is_readable(bell.fileno(), 0.05)
 
 
 @pytest.mark.parametrize("sent", [0, 3])
@@ -302,7 +305,7 @@ def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
         ends.hear(lane, slice_ms=100)
         assert board.marks(APPENDED) == []
         assert lane.take_acks()[0] == first + sent <= last
-        assert not select.select([bell.fileno()], [], [], 0)[0]
+        assert not is_readable(bell.fileno())
 
 
 def test_what_was_sent_before_is_marked(tmp_path: Path) -> None:
@@ -335,7 +338,7 @@ def test_rings_before_room_is_missed(tmp_path: Path) -> None:
         lane = source_lane(queue.tailer(), room=(12, batch.NO_LIMIT))
         ends.far.sendall(acknowledgement(last - 4))
         pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
-        assert select.select([ends.control.bell], [], [], WAIT_S)[0]
+        assert is_readable(ends.control.bell, WAIT_S)
         assert len(lane.take_lengths()) == 8
         assert lane.take_acks()[0] == last - 4
         lane.add_room(4, 0)

@@ -1,5 +1,7 @@
 """The native pumps by themselves: what they pass on, and what they leave to their caller."""
 
+from __future__ import annotations
+
 import random
 import socket
 import time

@@ -1,7 +1,6 @@
 """The native board does what the plain one does: the same marks, the same waits that are over, and
 the bell at the same moments."""
 
-import select
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
@@ -19,6 +18,7 @@ from hypothesis.stateful import (
 
 from cqrepl.kernel import plain
 from cqrepl.kernel.interface import AckLevel, LoopBell, MarkBoard
+from tests.support.descriptors import is_readable
 
 native: ModuleType = pytest.importorskip("cqrepl._native", reason="there is no native kernel")
 
@@ -32,9 +32,9 @@ WANTED: Final = st.tuples(
 
 def has_rung(bell: LoopBell) -> bool:
     """Whether it has, since the last time that this was asked."""
-    readable, _, _ = select.select([bell.fileno()], [], [], 0)
+    rung = is_readable(bell.fileno())
     bell.clear()
-    return bool(readable)
+    return rung
 
 
 class Boards(RuleBasedStateMachine):

@@ -14,6 +14,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel::append::pen::PenPlace;
 use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
 use cqrepl_kernel::live::control::Control;
+use cqrepl_kernel::live::others::document_end;
 use cqrepl_kernel::live::pauser::{Pauser, Pausing};
 use cqrepl_kernel::live::pump::{run, Lanes, Rest, Room};
 use cqrepl_kernel::live::sink_lane::{SinkLane, Stored};
@@ -72,21 +73,38 @@ fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
     Ok(stream)
 }
 
-/// The payloads and the last nano time of each lane, in the frames that were taken.
-fn taken_of(taken: &[u8]) -> [(Vec<&[u8]>, i64); LANES] {
+/// The payloads and the last nano time of each lane, in the frames that were taken. All else that
+/// was taken was handed over.
+fn taken_of<'t>(taken: &'t [u8], mut handed: &[u8]) -> [(Vec<&'t [u8]>, i64); LANES] {
     let (mut found, mut at) = ([const { (Vec::new(), 0) }; LANES], 0);
     while at < taken.len() {
-        let lane = CIDS.iter().position(|cid| taken[at..].starts_with(cid)).expect("a lane's");
-        let mut scan =
-            Scan::new(taken.into(), at as i64, CIDS[lane], i64::MAX).expect("a position");
-        while scan.step(1).expect("there is memory") {}
-        assert!(scan.end > at && !scan.offsets.is_empty());
-        for (&offset, &length) in scan.offsets.iter().zip(&scan.lengths) {
-            found[lane].0.push(&taken[offset as usize..][..length as usize]);
-        }
-        (found[lane].1, at) = (scan.ns_last, scan.end);
+        let lane = CIDS.iter().position(|cid| taken[at..].starts_with(cid));
+        let end = lane.and_then(|lane| take_frames(taken, at, lane, &mut found[lane]));
+        at = end.unwrap_or_else(|| {
+            let start = at + lane.map_or(0, |lane| CIDS[lane].len());
+            let end = document_end(taken, start).expect("whole documents");
+            handed = handed.strip_prefix(&taken[at..end]).expect("it was handed over");
+            end
+        });
     }
+    assert!(handed.is_empty());
     found
+}
+
+/// Takes the frames of a lane at `at`; where they end, if there are any.
+fn take_frames<'t>(
+    taken: &'t [u8],
+    at: usize,
+    lane: usize,
+    found: &mut (Vec<&'t [u8]>, i64),
+) -> Option<usize> {
+    let mut scan = Scan::new(taken.into(), at as i64, CIDS[lane], i64::MAX).expect("a position");
+    while scan.step(1).expect("there is memory") {}
+    for (&offset, &length) in scan.offsets.iter().zip(&scan.lengths) {
+        found.0.push(&taken[offset as usize..][..length as usize]);
+        found.1 = scan.ns_last;
+    }
+    (!scan.offsets.is_empty()).then_some(scan.end)
 }
 
 fn acknowledgement(lane: usize, count: usize, ns: i64) -> Vec<u8> {
@@ -98,6 +116,7 @@ fn acknowledgement(lane: usize, count: usize, ns: i64) -> Vec<u8> {
 /// What is known when a pump has come back.
 struct Outcome {
     rest: Rest,
+    handed: Vec<u8>,
     unread: Vec<u8>,
     sent: Vec<u8>,
     noted: [Stored; LANES],
@@ -150,7 +169,8 @@ fn pump(
     drop(ours);
     peer.read_to_end(&mut sent).expect("it has an end");
     let noted = noted.map(|stored| stored.into_inner().expect("no thread has panicked"));
-    Ok(Some(Outcome { rest, unread, sent, noted }))
+    let handed = control.take_handed();
+    Ok(Some(Outcome { rest, handed, unread, sent, noted }))
 }
 
 fn receive_stream(input: &mut Unstructured) -> Result<()> {
@@ -162,7 +182,7 @@ fn receive_stream(input: &mut Unstructured) -> Result<()> {
     let left = [&outcome.rest.received[..], &outcome.unread].concat();
     assert!(stream.ends_with(&left));
     let said = [&outcome.sent[..], &outcome.rest.unsent].concat();
-    let taken = taken_of(&stream[..stream.len() - left.len()]);
+    let taken = taken_of(&stream[..stream.len() - left.len()], &outcome.handed);
     for (lane, (payloads, ns)) in taken.iter().enumerate() {
         let found = files[lane].excerpts(FIRST as i64);
         assert!(files[lane].are_free());

@@ -1,0 +1,10 @@
+"""Descriptors, of any number: `select` takes none above 1,023."""
+
+import select
+
+
+def is_readable(descriptor: int, seconds: float = 0.0) -> bool:
+    """Whether it can be read, within so long."""
+    waited = select.poll()
+    waited.register(descriptor, select.POLLIN)
+    return bool(waited.poll(seconds * 1000))
