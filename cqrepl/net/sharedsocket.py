@@ -29,7 +29,6 @@ from cqrepl.net.livepump import (
 from cqrepl.net.reception import Reception
 from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection
-from cqrepl.protocol.states import ConnectionState
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -149,8 +148,7 @@ class SharedSocket:
 
     @property
     def _may_lend(self) -> bool:
-        is_open = self._connection.state is ConnectionState.OPEN
-        return is_open and not self._is_sending and not self.is_mute
+        return self._connection.suits_pump() and not self._is_sending and not self.is_mute
 
     def _is_fruitless(self) -> bool:
         """True while it is not worth a try: the live pump does not know what comes here."""

@@ -374,13 +374,13 @@ class Connection:
         """Everything up to `index_last` is in the sink queue."""
         self._router.sink(cid).stored(index_last, ns)
 
+    def suits_pump(self) -> bool:
+        """True while a live pump can receive."""
+        return self.state is ConnectionState.OPEN and not self._inflow.is_long
+
     def receiving(self) -> list[SinkHandler]:
-        """The queues whose stream is on, for a live pump to receive; none while a document comes
-        in pieces that is longer than what is received at a time."""
-        pending = self._inflow.splitter.pending_bytes
-        if self.state is not ConnectionState.OPEN or pending > RECEIVE_BYTES // 2:
-            return []
-        return self._router.receiving()
+        """The queues whose stream is on, for a live pump to receive; none while it cannot."""
+        return self._router.receiving() if self.suits_pump() else []
 
     # both sides
 

@@ -17,6 +17,7 @@ from cqrepl.queue.format.index import Index
 from wire import Document, Splitter, WireError
 
 FRAME_SECONDS: Final = 30.0  # longest time from the first to the last byte of a document
+LONG_BYTES: Final = 128 * 1024  # half of what a native pump has room for
 
 
 class FrameRun(NamedTuple):
@@ -34,6 +35,11 @@ class Inflow:
         self.splitter = Splitter(length_max)
         self._is_cut = False  # a frame whose first document is whole, and whose second is not
         self._watched = 0  # position of the document that the deadline is for
+
+    @property
+    def is_long(self) -> bool:
+        """True while a document comes in pieces that a native pump may have no room for."""
+        return self.splitter.pending_bytes > LONG_BYTES
 
     def room(self, count: int) -> memoryview:
         """At least `count` bytes to receive into; `received` then says how many came."""

@@ -153,6 +153,21 @@ def test_no_more_is_handed_over_than_is_taken(tmp_path: Path) -> None:
         received(ends.near, len(other) - len(handed) - len(left))
 
 
+@pytest.mark.parametrize("come", [0, 20_000])
+def test_a_long_document_is_waited_for(tmp_path: Path, come: int) -> None:
+    """Were it given back in pieces, it would be lent again as it is, and never be whole."""
+    with queue_of(tmp_path / "q", 2) as queue, Ends.connected() as ends:
+        with Queue.open(tmp_path / "other", create="FAST_DAILY") as other:
+            other.append(bytes(100_000))
+            (frame,) = frames_of(other, cid=OTHER_CID)
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.hear(lane, data=frame[:come], slice_ms=LONG_MS)[:3])
+        ends.far.sendall(frame[come:])
+        ended, *rest = pump.ended()
+        assert ended is Ended.UNUSUAL
+        assert ends.control.take_handed() + rest[-1] == frame
+
+
 def test_an_excerpt_without_a_lane_is_left(tmp_path: Path) -> None:
     with queue_of(tmp_path / "q", 2) as queue, Ends.connected() as ends:
         frames = b"".join(frames_of(queue, cid=OTHER_CID))

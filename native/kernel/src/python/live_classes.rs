@@ -21,8 +21,6 @@ use crate::python::functions::array;
 use crate::python::pen_class::PyPen;
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// Room for acknowledgements alone.
-const INBOX_BYTES: usize = 16 << 10;
 
 /// Position, first sequence, count and spacing of the slots of a page.
 type PySlots = (usize, i64, i64, i64);
@@ -277,7 +275,7 @@ pub fn run_live<'py>(
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
     let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
     let room = Room {
-        received: if sinks.is_empty() { INBOX_BYTES } else { BUFFER_BYTES },
+        received: BUFFER_BYTES,
         frames: if sources.is_empty() { 0 } else { BUFFER_BYTES },
     };
     let slice = Duration::from_millis(slice_ms);
