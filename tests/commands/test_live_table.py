@@ -4,8 +4,6 @@ import io
 import os
 import pty
 import re
-import signal
-import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -23,6 +21,7 @@ from tests.support.clusters import OLDER_PAGE
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK
 from tests.support.samples import fill
+from tests.support.terminal import said_on_a_terminal
 
 
 class Terminal(io.StringIO):
@@ -141,20 +140,7 @@ def test_the_command_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(OLDER_PAGE)
     names = [f"--address=host.port{each}=127.0.0.1:{reserved_port()}" for each in (1, 2)]
     command = [sys.executable, "-P", "-m", "cqrepl", "run", "-c", "c.yaml", "--host-id", "1"]
-    near, far = pty.openpty()
-    termios.tcsetwinsize(far, (24, 120))
-    process = subprocess.Popen([*command, *names, "--run-dir", "run"], stderr=far, cwd=tmp_path)
-    os.close(far)
-    said = b""
-    try:
-        while b"away" not in said:
-            said += os.read(near, 4096)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(near)
+    said = said_on_a_terminal([*command, *names, "--run-dir", "run"], b"away", cwd=tmp_path)
     lines = seen(said.decode().replace("\r\n", "\n"))
     assert any(line.startswith("cqrepl run: listening on 127.0.0.1:") for line in lines)
     assert "host 1: 0 of 1 peer connected, 1 queue, 0 excerpts" in lines

@@ -1,11 +1,7 @@
 """The line of progress: on a terminal only, and with a lag that can be trusted."""
 
 import io
-import os
-import pty
 import re
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +14,7 @@ from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 from tests.support.replicas import LOOPBACK, acked, live_sink, live_source, more_excerpts
 from tests.support.samples import NOON_MS, fill, noon_index, noon_path, read
+from tests.support.terminal import said_on_a_terminal
 
 DAY_MS = 86_400_000
 
@@ -94,20 +91,8 @@ async def test_nothing_without_a_terminal(tmp_path: Path, monkeypatch: pytest.Mo
 def test_command_on_a_terminal(tmp_path: Path) -> None:
     """A real one: the line is there, the log lines too, and it ends clean."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 10})
-    near, far = pty.openpty()
     command = [sys.executable, "-P", "-m", "cqrepl", "source", str(tmp_path / "q")]
-    process = subprocess.Popen([*command, "--listen", LOOPBACK], stderr=far)
-    os.close(far)
-    said = b""
-    try:
-        while b"lag" not in said:
-            said += os.read(near, 4096)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(near)
+    said = said_on_a_terminal([*command, "--listen", LOOPBACK], b"lag")
     assert b"cqrepl source: listening on 127.0.0.1:" in said
     assert b"0 excerpts  0 B  0/s  lag more than a cycle" in said
     assert len(read(tmp_path / "q")) == 10

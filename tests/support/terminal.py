@@ -1,0 +1,31 @@
+"""Commands on a terminal of their own."""
+
+import os
+import pty
+import signal
+import subprocess
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+WAIT_S = 60
+
+
+def said_on_a_terminal(command: Sequence[str], awaited: bytes, cwd: Path | None = None) -> bytes:
+    """What a command has drawn and said, from its start until it has ended in order: it is told to
+    once it has said what is awaited."""
+    near, far = pty.openpty()
+    termios.tcsetwinsize(far, (24, 120))
+    process = subprocess.Popen(command, stderr=far, cwd=cwd)
+    os.close(far)
+    said = b""
+    try:
+        while awaited not in said:
+            said += os.read(near, 4096)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(near)
+    return said
