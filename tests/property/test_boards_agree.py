@@ -2,6 +2,8 @@
 the bell at the same moments."""
 
 from collections.abc import Callable
+from functools import partial
+from operator import methodcaller
 from types import ModuleType
 from typing import Any, Final
 
@@ -28,6 +30,13 @@ INDEXES: Final = st.integers(-1, 6) | st.integers(-1, (1 << 63) - 1)
 WANTED: Final = st.tuples(
     INDEXES, st.integers(0, 4), LEVELS, st.none() | st.lists(HOSTS, unique=True, max_size=4)
 )
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """What is said against it."""
+    with pytest.raises(ValueError, match="expected") as error:
+        act()
+    return str(error.value)
 
 
 def has_rung(bell: LoopBell) -> bool:
@@ -87,10 +96,8 @@ class Boards(RuleBasedStateMachine):
 
     @rule(level=st.integers(3, 1 << 40), host=st.integers(128, 1 << 62) | st.integers(-9, -1))
     def ask_what_is_wrong(self, level: int, host: int) -> None:
-        def refusal(act: Callable[[], object]) -> str:
-            with pytest.raises(ValueError, match="expected") as error:
-                act()
-            return str(error.value)
+        def refused(act: Callable[[MarkBoard], object], board: MarkBoard) -> str:
+            return refusal(lambda: act(board))
 
         self.both(lambda board: refusal(lambda: board.row(host)))
         self.both(lambda board: refusal(lambda: board.marks(level)))
@@ -100,13 +107,13 @@ class Boards(RuleBasedStateMachine):
         self.both(lambda board: refusal(lambda: board.row(1).lower_to(level, 0)))
         self.both(lambda board: refusal(lambda: board.row(1).mark(level)))
         for seconds in (-1.0, float("nan")):
-            wait = (0, 1, 0, None, seconds)
-            self.both(lambda board, wait=wait: refusal(lambda: board.wait(*wait)))  # type: ignore[misc]
+            wait = methodcaller("wait", 0, 1, 0, None, seconds)
+            self.both(partial(refused, wait))
 
     @invariant()
     def agree(self) -> None:
         for level in AckLevel:
-            marks = self.both(lambda board, level=level: board.marks(level))  # type: ignore[misc]
+            marks = self.both(methodcaller("marks", level))
             assert marks == sorted(marks)
         one, other = map(has_rung, self.bells)
         assert one == other

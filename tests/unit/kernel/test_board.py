@@ -1,11 +1,11 @@
 """Threads at a board: each is woken when what it waits for has come, and only then."""
 
-import select
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Final
 
@@ -13,6 +13,7 @@ import pytest
 
 from cqrepl.kernel import plain
 from cqrepl.kernel.interface import AckLevel, LoopBell, MarkBoard, Waited
+from tests.support.descriptors import is_readable
 
 LONG_S: Final = 60.0  # a wait that ends before its time or not at all
 INDEX: Final = 0x4516_0000_0007
@@ -137,7 +138,7 @@ def test_the_end_wakes_all(board: MarkBoard) -> None:
 
 def test_each_thread_is_woken_for_itself(board: MarkBoard) -> None:
     threads = [
-        Waiting(lambda index=index: board.wait(index, 1, AckLevel.APPENDED, None, LONG_S))  # type: ignore[misc]
+        Waiting(partial(board.wait, index, 1, AckLevel.APPENDED, None, LONG_S))
         for index in range(1, 6)
     ]
     row = board.row(2)
@@ -149,9 +150,9 @@ def test_each_thread_is_woken_for_itself(board: MarkBoard) -> None:
 
 def test_the_bell_rings_once(bell: LoopBell, board: MarkBoard) -> None:
     def rings() -> bool:
-        readable, _, _ = select.select([bell.fileno()], [], [], 0)
+        rung = is_readable(bell.fileno())
         bell.clear()
-        return bool(readable)
+        return rung
 
     board.watch(INDEX, 1, AckLevel.APPENDED, None)
     assert not rings()
@@ -176,9 +177,7 @@ def test_a_board_outlives_its_bell(kernel: ModuleType) -> None:
 def test_a_mark_that_rises_as_a_thread_begins_to_wait_is_not_missed(board: MarkBoard) -> None:
     rows = [board.row(2), board.row(3)]
     for index in range(1, 1000):
-        thread = Waiting(
-            lambda index=index: board.wait(index, 2, AckLevel.APPENDED, None, LONG_S)  # type: ignore[misc]
-        )
+        thread = Waiting(partial(board.wait, index, 2, AckLevel.APPENDED, None, LONG_S))
         for row in rows:
             row.raise_to(AckLevel.APPENDED, index)
         assert thread.stand is Waited.REACHED
