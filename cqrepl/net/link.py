@@ -1,7 +1,7 @@
 """What is done with one connection: the part between the pump and the queues."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cqrepl.protocol.events import Event
 from cqrepl.protocol.messages.queuenames import QueueNames
@@ -11,13 +11,6 @@ if TYPE_CHECKING:
     from cqrepl.kernel.memory import WatchedWord
 
 OUT_BYTES: Final = 256 * 1024  # of frames that are made and sent in one step
-
-
-class Moved(NamedTuple):
-    """Whether a live pump has sent anything of a queue, and stored anything."""
-
-    has_sent: bool
-    has_stored: bool
 
 
 class Session(Protocol):
@@ -73,7 +66,11 @@ class Session(Protocol):
     def sent_live(self) -> int:
         """How many excerpts live pumps have sent on this connection, as far as that is known."""
 
-    def leave_lanes(self) -> Moved:
+    @property
+    def stored_live(self) -> int:
+        """How many they have stored."""
+
+    def leave_lanes(self) -> None:
         """The live pump has come back: goes on from where it is."""
 
     def drain(self) -> None:

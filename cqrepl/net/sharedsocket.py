@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from cqrepl.kernel.live import Ended, Pausing
-from cqrepl.net.link import Moved, Session
+from cqrepl.net.link import Session
 from cqrepl.net.livepump import (
     SLICE_MIXED_MS,
     SLICE_MS,
@@ -133,16 +133,19 @@ class SharedSocket:
             self._take_queues_back()
         if not sources and not sinks:
             return False
-        came, moved = await self._run_live(pump, session, sources, sinks, act)
+        sent, stored = session.sent_live, session.stored_live
+        came = await self._run_live(pump, session, sources, sinks, act)
+        has_sent, has_stored = session.sent_live > sent, session.stored_live > stored
         now = trio.current_time()
         heard, began = came.heard.times(now)
         self._connection.hand_back(came.data, now, heard=heard, began=began)
         if came.ended is Ended.END_OF_STREAM:
             self._connection.receive_end(now)
         self._is_back.set()
-        is_fruitless = bool(sinks) and came.ended is Ended.UNUSUAL and not any(moved)
+        is_fruitless = bool(sinks) and came.ended is Ended.UNUSUAL
+        is_fruitless = is_fruitless and not (has_sent or has_stored)
         self._fruitless = self._fruitless + 1 if is_fruitless else 0
-        if sources and not self._goes_on_live(pump, session, came, moved):
+        if sources and not self._goes_on_live(pump, session, came.ended, has_sent=has_sent):
             self._take_queues_back()
         return True
 
@@ -163,7 +166,7 @@ class SharedSocket:
         sources: "Sequence[SourceLane]",
         sinks: "Sequence[SinkLane]",
         act: Act,
-    ) -> tuple[Came, Moved]:
+    ) -> Came:
         """Runs the live pump; what it has not sent is kept for what is sent next."""
         is_mixed = bool(sources) and not session.has_lanes_only
         self._is_back = trio.Event()
@@ -186,10 +189,10 @@ class SharedSocket:
             raise
         finally:
             self._has_queues = False
-            moved = session.leave_lanes()
+            session.leave_lanes()
         self._unsent = came.unsent
         self._note_sent(session)
-        return came, moved
+        return came
 
     async def _run_beside(
         self, run: Callable[[], Awaitable[Came]], pump: LivePump, session: Session, act: Act
@@ -232,15 +235,17 @@ class SharedSocket:
         """True when nothing was there to send for some time."""
         return trio.current_time() >= self._sent_at + LOOK_SECONDS
 
-    def _goes_on_live(self, pump: LivePump, session: Session, came: Came, moved: Moved) -> bool:
+    def _goes_on_live(
+        self, pump: LivePump, session: Session, ended: Ended, *, has_sent: bool
+    ) -> bool:
         """True while the queues that go out are still for the live pump."""
         if pump.steps and self._unsent:
             return False  # it does not wait for a full socket: the writer does
-        if not moved.has_sent and (came.ended is Ended.TAILER or pump.steps):
+        if not has_sent and (ended is Ended.TAILER or pump.steps):
             # it does not wait for what comes next, or does not know it
             self.pauser.leave_live()
             return False
-        is_over = came.ended is Ended.TAILER or not session.has_lanes_only
+        is_over = ended is Ended.TAILER or not session.has_lanes_only
         return not is_over and not self._is_quiet
 
     def _take_queues_back(self) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from cqrepl.net.link import Moved, Session
+from cqrepl.net.link import Session
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.replicator.sinksession import SinkSession
@@ -90,9 +90,13 @@ class DuplexSession:
     def sent_live(self) -> int:
         return self.source.sent_live
 
-    def leave_lanes(self) -> Moved:
-        has_sent = self.source.leave_lanes().has_sent
-        return Moved(has_sent=has_sent, has_stored=self.sink.leave_lanes().has_stored)
+    @property
+    def stored_live(self) -> int:
+        return self.sink.stored_live
+
+    def leave_lanes(self) -> None:
+        self.source.leave_lanes()
+        self.sink.leave_lanes()
 
     def drain(self) -> None:
         self.source.drain()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from cqrepl.kernel import live
-from cqrepl.net.link import Moved
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
@@ -74,7 +73,7 @@ class SinkSession:
         self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
         # a queue is offered once, so there are never more than there are queues
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
-        self._has_stored = False
+        self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
         # queues that this peer is told of again when their pauses are over
@@ -163,20 +162,14 @@ class SinkSession:
         for handler, queue, lane in self._lanes:
             excerpts, payload_bytes, entries = lane.take_stored()
             if excerpts:
-                self._has_stored = True
+                self.stored_live += excerpts
                 self._count(queue, excerpts, payload_bytes, entries)
                 if not self._connection.has_stopped(handler.cid):  # while the pump was at it
                     handler.took(queue.appender.next_index)
 
-    @property
-    def sent_live(self) -> int:
-        return 0
-
-    def leave_lanes(self) -> Moved:
-        self._has_stored = False
+    def leave_lanes(self) -> None:
         self.catch_up()
         self._lanes = []
-        return Moved(has_sent=False, has_stored=self._has_stored)
 
     async def close(self) -> None:
         self._back_copies.close()

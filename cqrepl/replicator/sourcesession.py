@@ -11,7 +11,7 @@ import trio
 
 from cqrepl.kernel import live
 from cqrepl.kernel.memory import WatchedWord
-from cqrepl.net.link import OUT_BYTES, Moved
+from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
@@ -58,7 +58,7 @@ class SourceSession:
         self._pump = pump
         self._is_draining = self.has_progressed = False
         self.has_lanes_only = False  # the last time that a live pump was lent the connection
-        self.sent_live = 0
+        self.sent_live = self.stored_live = 0
         self.withdrawn: dict[str, str] = {}  # why the sink let go, and nothing got through since
         self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump, shared.changed)
         self._lineage = LineageDesk(self.outgoing, self._returns, link, shared.changed)
@@ -305,15 +305,12 @@ class SourceSession:
         if noted:
             self._acknowledged(each, noted)
 
-    def leave_lanes(self) -> Moved:
+    def leave_lanes(self) -> None:
         self.catch_up()
-        has_sent = False
         for each in self.outgoing.values():
             lane, each.lane = each.lane, None
             if lane is not None and each.lane_count and each.tailer is not None:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
-                has_sent = True
-        return Moved(has_sent=has_sent, has_stored=False)
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
 
-from cqrepl.net.link import Moved
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, ConnectionConfig
 from cqrepl.protocol.events import Event
@@ -122,7 +121,7 @@ class Recorder:
         self.out_bytes = piece
         self.has_lanes_only = False
         self.polls = False
-        self.sent_live = 0
+        self.sent_live = self.stored_live = 0
         self.is_settled = True
         self.has_progressed = False
         self.is_closed = 0
@@ -161,8 +160,8 @@ class Recorder:
     def catch_up(self) -> None:
         pass
 
-    def leave_lanes(self) -> Moved:
-        return Moved(has_sent=False, has_stored=False)
+    def leave_lanes(self) -> None:
+        pass
 
     def drain(self) -> None:
         self.is_draining = True

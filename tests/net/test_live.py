@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.livepump import Came, Heard, LivePump
+from cqrepl.net.sharedsocket import FRUITLESS_MAX
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -156,3 +157,24 @@ async def _receive_nothing(pump: LivePump) -> None:
         came = await pump.run(
             [], [], pausing=Pausing.BALANCED, is_idle=False, slice_ms=50, data=b"", said=b""
         )
+
+
+async def test_what_was_counted_meanwhile_was_not_in_vain(tmp_path: Path) -> None:
+    """A pump that comes back from the end of a file has done something before, though all of that
+    is known by then: the next one is lent the socket too."""
+    noon_ms = 1_709_640_000_000
+    with Queue.open(tmp_path / "q", create="MINUTELY") as queue:
+        appender = queue.appender()
+        appender.append([b"first"], noon_ms)
+        async with (
+            serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0") as sink,
+            serve_source({"q": tmp_path / "q"}, connect=f"127.0.0.1:{sink.port}"),
+        ):
+            for minute in range(1, 6):
+                for nth in range(2):
+                    await received(sink, 2 * minute + nth - 1)  # which asks the lanes
+                    await eventually(lambda: is_live(sink))
+                    appender.append([b"more"], noon_ms + minute * 60_000)
+                (pump,) = sink.endpoint._live
+                assert pump._shared._fruitless < FRUITLESS_MAX
+        assert content(tmp_path / "copy") == content(tmp_path / "q")
