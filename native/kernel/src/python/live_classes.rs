@@ -274,10 +274,8 @@ pub fn run_live<'py>(
     let sources: Vec<SourceLane> = sources.iter().map(|lane| lane.lane()).collect();
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
     let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
-    let room = Room {
-        received: BUFFER_BYTES,
-        frames: if sources.is_empty() { 0 } else { BUFFER_BYTES },
-    };
+    let room =
+        Room { received: BUFFER_BYTES, frames: if sources.is_empty() { 0 } else { BUFFER_BYTES } };
     let slice = Duration::from_millis(slice_ms);
     let control = &control.0;
     let rest = py.detach(move || {
