@@ -131,17 +131,15 @@ class Chains:
             QueueDamaged: a closed store file is missing between them.
             QueueError: a store file cannot be read.
         """
-        there = self._within(first, end)
+        listed = self._cycles.listing()
         while True:
+            there = [cycle for cycle in listed if first <= cycle < end]
             found = [(cycle, n) for cycle in there if (n := count_in(self._cycles, cycle))]
-            if there:
-                self._cycles.check_between(Cycle(first - 1), there[-1])
-            seen, there = there, self._within(first, end)
-            if seen == there:  # else one came back meanwhile, or was removed
+            if listed:  # the file right below the end is between others where the end has one
+                self._cycles.check_between(Cycle(first - 1), min(end, listed[-1]))
+            seen, listed = listed, self._cycles.listing()
+            if seen == listed:  # else one came back meanwhile, or was removed
                 return found
-
-    def _within(self, first: Cycle, end: Cycle) -> list[Cycle]:
-        return [cycle for cycle in self._cycles.listing() if first <= cycle < end]
 
     def readable_end(self) -> Index:
         """One past the last excerpt that can be reached by reading its cycle from the start.

@@ -152,6 +152,19 @@ def time_in(queue: Queue, payload: memoryview) -> int | None:
     return 300 if payload in [third.payload[start:end] for start, end in starts] else 0
 
 
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_what_copies_are_compared_by_does_not_pass_a_missing_file(path: Path, ahead: int) -> None:
+    """Nor the one right below the end: what it lacks is no difference between two copies."""
+    noon_path(path, ROLL, ahead=ahead).unlink()
+    end = noon_index(ROLL, ahead=3)
+    with Queue.open(path) as queue:
+        shift = queue.cycles.shift
+        first, last = (Cycle(index >> shift) for index in (noon_index(ROLL, ahead=ahead), end))
+        for start in (Cycle(first - 1), first):
+            with pytest.raises(QueueDamaged, match=f"expected {COUNTS[ahead]} excerpts"):
+                Chains(queue.cycles).over_cycles(start, last)
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_a_missing_file_is_told_to_every_reader(path: Path, reader: str) -> None:
     lost = noon_path(path, ROLL, ahead=1)
