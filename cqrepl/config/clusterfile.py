@@ -24,6 +24,7 @@ from cqrepl.config.keys import (
     Key,
     Section,
 )
+from cqrepl.config.valuekinds import Unfit
 from cqrepl.config.yamltree import ListNode, MappingNode, Node, ScalarNode, read_tree, shown
 from cqrepl.protocol import HeartbeatSettings
 from cqrepl.replicator.queues import check_name
@@ -316,6 +317,8 @@ class _Reader:
         if text is not None:
             try:
                 value = key.kind.parse(text)
+            except Unfit as error:
+                raise self._error(node, str(error)) from None
             except (ValueError, KeyError):
                 pass
             else:
@@ -325,17 +328,18 @@ class _Reader:
         message = f"{key.kind.wanted} expected for {key.name!r}, {_came(node)} came"
         raise self._error(node, message)
 
-    def _text(self, key: Key, node: Node) -> str | None:
+    def _text(self, key: Key, node: Node, depth: int = 0) -> str | None:
         """A value as one text; None where it cannot be one of this key."""
         if isinstance(node, ListNode):
             items = [self._text(key, each) for each in node.items]
-            is_right = key.kind.takes_list and all(isinstance(e, ScalarNode) for e in node.items)
-            return ",".join(each or "" for each in items) if is_right else None
+            takes_list = key.kind.takes_list or (key.kind.takes_mapping and depth > 1)
+            is_right = takes_list and all(isinstance(e, ScalarNode) for e in node.items)
+            return ",+"[depth > 0].join(each or "" for each in items) if is_right else None
         if isinstance(node, MappingNode):
-            if not key.kind.takes_mapping:
+            if not key.kind.takes_mapping or depth > 1:
                 return None
-            texts = [(name.text, self._text(key, each)) for name, each in node.entries]
-            return ",".join(f"{name}={text or ''}" for name, text in texts)
+            texts = [(name.text, self._text(key, each, depth + 1)) for name, each in node.entries]
+            return ", "[depth].join(f"{name}={text or ''}" for name, text in texts)
         if node.tag not in _SCALAR_TAGS and node.tag != key.tag:
             raise self._wrong_tag(node, f"{key.name!r}", (key.tag,) if key.tag else ())
         return None if node.is_plain and node.text in _NOTHING else node.text

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cqrepl.config.clusterfile import ClusterConfig, HostEntry, Setting, Settings
+from cqrepl.config.clusterfile import ClusterConfig, HostEntry, Setting, Settings, nearest
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import process_keys
-from cqrepl.config.valuekinds import HOST_ID_SIGN
+from cqrepl.config.valuekinds import HOST_ID_SIGN, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
-from cqrepl.protocol import ProtocolSettings, WireShape
+from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
@@ -55,6 +55,8 @@ def in_effect(
         elif text:
             try:
                 found[name] = Setting(key=key, value=key.kind.parse(text), origin=key.variable)
+            except Unfit as error:
+                raise ConfigError(f"variable {key.variable}", None, str(error)) from None
             except (ValueError, KeyError):
                 message = f"{key.kind.wanted} expected, {shown(text)} came"
                 raise ConfigError(f"variable {key.variable}", None, message) from None
@@ -186,17 +188,19 @@ def _host_settings(
     return HostSettings(
         net=net,
         protocol=protocol,
-        source=_source_settings(config, values),
+        source=_source_settings(config, process),
         sink=_sink_settings(config, values),
         scrub_bytes_per_s=_integer(values["scrub"]),
     )
 
 
-def _source_settings(config: ClusterConfig, values: Mapping[str, object]) -> SourceSettings:
+def _source_settings(config: ClusterConfig, process: Settings) -> SourceSettings:
+    values = {name: each.value for name, each in process.items()}
     queues = config.queues.values()
     wait_for = _hosts(values["source.waitFor"])
     return SourceSettings(
         unacknowledged=frozenset(each.name for each in queues if not each.acknowledge),
+        policies=_policies(config, process["ack"]),
         source_ids={each.name: each.source_id for each in queues if each.source_id is not None},
         made_with=_roll_cycles(config, values),
         ack_log=_path(values["source.ackLog"]),
@@ -208,6 +212,42 @@ def _source_settings(config: ClusterConfig, values: Mapping[str, object]) -> Sou
         wait_for_seconds=_integer(values["source.waitForSeconds"]),
         wait_for=wait_for,
     )
+
+
+def _policies(config: ClusterConfig, setting: Setting) -> dict[str, AckPolicy]:
+    """The policy of each queue that has one, with the hosts that take the queue in.
+
+    Raises:
+        ConfigError: one is of no queue, waits for a host that does not take its queue in, or for
+            more hosts than do.
+    """
+    assert isinstance(setting.value, dict)
+    found: dict[str, AckPolicy] = {}
+    for name, policy in setting.value.items():
+        try:
+            found[name] = _policy(config, name, policy)
+        except ValueError as error:
+            path = config.path if setting.spot is not None else setting.origin
+            raise ConfigError(path, setting.spot, f"'ack': {error}") from None
+    return found
+
+
+def _policy(config: ClusterConfig, name: str, policy: AckPolicy) -> AckPolicy:
+    queue = config.queues.get(name)
+    if queue is None:
+        near = nearest(name, config.queues)
+        raise ValueError(f"a queue expected, {shown(name)} came; the nearest one is {near!r}")
+    sinks = config.hosts.keys() - {queue.master_id}
+    others = sorted((policy.hosts or frozenset()) - sinks)
+    if others:
+        ids = ", ".join(str(each) for each in sorted(sinks))
+        raise ValueError(f"queue {name!r}: ids of its sinks ({ids}) expected, {others[0]} came")
+    if policy.hosts_min != 0 and not queue.acknowledge:
+        raise ValueError(f"queue {name!r}: 'acknowledge: true' expected, as its policy waits")
+    try:
+        return policy.among(sinks)
+    except ValueError as error:
+        raise ValueError(f"queue {name!r}: {error}") from None
 
 
 def _sink_settings(config: ClusterConfig, values: Mapping[str, object]) -> SinkSettings:

@@ -12,6 +12,7 @@ from cqrepl.config.valuekinds import (
     BOOLEAN,
     LISTENING,
     PATH,
+    POLICIES,
     ROLL_CYCLE,
     TEXT,
     ValueKind,
@@ -257,6 +258,14 @@ PROCESS: Final = _section(
         name="addresses",
         kind=ADDRESSES,
         says="HOST:PORT of each name that stands as a connectUri",
+        default={},
+    ),
+    Key(
+        name="ack",
+        kind=POLICIES,
+        says="when what is written to a queue counts as safe: level (appended, synced, applied), "
+        "from (none, any, all or a number), hosts, timeout, on_timeout (warn, fail, block, "
+        "step_down) and window; or the name of a preset",
         default={},
     ),
     Key(

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.console.units import format_size, parse_hosts, parse_size
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.address import Address
+from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy, From, OnTimeout, parse_policy
 from cqrepl.protocol.settings import HOST_IDS
 from cqrepl.queue.format.rollcycle import by_name
 
 HOST_ID_SIGN: Final = "$hostId"  # in a base path
+_SHOWN: Final = 128  # characters of a name
+_SAID: Final = 250
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class Unfit(ValueError):
+    """A text that has no value of a kind, in words that say more than what is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +29,13 @@ class ValueKind:
 
     Args:
         wanted: how errors and tables call it.
-        parse: the value of a text; raises ValueError for one that has none.
+        parse: the value of a text; raises ValueError for one that has none, `Unfit` where that
+            says why.
         schema: the same for a program, in the words of JSON Schema.
         takes_list: the value may stand as a list, whose items are joined with commas.
         words: what stands for some values.
-        takes_mapping: it may stand as a mapping, whose entries become `KEY=VALUE` with commas.
+        takes_mapping: it may stand as a mapping, whose entries become `KEY=VALUE` with commas; a
+            mapping in one has spaces for them, and a list in that has `+`.
     """
 
     wanted: str
@@ -149,6 +159,32 @@ def _addresses(text: str) -> dict[str, Address]:
     return found
 
 
+def _policies(text: str) -> dict[str, AckPolicy]:
+    found: dict[str, AckPolicy] = {}
+    for each in text.split(",") if text else ():
+        name, equals, policy = each.strip().partition("=")
+        if not equals or not name or name in found:
+            raise ValueError
+        try:
+            found[name] = parse_policy(policy)
+        except ValueError as error:
+            raise Unfit(f"queue {name[:_SHOWN]!r}: {str(error)[:_SAID]}") from None
+    return found
+
+
+POLICY_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "preset": {"enum": list(PRESETS)},
+        "level": {"enum": [level.name.lower() for level in AckLevel]},
+        "from": {"anyOf": [{"enum": list(From)}, {"type": "integer", "minimum": 1}]},
+        "hosts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 127}},
+        "timeout": {"type": "string"},
+        "on_timeout": {"enum": list(OnTimeout)},
+        "window": {"type": "integer", "minimum": 1},
+    },
+    "additionalProperties": False,
+}
 BOOLEAN: Final = ValueKind(wanted="true or false", parse=_boolean, schema={"type": "boolean"})
 TEXT: Final = ValueKind(wanted="a text", parse=_text)
 PATH: Final = ValueKind(wanted="the path of a directory", parse=_path)
@@ -158,6 +194,15 @@ ADDRESSES: Final = ValueKind(
     wanted="HOST:PORT for each of some names",
     parse=_addresses,
     schema={"type": "object", "additionalProperties": {"type": "string"}},
+    takes_mapping=True,
+)
+POLICIES: Final = ValueKind(
+    wanted="a policy such as {level: synced, from: 2} for each of some queues",
+    parse=_policies,
+    schema={
+        "type": "object",
+        "additionalProperties": {"anyOf": [{"type": "string"}, POLICY_SCHEMA]},
+    },
     takes_mapping=True,
 )
 ANYTHING: Final = ValueKind(wanted="anything", parse=_text, schema={})

@@ -1,5 +1,6 @@
 """The replication protocol as a state machine: bytes and time in, events and bytes out."""
 
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.protocol.connection import Connection
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import StopReason
@@ -10,6 +11,7 @@ from cqrepl.protocol.subhandler import HandlerKind, LinkView, SubHandler
 
 __all__ = [
     "PAYLOAD_MAX",
+    "AckPolicy",
     "Connection",
     "ConnectionConfig",
     "HandlerKind",

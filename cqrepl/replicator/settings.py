@@ -11,10 +11,12 @@ from typing import TypedDict, Unpack
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.net.settings import NetSettings, pausing_named
-from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
+from cqrepl.protocol import AckPolicy, HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.consent import ReturnSettings
+
+_ONE_HAS_IT = AckPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +31,15 @@ class SourceSettings:
             streamed to nobody before a copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any.
         unacknowledged: names of queues for which none is asked for all the same.
+        policies: when what is written to a queue counts as safe, by its name; else as soon as one
+            host has appended it.
         source_ids: what sinks are told as the source id of a queue, by its name; else its own.
         made_with: roll cycles of queues, by name: one that is not there is made with it.
     """
 
     acknowledge: bool = True
     unacknowledged: frozenset[str] = frozenset()
+    policies: Mapping[str, AckPolicy] = field(default_factory=dict)
     source_ids: Mapping[str, int] = field(default_factory=dict)
     made_with: Mapping[str, str] = field(default_factory=dict)
     ack_log: Path | None = None
@@ -45,6 +50,10 @@ class SourceSettings:
     def asks_ack(self, name: str) -> bool:
         """Whether the sinks of this queue are to acknowledge."""
         return self.acknowledge and name not in self.unacknowledged
+
+    def policy_of(self, name: str) -> AckPolicy:
+        """When what is written to this queue counts as safe."""
+        return self.policies.get(name, _ONE_HAS_IT)
 
     def waits_for(self, hosts: Iterable[int]) -> bool:
         """Whether one of these hosts, which have copies, is waited for."""

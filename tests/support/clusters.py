@@ -94,6 +94,7 @@ queues:
 cqrepl:
   listen: ":9999"
   addresses: {third: "127.0.0.1:9003"}
+  ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}
   maxExcerpt: 1MiB
   scrub: 10MiB
   wireShape: seed

@@ -45,6 +45,25 @@ VALUES = {
     "rollCycle": ["FAST", "WEEKLY", "7", "[DAILY]"],
     "listen": ["here", "h:99999", "9000", "{a: b}"],
     "addresses": ["third", "{third: here}", "[a]", "{third: 'h:0'}", "{}"],
+    "ack": [
+        "[a]",
+        "now",
+        "{orders: always}",
+        "{orders: {level: stored}}",
+        "{orders: {from: some}}",
+        "{orders: {from: 0}}",
+        "{orders: {from: 3, hosts: [2, 3]}}",
+        "{orders: {hosts: [0]}}",
+        "{orders: {hosts: []}}",
+        "{orders: {hosts: {a: b}}}",
+        "{orders: {timeout: 10}}",
+        "{orders: {timeout: -1s}}",
+        "{orders: {on_timeout: panic}}",
+        "{orders: {window: 0}}",
+        "{orders: {quorum: 2}}",
+        "{orders: {preset: zab}}",
+        "{orders: }",
+    ],
     "maxExcerpt": ["0.5", "16 MiB", "2GiB", "-1", "all", "0"],
     "scrub": ["fast", "-1", "[1]", "2048GiB"],
     "wireShape": ["Network", "java", ""],
@@ -66,7 +85,7 @@ VALUES = {
 ELSEWHERE = {("addresses", "{}"): 14, ("path", "trades"): 22}
 MAPPINGS = {
     "cluster": 2, "context": 3, "host3": 12, "queues": 15, "orders": 16, "cqrepl": 23,
-    "source": 32, "sink": 39,
+    "source": 33, "sink": 40,
 }  # fmt: skip
 
 

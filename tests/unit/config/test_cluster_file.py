@@ -7,9 +7,10 @@ import pytest
 from cqrepl.config.clusterfile import ClusterConfig, nearest, read_cluster
 from cqrepl.config.errors import ConfigError, TextSpot
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
+from cqrepl.kernel.board import AckLevel
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
-from cqrepl.protocol import WireShape
+from cqrepl.protocol import AckPolicy, WireShape
 from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
 
 NAMED = {"CQREPL_ADDRESSES": "host.port1=h:1, host.port2=h:2, host.port3=h:3"}
@@ -91,6 +92,9 @@ def test_every_key_reaches_the_settings() -> None:
     source, sink = settings.source, settings.sink
     assert source.asks_ack("orders")
     assert not source.asks_ack("trades")
+    assert source.policy_of("orders") == AckPolicy(
+        level=AckLevel.SYNCED, from_=2, hosts=frozenset({2, 3}), timeout_seconds=0.01
+    )
     assert source.source_ids == {"orders": 1002}
     assert source.made_with == {"orders": "FAST_HOURLY", "trades": "FAST_DAILY"}
     assert source.ack_log == Path("acks")
@@ -119,7 +123,49 @@ def test_a_variable_goes_before_the_file_and_says_so() -> None:
     process = in_effect(cluster(FULL), environ, {})
     assert (process["scrub"].value, process["scrub"].origin) == (1 << 20, "CQREPL_SCRUB")
     assert process["source.waitFor"].written == "[2, 3]"
-    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 29")
+    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 30")
+
+
+WAITING = "ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}"
+
+
+def test_a_policy_counts_the_hosts_that_take_its_queue_in() -> None:
+    page = FULL.replace(WAITING, "ack: {orders: {from: all}}")
+    policy = plan(page, 1).settings.source.policy_of("orders")
+    assert policy.hosts == frozenset({2, 3})
+    assert policy.hosts_min == 2
+    assert plan(page, 1).settings.source.policy_of("other") == AckPolicy()
+
+
+def test_a_policy_goes_by_name_and_in_a_variable() -> None:
+    page = FULL.replace(WAITING, "ack: {orders: broker-quorum}")
+    by_name = plan(page, 1).settings.source.policy_of("orders")
+    assert (by_name.level, by_name.hosts_min) == (AckLevel.SYNCED, 2)
+    said = {"CQREPL_ACK": "orders=persist-synchronous from=all,trades=from=none"}
+    policies = plan(FULL, 1, said).settings.source.policies
+    assert policies["orders"].hosts_min == 2
+    assert policies["orders"].timeout_seconds == 0.01
+    assert policies["trades"].hosts_min == 0
+
+
+@pytest.mark.parametrize(
+    ("ack", "says"),
+    [
+        ("{order: {from: any}}", "a queue expected, 'order' came; the nearest one is 'orders'"),
+        ("{orders: {hosts: [1, 2]}}", "queue 'orders': ids of its sinks (2, 3) expected, 1 came"),
+        ("{orders: {from: 3}}", "queue 'orders': a number of hosts from 1 to 2 expected, 3 came"),
+        ("{trades: {from: any}}", "queue 'trades': 'acknowledge: true' expected"),
+        ("{orders: {level: stored}}", "queue 'orders': one of appended, synced, applied expected"),
+    ],
+)
+def test_a_policy_that_its_cluster_cannot_keep_is_one_line_with_its_place(
+    ack: str, says: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(FULL.replace(WAITING, f"ack: {ack}"), 1)
+    assert says in str(caught.value)
+    assert str(caught.value).startswith("cluster.yaml:26:8: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_a_variable_that_has_no_value_of_its_kind_is_named() -> None:

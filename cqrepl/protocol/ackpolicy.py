@@ -1,0 +1,252 @@
+"""When a write counts as safe: at which level, at how many hosts, for how long that is waited for.
+
+A policy is a value, and `commit_index` a pure function of it and of the marks of the hosts: so what
+a wait, a reader and a leader call safe is the same. Hosts are counted as they are configured: one
+that is not connected, or was never seen, is waited for like any other. Peers without an id of a
+host, guests, never count.
+
+The rules of the systems that this one replaces are policies with names: `PRESETS`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from cqrepl.kernel.interface import AckLevel
+from cqrepl.protocol.settings import HOST_IDS
+
+NOTHING: Final = -1  # the index up to which nothing is safe
+WINDOW_MAX: Final = 10**9
+_TIMEOUT_MAX_SECONDS: Final = 10**6
+_NONE: Final = "none"
+_TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s|m)")
+_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+_PRESET: Final = "preset"
+_WORDS: Final = (_PRESET, "level", "from", "hosts", "timeout", "on_timeout", "window")
+_NUMBER: Final = re.compile("[0-9]{1,12}")
+T = TypeVar("T")
+# what hosts have of a queue: by host id and level, up to which index
+Marks = Mapping[int, Mapping[AckLevel, int]]
+
+
+class From(StrEnum):
+    """Whose word is waited for, where it is not that of a number of hosts."""
+
+    NONE = "none"  # nobody's: what stands in the queue is safe
+    ANY = "any"  # that of one host
+    ALL = "all"  # that of each host that is configured
+
+
+class OnTimeout(StrEnum):
+    """What becomes of a wait whose time is over. Whether hosts have the excerpt is not known then,
+    and the write stays."""
+
+    WARN = "warn"  # one line is logged, and the wait is over
+    FAIL = "fail"  # the wait ends with an exception, which says that it is not known
+    BLOCK = "block"  # one line is logged, and the wait goes on
+    STEP_DOWN = "step_down"  # the wait is over, and its host is to lead no longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckPolicy:
+    """One policy.
+
+    Args:
+        level: what is to be true of an excerpt at a host. What a host says of a level counts no
+            further than what it has appended.
+        from_: `From`, or a number of hosts from 1 to 127.
+        hosts: ids of those that count; None: all hosts that have ever said anything. With `all`
+            they are needed: without, nothing is safe, as nobody knows which are all (`among`).
+        timeout_seconds: how long one wait lasts; None: without limit.
+        on_timeout: what becomes of a wait then.
+        window: so many excerpts at most may wait at a time before an append waits too; None:
+            without limit.
+
+    Raises:
+        ValueError: a number beyond its limit, or more hosts wanted than are named.
+    """
+
+    level: AckLevel = AckLevel.APPENDED
+    from_: From | int = From.ANY
+    hosts: frozenset[int] | None = None
+    timeout_seconds: float | None = None
+    on_timeout: OnTimeout = OnTimeout.BLOCK
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        named = HOST_IDS if self.hosts is None else self.hosts
+        if not all(host in HOST_IDS for host in named):
+            raise ValueError(f"host ids from 1 to 127 expected, {sorted(named)} came")
+        if isinstance(self.from_, From):
+            if not named and self.from_ is not From.NONE:
+                raise ValueError(f"hosts expected with 'from: {self.from_}', none came")
+        elif not 1 <= self.from_ <= len(named):
+            raise ValueError(
+                f"a number of hosts from 1 to {len(named)} expected, {self.from_} came"
+            )
+        timeout = self.timeout_seconds
+        if timeout is not None and not 0 <= timeout <= _TIMEOUT_MAX_SECONDS:
+            raise ValueError(f"0 to {_TIMEOUT_MAX_SECONDS} s expected, {timeout} came")
+        if self.window is not None and not 1 <= self.window <= WINDOW_MAX:
+            raise ValueError(f"a window from 1 to {WINDOW_MAX} expected, {self.window} came")
+
+    @property
+    def hosts_min(self) -> int | None:
+        """How many hosts are to have an excerpt; None where that is not known (`among`)."""
+        match self.from_:
+            case From.NONE:
+                return 0
+            case From.ANY:
+                return 1
+            case From.ALL:
+                return None if self.hosts is None else len(self.hosts)
+        return self.from_
+
+    @property
+    def counted(self) -> Iterable[int]:
+        """The ids of the hosts that may count."""
+        return HOST_IDS if self.hosts is None else sorted(self.hosts)
+
+    def among(self, hosts: Iterable[int]) -> "AckPolicy":
+        """The same, where these are all hosts; as it is, if it names its own.
+
+        Raises:
+            ValueError: it needs more than there are.
+        """
+        return self if self.hosts is not None else replace(self, hosts=frozenset(hosts))
+
+    def __str__(self) -> str:
+        """As it is written in a configuration, in one line: `parse_policy` reads it."""
+        words = [f"level={self.level.name.lower()}", f"from={self.from_}"]
+        if self.hosts:
+            words.append(f"hosts={'+'.join(str(each) for each in sorted(self.hosts))}")
+        timeout = self.timeout_seconds
+        words.append(f"timeout={_NONE if timeout is None else f'{round(timeout * 1e6)}us'}")
+        words.append(f"on_timeout={self.on_timeout}")
+        if self.window is not None:
+            words.append(f"window={self.window}")
+        return " ".join(words)
+
+
+# what the systems that this one replaces do, each in its own words
+PRESETS: Final[Mapping[str, AckPolicy]] = {
+    "queue-unacknowledged": AckPolicy(from_=From.NONE),
+    "queue-acknowledged": AckPolicy(),
+    "persist-synchronous": AckPolicy(
+        level=AckLevel.APPLIED, timeout_seconds=0.01, on_timeout=OnTimeout.WARN
+    ),
+    "persist-asynchronous": AckPolicy(from_=From.NONE),
+    "grid-synchronous": AckPolicy(level=AckLevel.APPLIED, from_=From.ALL),
+    "grid-asynchronous": AckPolicy(from_=From.NONE),
+    "broker-quorum": AckPolicy(level=AckLevel.SYNCED, from_=2, on_timeout=OnTimeout.STEP_DOWN),
+}
+
+
+def commit_index(policy: AckPolicy, marks: Marks, last: int) -> int:
+    """Up to which index a policy calls a queue safe; -1 for nothing.
+
+    Args:
+        marks: what is known of hosts, guests and hosts that do not count among them. A mark beyond
+            `last` counts as `last`: nobody has more of the queue than there is.
+        last: the last index in the queue; -1 where there is none.
+    """
+    wanted = policy.hosts_min
+    if wanted is None or last <= NOTHING:
+        return NOTHING
+    if wanted == 0:
+        return last
+    found = sorted(_held(marks.get(host, {}), policy.level) for host in policy.counted)
+    return max(NOTHING, min(last, found[-wanted]))
+
+
+def _held(marks: Mapping[AckLevel, int], level: AckLevel) -> int:
+    """Up to where one host has a level: no further than it has appended."""
+    return min(marks.get(level, NOTHING), marks.get(AckLevel.APPENDED, NOTHING))
+
+
+def parse_policy(text: str) -> AckPolicy:
+    """The policy of a line such as `level=synced from=2 hosts=2+3+4 timeout=10ms`; the name of a
+    preset may stand first, and what follows then changes it.
+
+    Raises:
+        ValueError: it is none; one sentence says why.
+    """
+    words = text.split()
+    if not words:
+        raise ValueError(f"a policy such as 'level=synced from=2' expected, {text!r} came")
+    if "=" not in words[0]:
+        words[0] = f"{_PRESET}={words[0]}"
+    texts: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in _WORDS:
+            raise ValueError(f"one of {', '.join(_WORDS)} expected, {name!r} came")
+        if name in texts:
+            raise ValueError(f"{name!r} expected once, it came twice")
+        texts[name] = value
+
+    def said(name: str, parse: Callable[[str], T], default: T) -> T:
+        return parse(texts[name]) if name in texts else default
+
+    usual = said(_PRESET, _preset, AckPolicy())
+    return AckPolicy(
+        level=said("level", _level, usual.level),
+        from_=said("from", _from, usual.from_),
+        hosts=said("hosts", _hosts, usual.hosts),
+        timeout_seconds=said("timeout", _timeout, usual.timeout_seconds),
+        on_timeout=said("on_timeout", _on_timeout, usual.on_timeout),
+        window=said("window", _window, usual.window),
+    )
+
+
+def _preset(name: str) -> AckPolicy:
+    if name not in PRESETS:
+        raise ValueError(f"one of {', '.join(PRESETS)} expected, {name!r} came")
+    return PRESETS[name]
+
+
+def _level(text: str) -> AckLevel:
+    known = {level.name.lower(): level for level in AckLevel}
+    if text not in known:
+        raise ValueError(f"one of {', '.join(known)} expected for 'level', {text!r} came")
+    return known[text]
+
+
+def _from(text: str) -> From | int:
+    if text in set(From):
+        return From(text)
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"none, any, all or a number expected for 'from', {text!r} came")
+    return int(text)
+
+
+def _hosts(text: str) -> frozenset[int]:
+    ids = text.split("+")
+    if not all(_NUMBER.fullmatch(each) for each in ids):
+        raise ValueError(f"host ids expected for 'hosts', {text!r} came")
+    return frozenset(int(each) for each in ids)
+
+
+def _timeout(text: str) -> float | None:
+    if text == _NONE:
+        return None
+    match = _TIME.fullmatch(text)
+    if match is None:
+        wanted = "a time such as 10ms or 2s, or none,"
+        raise ValueError(f"{wanted} expected for 'timeout', {text!r} came")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _on_timeout(text: str) -> OnTimeout:
+    if text not in set(OnTimeout):
+        known = ", ".join(OnTimeout)
+        raise ValueError(f"one of {known} expected for 'on_timeout', {text!r} came")
+    return OnTimeout(text)
+
+
+def _window(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"a number of excerpts expected for 'window', {text!r} came")
+    return int(text)

@@ -1,0 +1,127 @@
+"""Policies: what they call safe, and how they are written."""
+
+import pytest
+
+from cqrepl.kernel.interface import AckLevel
+from cqrepl.protocol.ackpolicy import (
+    PRESETS,
+    AckPolicy,
+    From,
+    OnTimeout,
+    commit_index,
+    parse_policy,
+)
+
+APPENDED, SYNCED, APPLIED = AckLevel
+THREE = {
+    2: {APPENDED: 90, SYNCED: 50, APPLIED: 70},
+    3: {APPENDED: 80, SYNCED: 80},
+    4: {APPENDED: 60, SYNCED: 10, APPLIED: 60},
+}
+OF_THREE = frozenset({2, 3, 4})
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("from=none", 100),
+        ("from=any", 90),
+        ("from=2", 80),
+        ("from=3", 60),
+        ("from=4", -1),
+        ("from=all hosts=2+3+4", 60),
+        ("from=all hosts=2+3", 80),
+        ("from=all hosts=2+5", -1),  # never seen, and counted
+        ("from=all", -1),  # nobody knows which are all
+        ("from=1 hosts=4", 60),
+        ("level=synced from=any", 80),
+        ("level=synced from=2", 50),
+        ("level=applied from=2", 60),
+        ("level=applied from=3", -1),
+    ],
+)
+def test_what_is_safe(text: str, safe: int) -> None:
+    assert commit_index(parse_policy(text), THREE, 100) == safe
+
+
+def test_nobody_has_more_than_there_is() -> None:
+    absurd = {2: {APPENDED: 1 << 62}, 3: {APPENDED: -5}}
+    assert commit_index(AckPolicy(), absurd, 100) == 100
+    assert commit_index(AckPolicy(from_=2), absurd, 100) == -1
+    assert commit_index(AckPolicy(), absurd, -1) == -1
+    assert commit_index(AckPolicy(from_=From.NONE), {}, -1) == -1
+
+
+def test_a_level_counts_no_further_than_what_is_appended() -> None:
+    forged = {2: {APPENDED: 10, SYNCED: 99}, 3: {SYNCED: 99}}
+    assert commit_index(AckPolicy(level=SYNCED), forged, 100) == 10
+    assert commit_index(AckPolicy(level=SYNCED, from_=2), forged, 100) == -1
+
+
+def test_guests_and_ids_that_are_no_hosts_never_count() -> None:
+    others = {0: {APPENDED: 100}, 128: {APPENDED: 100}, -1: {APPENDED: 100}}
+    assert commit_index(AckPolicy(), others, 100) == -1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_rules_of_the_five_systems_have_names(name: str) -> None:
+    assert parse_policy(name) == PRESETS[name]
+    assert parse_policy(f"preset={name} window=5").window == 5
+
+
+def test_what_the_presets_say() -> None:
+    said = {name: (each.level, each.from_) for name, each in PRESETS.items()}
+    assert said == {
+        "queue-unacknowledged": (APPENDED, From.NONE),
+        "queue-acknowledged": (APPENDED, From.ANY),
+        "persist-synchronous": (APPLIED, From.ANY),
+        "persist-asynchronous": (APPENDED, From.NONE),
+        "grid-synchronous": (APPLIED, From.ALL),
+        "grid-asynchronous": (APPENDED, From.NONE),
+        "broker-quorum": (SYNCED, 2),
+    }
+    persist = PRESETS["persist-synchronous"]
+    assert (persist.timeout_seconds, persist.on_timeout) == (0.01, OnTimeout.WARN)
+    assert PRESETS["grid-synchronous"].timeout_seconds is None
+    assert PRESETS["broker-quorum"].on_timeout is OnTimeout.STEP_DOWN
+    assert parse_policy("broker-quorum from=3").hosts_min == 3
+
+
+def test_all_hosts_are_those_that_are_configured() -> None:
+    policy = PRESETS["grid-synchronous"].among({2, 3})
+    assert (policy.hosts, policy.hosts_min) == (frozenset({2, 3}), 2)
+    assert policy.among({4}) is policy
+    with pytest.raises(ValueError, match="from 1 to 2 expected, 3 came"):
+        AckPolicy(from_=3).among({2, 3})
+    with pytest.raises(ValueError, match="hosts expected with 'from: all', none came"):
+        AckPolicy(from_=From.ALL).among(())
+    assert AckPolicy(from_=From.NONE).among(()).hosts_min == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "a policy such as"),
+        ("level", "one of queue-unacknowledged"),
+        ("level=", "one of appended, synced, applied expected for 'level', '' came"),
+        ("level=received", "one of appended"),  # for measuring, never in a policy
+        ("from=0", "a number of hosts from 1 to 127 expected, 0 came"),
+        ("from=-1", "none, any, all or a number expected for 'from', '-1' came"),
+        ("from=128", "from 1 to 127 expected"),
+        ("from=3 hosts=2+3", "from 1 to 2 expected, 3 came"),
+        ("hosts=0", "host ids from 1 to 127 expected"),
+        ("hosts=a", "host ids expected for 'hosts', 'a' came"),
+        ("timeout=5", "a time such as 10ms"),
+        ("timeout=99999999m", "0 to 1000000 s expected"),
+        ("on_timeout=maybe", "one of warn, fail, block, step_down expected"),
+        ("window=0", "a window from 1 to"),
+        ("window=x", "a number of excerpts expected"),
+        ("copies=2", "one of preset, level, from"),
+        ("from=2 from=3", "'from' expected once"),
+        ("broker-quorum preset=broker-quorum", "'preset' expected once"),
+    ],
+)
+def test_what_is_no_policy_is_told_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+        parse_policy(text)
+    assert says in str(caught.value)
