@@ -412,8 +412,9 @@ class Connection:
         self._router.replication(cid).stop(reason, message, index)
 
     def has_stopped(self, cid: Cid) -> bool:
-        """True when a queue goes no further, though what tells of it may not be acted on yet."""
-        return self._router.replication(cid).has_stopped
+        """True when a queue goes no further, though what tells of it may not be acted on yet; also
+        for one that was withdrawn."""
+        return self._router.has_stopped(cid)
 
     def tell_stopped(
         self, cid: Cid, reason: StopReason, message: str, index: int | None = None

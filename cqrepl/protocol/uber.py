@@ -165,6 +165,11 @@ class Router:
             raise LocalProtocolError(f"cid {cid} is a source's queue")
         return handler
 
+    def has_stopped(self, cid: Cid) -> bool:
+        """True where the queue behind a cid goes no further, or there is none any more."""
+        handler = self.handlers.get(cid)
+        return not isinstance(handler, SinkHandler | SourceHandler) or handler.has_stopped
+
     def receiving(self) -> list[SinkHandler]:
         """The queues whose stream comes in."""
         return [each for each in self.sinks.values() if each.state is SinkState.RECEIVING]

@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.errors import Refused
 from cqrepl.net.link import Session
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
+from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
@@ -18,6 +21,8 @@ from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.source import Source, open_source
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
+
+SHOWN_MAX: Final = 10  # names of queues, of an error
 
 
 class Host:
@@ -61,6 +66,76 @@ class Host:
                 await self.sink.wait_stopped()
             if not self.source.names or self.source.has_stopped:  # and not gone on meanwhile
                 return
+
+    async def pause(self, name: str) -> None:
+        """Stops one queue by hand, until `resume` or the end: its peers are told.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it has stopped.
+        """
+        self._check_name(name)
+        stopped = [each for each in self.stops if each.name == name and each.host_id is None]
+        if stopped:
+            raise Refused(str(stopped[0]))
+        if name in self.sink.queues:
+            self.sink.pause(name)
+        else:
+            await self.source.pause(name)
+
+    async def resume(self, name: str) -> None:
+        """Has a queue go on that was paused by hand, or has stopped: then all that both sides hold
+        is compared again, as after a restart. A stop of the other side's is ended there.
+
+        Raises:
+            ValueError: there is no such queue.
+        """
+        self._check_name(name)
+        if name in self.sink.queues:
+            await self.sink.resume(name)
+        else:
+            self.source.resume(name)
+
+    def forget(self, host_id: int) -> list[str]:
+        """A sink that is not to come again holds no store files any more; names of the queues that
+        it was known for.
+
+        Raises:
+            ValueError: none of them knows it.
+            Refused: it is connected.
+            OSError, QueueError: it cannot be written that it is forgotten.
+        """
+        if host_id in self.endpoint.connections:
+            raise Refused(f"host {host_id} is connected")
+        queues = self.source.queues.values()
+        known = sorted({each for queue in queues for each in queue.marks})
+        names = [queue.name for queue in queues if queue.forget(host_id)]
+        if not names:
+            ids = ", ".join(map(str, known)) or "none"
+            raise ValueError(f"a known host expected to be forgotten ({ids}), {host_id} came")
+        return names
+
+    async def quarantine(self, name: str) -> Quarantine:
+        """What a queue that is taken in holds otherwise than its source goes to quarantine, and
+        comes again; what has gone.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it is streamed from here, or has not diverged.
+            QueueError, OSError: that cannot be done; the queue stays stopped.
+        """
+        self._check_name(name)
+        if name not in self.sink.queues:
+            raise Refused(f"queue {name!r} is streamed from here: its copies can be put aside")
+        return await self.sink.quarantine(name)
+
+    def _check_name(self, name: str) -> None:
+        if name in self.source.late:
+            raise Refused(f"queue {name!r} is not open yet: {self.source.late[name].message}")
+        known = sorted(self.source.queues.keys() | self.sink.queues.keys())
+        if name not in known:
+            shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
+            raise ValueError(f"one of the queues {shown} expected, {name!r} came")
 
     def _make_session(self, connection: Connection, pump: Pump) -> Session:
         if not self.sink.queues and self.source.names:

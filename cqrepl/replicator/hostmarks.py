@@ -115,6 +115,20 @@ class QueueMarks:
             self._hosts[host_id] = self._of(host_id, {})
         return self._hosts[host_id]
 
+    def forget(self, host_id: int) -> bool:
+        """Nothing is known of a host any more; false where nothing was.
+
+        Raises:
+            OSError, QueueError: that cannot be written.
+        """
+        marks = self._hosts.get(host_id)
+        if marks is None or not marks.is_known:
+            return False
+        self._kept.forget(host_id)
+        marks.row.lower_to(AckLevel.APPENDED, FORGOTTEN)
+        del self._hosts[host_id]
+        return True
+
     def known(self) -> dict[int, HostMarks]:
         """The marks of the hosts that have any, by host id."""
         return {host_id: marks for host_id, marks in sorted(self._hosts.items()) if marks.is_known}

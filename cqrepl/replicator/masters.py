@@ -27,6 +27,15 @@ class QueuesFromHere:
             self._names = frozenset(own)
         return self._names
 
+    def look_again(self) -> None:
+        """There are other queues now."""
+        self._names = None
+
+    @property
+    def takes_offers(self) -> bool:
+        """True for a peer that has said who it is, and has queues."""
+        return self._connection.remote_id is not None and not self._connection.is_guest
+
     def refusal(self, queue: SinkQueue) -> str | None:
         """Why a queue is not taken from this peer; None where it is."""
         if queue.master_id in (None, self._connection.remote_id):

@@ -72,6 +72,9 @@ class OfferDesk:
                 self._pump.log.tell(logging.INFO, self._pump.label, why)
             for name in sorted(self._shared.late.keys() & sinks):
                 self._tell_pause(self._shared.late[name])
+            for each in self._queues.values():
+                if each.held is not None and each.name in sinks:
+                    self._tell_pause(Stop.held(each.name, each.held))
         self.offer(sorted((self._queues.keys() & sinks) - self.offered))
 
     def offer_late(self, name: str) -> None:
@@ -84,12 +87,14 @@ class OfferDesk:
     def is_wanted(self, name: str) -> bool:
         peer = self._connection.peer_queues
         is_named = not self._connection.names_queues or (peer is not None and name in peer.sinks)
-        return is_named and name not in self.offered
+        return is_named and name in self._queues and name not in self.offered
 
     def offer(self, names: Iterable[str]) -> None:
         if self._is_over or self._connection.is_guest:
             return  # the end was announced while this peer was being let in; or it is no sink
         for each in [self._queues[name] for name in names if not self._pauses.holds(name)]:
+            if each.held is not None:
+                continue
             try:
                 assert self._connection.remote_id is not None
                 marks = each.marks_of(self._connection.remote_id)

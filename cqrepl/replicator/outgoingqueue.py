@@ -70,6 +70,14 @@ class Outgoing:
         self.awaits_turn = self.queue.returning is not self
         return not self.awaits_turn
 
+    def tail(self, index: int) -> Tailer:
+        """A tailer that stands at an index.
+
+        Raises:
+            QueueError: the queue cannot be read there.
+        """
+        return self.queue.queue.tailer(index)
+
     def next_batch(self, tailer: Tailer, bytes_max: int, payload_max: int) -> ExcerptBatch | None:
         """What comes next, up to where the queue is held back; None when there is nothing now.
 

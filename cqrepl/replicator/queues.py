@@ -19,6 +19,9 @@ from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
 
 STUCK_SECONDS: Final = 5.0  # a queue that the peer does not name may still be named
+ANEW: Final = "what it had lost is there again"
+PAUSED: Final = "paused by operator"  # what peers are told
+REMOVED: Final = "removed by operator"
 _SHOWN: Final = 140  # characters of a name that cannot be used
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 

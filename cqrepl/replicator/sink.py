@@ -15,18 +15,21 @@ from typing import Final, Unpack
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.queues import Signal, check_apart, named, until, until_stuck
+from cqrepl.replicator.queues import PAUSED, Signal, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
@@ -130,6 +133,59 @@ class Sink:
             queue.stop = None
             for session in list(self._sessions()):
                 session.begin_anew(name)
+
+    def pause(self, name: str) -> None:
+        """Takes nothing more of a queue, and tells its source so; its files stay locked."""
+        self._hold(self.queues[name], PAUSED)
+
+    async def resume(self, name: str) -> None:
+        """Takes it again. One that has stopped is opened and compared as after a restart."""
+        queue = self.queues[name]
+        if queue.stop is not None or queue.left is not None:
+            self._hold(queue, PAUSED)
+            await until(lambda: not self._is_used(queue), self.changed)
+            queue.begin_anew()
+        self._take(queue)
+
+    async def quarantine(self, name: str) -> Quarantine:
+        """Puts aside what a queue that has diverged holds otherwise than its source, and takes it
+        from there again.
+
+        Raises:
+            Refused: it has not diverged, or nobody knows where.
+            QueueError, OSError: it cannot be put aside; the queue stays stopped.
+        """
+        queue = self.queues[name]
+        start = queue.differs_at
+        if queue.stop is None or start is None:
+            raise Refused(f"queue {name!r} has not stopped as diverged at an index that is known")
+        self._hold(queue, PAUSED)
+        try:
+            await until(lambda: not self._is_used(queue), self.changed)
+            queue.rest()
+            gone = await in_thread(partial(quarantine, queue.path, start))
+        except BaseException:
+            queue.held = None
+            raise
+        queue.begin_anew()
+        self._take(queue)
+        return gone
+
+    def _take(self, queue: SinkQueue) -> None:
+        queue.held = None
+        for session in list(self._sessions()):
+            session.take(queue)
+        self.changed.set()
+
+    def _hold(self, queue: SinkQueue, why: str) -> None:
+        queue.held = why
+        for session in list(self._sessions()):
+            session.let_go(queue.name, why)
+        self.changed.set()
+
+    def _is_used(self, queue: SinkQueue) -> bool:
+        uses = any(session.uses(queue.name) for session in self._sessions())
+        return uses or queue.owner is not None
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
         """What works on a new connection."""

@@ -87,6 +87,8 @@ class SinkQueue:
         self.path = path
         self.owner: TakingSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
+        self.differs_at: int | None = None  # one that has stopped, where that is why and is known
+        self.held: str | None = None  # why nothing of it is taken, by a word of the operator's
         self.pause = Pause()
         self.master_id: int | None = None  # the only host that it is taken from; None: any
         self.tell_damage: TellDamage = lambda known: None
@@ -112,6 +114,7 @@ class SinkQueue:
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
+        self._is_anew = False  # it is to be opened as at a start
         try:
             self._open_log()
         except (QueueError, OSError) as error:
@@ -147,7 +150,7 @@ class SinkQueue:
     def is_free(self) -> bool:
         """True when it can be offered: no other source has it, and it does not pause. One that has
         stopped can: the source is told why."""
-        return self.owner is None and self.pause.is_over
+        return self.owner is None and self.held is None and self.pause.is_over
 
     @property
     def is_taking(self) -> bool:
@@ -220,9 +223,10 @@ class SinkQueue:
             if self._aside_from is not None:
                 self._put_aside(self._aside_from)
             if self._queue is None:
-                late = self.error_at_start is not None and self._is_there()
-                self._open(None if late else self._layout(offer, source_id))
-                self.error_at_start = None
+                late = self._is_anew or self.error_at_start is not None
+                as_at_start = late and self._is_there()
+                self._open(None if as_at_start else self._layout(offer, source_id))
+                self.error_at_start, self._is_anew = None, False
             if not is_compared:
                 self._lock()
         if offer is not None and not offer.is_like(self.shape):
@@ -402,6 +406,17 @@ class SinkQueue:
     def close(self) -> None:
         self._close_files()
         self.append_log.close()
+
+    def rest(self) -> None:
+        """Closes its files; it is opened as at a start when it is offered next."""
+        self._close_files()
+        self._is_anew = True
+
+    def begin_anew(self) -> None:
+        """Ends a stop: what it holds is compared again, as at a start."""
+        self.rest()
+        self.stop = self.left = self.differs_at = None
+        self.pause = Pause()
 
     def make_room(self, error: QueueError | OSError) -> None:
         """It pauses. Where that is over too few descriptors, it keeps none, for others to go on."""

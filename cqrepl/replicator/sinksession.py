@@ -7,7 +7,6 @@ A queue takes from one connection at a time.
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,18 +19,18 @@ from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import said_by_peer
-from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.queue import Diverged, IndexGap, LayoutMismatch, QueueDamaged, QueueError
+from cqrepl.protocol.states import ConnectionState
+from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
-from cqrepl.replicator.lineage import held
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.pause import is_passing
+from cqrepl.replicator.proofdesk import ProofDesk
 from cqrepl.replicator.queueaudit import Place
-from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.queues import ANEW, Signal
 from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 from cqrepl.replicator.stops import Stop, differing_index
@@ -40,8 +39,8 @@ from cqrepl.surroundings import surroundings
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
-PENDING_SECONDS: Final = 1.0  # between two words that an answer takes its time
 WORKERS: Final = 8  # that open queues at a time, for each connection
+OFFERS_MAX: Final = 1024  # that wait for a worker
 _logger = logging.getLogger(__name__)
 
 
@@ -66,13 +65,13 @@ class SinkSession:
         self._connection = connection
         self._pump = pump
         self._back_copies = ReturnFrames(queues, connection, self._stop)
+        self._proofs = ProofDesk(connection, pump)
         self.from_here = QueuesFromHere(queues, connection)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
         self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
-        # a queue is offered once, so there are never more than there are queues
-        self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](len(queues))
+        self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
@@ -80,6 +79,8 @@ class SinkSession:
         self._paused = {queue for queue in queues.values() if not queue.pause.is_over}
         self._has_paused = Signal()
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
+        self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
+        self._acts_on: str | None = None  # the queue that an event of is acted on
 
     @property
     def out_bytes(self) -> int:
@@ -99,7 +100,7 @@ class SinkSession:
     async def work(self) -> None:
         """Opens or makes offered queues, several at a time: each takes a disk's time."""
         async with trio.open_nursery() as nursery:
-            for _ in range(min(WORKERS, len(self._queues))):
+            for _ in range(max(1, min(WORKERS, len(self._queues)))):
                 nursery.start_soon(self._answer_all)
             nursery.start_soon(self._name_again)
 
@@ -107,8 +108,20 @@ class SinkSession:
         self._is_draining = True
 
     async def act(self, event: ev.Event) -> None:
+        name = getattr(event, "name", None)
+        if name is None or name in self._queues:
+            self._acts_on = name
+            try:
+                await self._act(event)
+            finally:
+                self._acts_on = None
+        elif isinstance(event, ev.QueueOffered) and self._connection.awaits_answer(event):
+            self._let_go(event.cid, "it is not taken here any more")
+
+    async def _act(self, event: ev.Event) -> None:
         match event:
             case ev.QueueOffered():
+                self._cids[event.name] = event.cid
                 await self._offers_in.send(event)
             case ev.QueueWithdrawn():
                 self._withdrawn(event)
@@ -170,6 +183,7 @@ class SinkSession:
     def leave_lanes(self) -> None:
         self.catch_up()
         self._lanes = []
+        self._changed.set()
 
     async def close(self) -> None:
         self._back_copies.close()
@@ -184,8 +198,11 @@ class SinkSession:
             self._pump.look()  # the answer may have brought something to act on
 
     async def _answer(self, event: ev.QueueOffered) -> None:
-        queue = self._queues[event.name]
         if not self._connection.awaits_answer(event):
+            return
+        queue = self._queues[event.name]
+        if queue.held is not None:
+            self._let_go(event.cid, queue.held)
             return
         refusal = self.from_here.refusal(queue)
         if refusal is not None:
@@ -218,7 +235,7 @@ class SinkSession:
             await in_thread(partial(prepare, offer.shape, offer.source_id))
             next_index = queue.answer_from(offer.next_index, is_compared=is_compared)
             if is_compared and self._connection.awaits_answer(event):
-                lineage = await self._held(event, queue, next_index)
+                lineage = await self._proofs.held(event, queue, next_index)
             end = queue.next_index
             if not is_compared:
                 self._tell_uncompared(queue, next_index, offer.next_index)
@@ -242,33 +259,6 @@ class SinkSession:
         if why is not None:
             message = f"queue {queue.name!r}: {why}"
             self._pump.log.tell(logging.WARNING, self._pump.label, message)
-
-    async def _held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
-        """What this queue holds, up to the shorter of the two ends; the source hears meanwhile that
-        it takes its time."""
-        offer = event.offer
-        assert offer.lineage is not None
-        identity = queue.check_identity(offer.lineage.identity)
-        index = min(next_index, offer.next_index)
-        shift = queue.queue.layout.roll_cycle.shift
-        failed: QueueError | OSError | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_pending, event)
-            try:
-                own = await in_thread(partial(held, queue.chains, index, offer.lineage, shift))
-            except (QueueError, OSError) as error:
-                failed = error  # not through the nursery, which would make a group of it
-            nursery.cancel_scope.cancel()
-        if failed is not None:
-            raise failed
-        return replace(own, identity=identity) if self._connection.tells_identities else own
-
-    async def _tell_pending(self, event: ev.QueueOffered) -> None:
-        while True:
-            await trio.sleep(PENDING_SECONDS)
-            if self._connection.awaits_answer(event):
-                self._connection.tell_pending(event.cid)
-                self._pump.wake()
 
     async def _lock(self, event: ev.LineageProved) -> None:
         """What this queue holds is its source's: from now on nobody else writes to it."""
@@ -307,19 +297,10 @@ class SinkSession:
 
     async def _prove(self, event: ev.ProofAsked) -> None:
         """The source looks for where the two copies begin to differ."""
-        queue, offer = self._queues[event.name], self._connection.offer_of(event.cid)
-        shift = queue.queue.layout.roll_cycle.shift
         try:
-            assert offer.lineage is not None
-            await in_thread(queue.chains.check_believed)
-            own = await in_thread(partial(held, queue.chains, event.index, offer.lineage, shift))
-        except (Diverged, IndexGap):
-            own = Lineage(first_cycle=-1)
+            await self._proofs.prove(event, self._queues[event.name])
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
-            return
-        if not self._connection.has_stopped(event.cid):
-            self._connection.give_proof(event.cid, event.index, own)
 
     def _hear_names(self) -> None:
         self._has_heard_names = True
@@ -336,6 +317,8 @@ class SinkSession:
         self._back_copies.drop(event.cid)
         self._begun.discard(event.cid)
         self._ends.pop(event.cid, None)
+        if self._cids.get(event.name) == event.cid:
+            del self._cids[event.name]
         queue = self._queues[event.name]
         if event.cid in self._let_go_of:
             self._let_go_of.discard(event.cid)
@@ -368,6 +351,7 @@ class SinkSession:
         queue.end_comparing()
         self._note_free(queue)
         self.tell_free(queue)
+        self._changed.set()
 
     def _note_free(self, queue: SinkQueue) -> None:
         """Tells the other peers whether this queue can be offered now."""
@@ -450,9 +434,36 @@ class SinkSession:
         queue.append_log.note(entries)
         queue.disk.note()
 
-    def begin_anew(self, name: str) -> None:
+    def begin_anew(self, name: str, why: str = ANEW) -> None:
         """A queue can go on that has stopped: the next connection offers it again."""
-        self._pump.fail(f"queue {name!r}: what it had lost is there again")
+        self._pump.fail(f"queue {name!r}: {why}")
+
+    def uses(self, name: str) -> bool:
+        """True while anything here may touch the files of a queue."""
+        is_in_lane = any(queue.name == name for _, queue, _ in self._lanes)
+        return is_in_lane or name in self._preparing or self._acts_on == name
+
+    def let_go(self, name: str, why: str) -> None:
+        """Takes nothing more of a queue. A peer that does not know what this means, as Java, is
+        left, and comes again; so is one where it has stopped. What is on its way ends later:
+        `uses`."""
+        cid = self._cids.get(name)
+        if cid is None or self._connection.state is not ConnectionState.OPEN:
+            return
+        self.catch_up()
+        if not self._connection.has_stopped(cid) and self._withdraw(cid, why):
+            self._pump.look()
+        else:
+            self._pump.fail(f"queue {name!r}: {why}")
+
+    def take(self, queue: SinkQueue) -> None:
+        """A queue can be offered, which could not be before."""
+        self.from_here.look_again()
+        if self._connection.names_queues:
+            self.tell_free(queue)
+            self._pump.wake()
+        elif self.from_here.takes_offers and self.from_here.refusal(queue) is None:
+            self._pump.fail(f"queue {queue.name!r} can be taken now")  # it offers at the start only
 
     def stop(self, name: str, error: QueueError | OSError) -> None:
         """A queue whose stream is on goes no further, whatever its source does."""
@@ -501,7 +512,7 @@ class SinkSession:
             queue.pause.begin(stop, is_told=False)
             self._pump.fail(f"queue {name!r}: what differs goes to quarantine, and comes again")
             return
-        queue.stop = stop
+        queue.stop, queue.differs_at = stop, index
         self._note_free(queue)
         _logger.error("%s: %s", self._pump.label, queue.stop)
         self._changed.set()

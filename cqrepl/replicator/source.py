@@ -33,7 +33,7 @@ from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.pause import is_passing
-from cqrepl.replicator.queues import check_apart, named, until, until_stuck
+from cqrepl.replicator.queues import PAUSED, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import (
     HostOptions,
     SourceSettings,
@@ -250,7 +250,8 @@ class Source:
         """True while `wait_stopped` would return at once."""
         sessions = [s for s in self._sessions() if s.has_offered]
         is_over = bool(sessions) and all(s.has_stopped for s in sessions)
-        return is_over and not self._lost_files.is_taking
+        is_held = any(queue.held is not None for queue in self.queues.values())
+        return is_over and not is_held and not self._lost_files.is_taking
 
     def _sessions(self) -> Iterable[SourceSession]:
         return sessions_of(SourceSession, self.endpoint.sessions)
@@ -278,6 +279,23 @@ class Source:
             self._shared.forget_damage(name)
             for session in list(self._sessions()):
                 session.begin_anew(name)
+
+    async def pause(self, name: str) -> None:
+        """Sends nothing more of a queue, and tells its sinks so."""
+        await self._hold(self.queues[name], PAUSED)
+
+    def resume(self, name: str) -> None:
+        """It goes on. Where it has stopped, all is compared again with another connection."""
+        self.queues[name].held = None
+        self._shared.forget_stops(name)
+        for session in list(self._sessions()):
+            session.take(name)
+
+    async def _hold(self, queue: SourceQueue, why: str) -> None:
+        queue.held = why
+        for session in list(self._sessions()):
+            await session.let_go(queue.name, why)
+        self._shared.changed.set()
 
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
         """What works on a new connection."""

@@ -46,6 +46,7 @@ class SourceQueue:
         bell: AckBell,
     ) -> None:
         self.name = name
+        self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
@@ -173,6 +174,14 @@ class SourceQueue:
         """The marks of a host that has connected."""
         return self._marks.of(host_id)
 
+    def forget(self, host_id: int) -> bool:
+        """A host holds no store file any more, until it comes again; false where it is not known.
+
+        Raises:
+            OSError, QueueError: that cannot be written.
+        """
+        return self._marks.forget(host_id)
+
     @property
     def sent_excerpts(self) -> int:
         """Number of excerpts sent, to all sinks together."""
@@ -284,6 +293,11 @@ class SourceShared:
         """The store files of a queue are all there again."""
         gone = (name, StopReason.DAMAGED)
         self.stops = [stop for stop in self.stops if (stop.name, stop.reason) != gone]
+        self.changed.set()
+
+    def forget_stops(self, name: str) -> None:
+        """A queue goes on, whatever it was stopped for."""
+        self.stops = [stop for stop in self.stops if stop.name != name]
         self.changed.set()
 
     def forget_stop(self, name: str, host_id: int) -> None:

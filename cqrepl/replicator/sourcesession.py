@@ -24,6 +24,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
+from cqrepl.replicator.holddesk import HoldDesk
 from cqrepl.replicator.identities import OtherQueue
 from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.logs import acknowledgement_entry
@@ -32,6 +33,7 @@ from cqrepl.replicator.outgoingframes import OutgoingFrames
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
+from cqrepl.replicator.queues import ANEW, until
 from cqrepl.replicator.resenddesk import ResendDesk
 from cqrepl.replicator.returndesk import ReturnDesk
 from cqrepl.replicator.sinkprogress import SinkProgress
@@ -66,6 +68,8 @@ class SourceSession:
         self._offers = OfferDesk(
             self, self.outgoing, queues, shared, self._returns, self._pauses, link, pump
         )
+        self._holds = HoldDesk(self.outgoing, self._offers, self._pauses, link, pump)
+        self._steps: list[Cid] = []  # of queues that a step is taken in
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
         self._frames = OutgoingFrames(self.outgoing, link, self._look, self._sent)
@@ -369,14 +373,8 @@ class SourceSession:
         self._frames.drop(each)
 
     def _try_again(self, name: str) -> None:
-        """The pause of a queue is over."""
-        for each in self.outgoing.values():
-            if each.queue.name == name and each.resumes_at is not None:
-                index, each.resumes_at = each.resumes_at, None
-                each.tailer = self._guarded(each, partial(each.queue.queue.tailer, index))
-                return
-        if self._offers.is_wanted(name):
-            self._offers.offer([name])
+        """A queue may go on that did not."""
+        self._holds.go_on(name, lambda each, at: self._guarded(each, partial(each.tail, at)))
 
     def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
@@ -398,11 +396,15 @@ class SourceSession:
     async def _step(self, cid: Cid, step: Callable[[Outgoing], Awaitable[None]]) -> None:
         """One step of a comparison, or of a back copy."""
         each = self.outgoing[cid]
+        self._steps.append(cid)
         try:
             await step(each)
         except (QueueError, OSError) as error:
             if self.outgoing.get(cid) is each:  # the sink may have let go of it meanwhile
                 self._stop(each, error)
+        finally:
+            self._steps.remove(cid)
+            self._shared.changed.set()
 
     def _start(self, each: Outgoing, next_index: int) -> None:
         if each.back_copy is not None:
@@ -457,16 +459,37 @@ class SourceSession:
         each.close()
         self._pump.call_back()
         each.has_stopped = True
-        host_id = each.marks.host_id if by_peer or reason is StopReason.DIVERGED else None
+        is_sinks = by_peer or reason is StopReason.DIVERGED or not each.is_final
+        host_id = each.marks.host_id if is_sinks else None
         self._shared.note_stop(
             Stop(name=each.queue.name, reason=reason, message=message, host_id=host_id)
         )
 
-    def begin_anew(self, name: str) -> None:
-        """A queue can go on that has stopped on this connection: the next one offers it again."""
-        if any(each.queue.name == name and each.has_stopped for each in self.outgoing.values()):
+    def begin_anew(self, name: str, why: str = ANEW) -> bool:
+        """A queue can go on that has stopped on this connection: the next one offers it again.
+        False where it has not."""
+        stopped = {each.queue.name for each in self.outgoing.values() if each.has_stopped}
+        if name in stopped | self._offers.failed:
             self._is_leaving = True
-            self._pump.fail(f"queue {name!r}: what it had lost is there again")
+            self._pump.fail(f"queue {name!r}: {why}")
+        return self._is_leaving
+
+    async def let_go(self, name: str, why: str) -> None:
+        """Sends nothing more of a queue; one that has stopped stays so."""
+        for each in [each for each in self.outgoing.values() if each.queue.name == name]:
+            await until(partial(self._is_left_alone, each), self._shared.changed)
+            if self.outgoing.get(each.cid) is each and not each.has_stopped:
+                self._holds.hold(each, why, self._drop)
+                self._pump.look()
+
+    def _is_left_alone(self, each: Outgoing) -> bool:
+        return each.cid not in self._steps
+
+    def take(self, name: str) -> None:
+        """A queue goes on that was let go of, or has stopped."""
+        if not self.begin_anew(name, "it goes on by operator"):
+            self._try_again(name)
+            self._pump.look()
 
     def stop(self, name: str, error: QueueError) -> None:
         """A queue goes no further, whatever its sink does."""
@@ -488,7 +511,7 @@ class SourceSession:
         error = each.queue.cause_of(error)
         stop = Stop.of(each.queue.name, error, each.queue.path)
         if is_passing(error):
-            self._pause(each, stop)
+            self._holds.pause(each, stop, self._drop)
             return
         self._connection.tell_stopped(each.cid, stop.reason, stop.message, differing_index(error))
         self._stopped(each, stop.reason, stop.message)
@@ -497,29 +520,11 @@ class SourceSession:
         error = each.queue.cause_of(error)
         stop = Stop.of(each.queue.name, error, each.queue.path)
         if is_passing(error):
-            self._pause(each, stop)
+            self._holds.pause(each, stop, self._drop)
             return
         each.is_final = not isinstance(error, ReturnRefused | OtherQueue)  # those are of this sink
         self._connection.stop_queue(each.cid, stop.reason, stop.message, differing_index(error))
         self._stopped(each, stop.reason, stop.message)
-
-    def _pause(self, each: Outgoing, trouble: Stop) -> None:
-        """Not now: the queue is tried again later, and the others go on meanwhile. A sink that
-        knows of that lets go of it, and is offered it again; another one, as Java's, only gets
-        nothing for a while."""
-        if each.has_stopped:
-            return
-        self._pump.call_back()
-        self._pauses.begin(trouble)
-        if self._connection.withdraw_queue(each.cid, trouble.message):
-            self._offers.let_go.add(each.cid)
-            self._offers.offered.discard(trouble.name)
-            self._drop(each)
-        elif each.tailer is not None:
-            each.resumes_at = each.tailer.next_index
-            each.close()
-        else:  # it cannot be told that what it does has to be done again
-            self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
 
     def _has_target(self, each: Outgoing) -> bool:
         target = each.queue.target

@@ -47,6 +47,11 @@ class Stop:
             message += _hint(error)
         return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
 
+    @classmethod
+    def held(cls, name: str, why: str) -> "Stop":
+        """A queue that does not go on for now, by a word of the operator's."""
+        return cls(name=name, reason=StopReason.FAILED, message=why)
+
     @property
     def is_own(self) -> bool:
         """True where our own queue can be read no further, whichever sink comes."""

@@ -21,6 +21,7 @@ from typing import Final
 from cqrepl._version import VERSION
 from cqrepl.net.link import Session
 from cqrepl.net.pump import Pump
+from cqrepl.protocol.events import said_by_peer
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
@@ -73,6 +74,8 @@ def _source(host: Host, queue: SourceQueue, peers: Iterable[int]) -> Values:
         last = queue.queue.last_index()
     except (QueueError, OSError) as error:
         state = f"paused: {error}"
+    if queue.held is not None:
+        state = "paused: by operator"
     for stop in stops:
         if stop.host_id is None:
             state = f"stopped: {stop.message}"
@@ -113,6 +116,8 @@ def _state_of(host: Host, queue: SourceQueue, host_id: int) -> str:
     if connection is None:
         return "away"
     for session in sessions_of(SourceSession, [connection[1]]):
+        if queue.name in session.withdrawn:
+            return f"paused: {said_by_peer(session.withdrawn[queue.name])}"
         for each in session.outgoing.values():
             if each.queue is queue:
                 return "waits" if each.tailer is None else "live"
@@ -136,6 +141,8 @@ def _sink(queue: SinkQueue) -> Values:
     state = "waits" if queue.owner is None else "live"
     if queue.pause.trouble is not None:
         state = f"paused: {queue.pause.trouble.message}"
+    if queue.held is not None:
+        state = "paused: by operator"
     if queue.stop is not None:
         state = f"stopped: {queue.stop.message}"
     return {

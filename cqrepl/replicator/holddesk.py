@@ -1,0 +1,73 @@
+"""What of a source does not go out on one connection for now: what cannot be read, and what the
+operator has paused; and how it goes on.
+
+A sink that knows of that lets go of such a queue, and is offered it again. Another one, as Java's,
+only gets nothing for a while; or the connection ends, where it would wait for something.
+"""
+
+from collections.abc import Callable
+
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection
+from cqrepl.protocol.cid import Cid
+from cqrepl.queue import Tailer
+from cqrepl.replicator.offerdesk import OfferDesk
+from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.pausedesk import PauseDesk
+from cqrepl.replicator.stops import Stop
+
+
+class HoldDesk:
+    """Of one connection."""
+
+    def __init__(
+        self,
+        outgoing: dict[Cid, Outgoing],
+        offers: OfferDesk,
+        pauses: PauseDesk,
+        connection: Connection,
+        pump: Pump,
+    ) -> None:
+        self._outgoing = outgoing
+        self._offers = offers
+        self._pauses = pauses
+        self._connection = connection
+        self._pump = pump
+
+    def pause(self, each: Outgoing, trouble: Stop, drop: Callable[[Outgoing], None]) -> None:
+        """Not now: it is tried again later, and the others go on meanwhile.
+
+        Args:
+            drop: takes a queue off the connection.
+        """
+        if not each.has_stopped:
+            self._pauses.begin(trouble)
+            self.hold(each, trouble.message, drop)
+
+    def hold(self, each: Outgoing, why: str, drop: Callable[[Outgoing], None]) -> None:
+        """Nothing more of it goes out, until it is offered again or `go_on`."""
+        self._pump.call_back()
+        if self._connection.withdraw_queue(each.cid, why):
+            self._offers.let_go.add(each.cid)
+            self._offers.offered.discard(each.queue.name)
+            drop(each)
+        elif each.tailer is not None:
+            each.resumes_at = each.tailer.next_index
+            each.close()
+        else:  # it cannot be told that what it does has to be done again
+            self._pump.fail(f"queue {each.queue.name!r}: {why}")
+
+    def go_on(self, name: str, tail: Callable[[Outgoing, int], Tailer | None]) -> None:
+        """It is tried again.
+
+        Args:
+            tail: a tailer of a queue that stands at an index; None where it cannot be read.
+        """
+        for each in self._outgoing.values():
+            if each.queue.name == name and each.resumes_at is not None:
+                if each.queue.held is None:
+                    index, each.resumes_at = each.resumes_at, None
+                    each.tailer = tail(each, index)
+                return
+        if self._offers.is_wanted(name):
+            self._offers.offer([name])
