@@ -22,12 +22,17 @@ def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json
         fields = going.fields(shift) | {"applied": is_applied}
         output.write_text(output.json_line(fields))
     else:
-        output.write_text(_text(going, shift, is_applied=is_applied))
+        output.write_text(text_of(going, shift, is_applied=is_applied))
     output.flush()
     return exitcodes.OK
 
 
-def _text(going: Quarantine, shift: int, *, is_applied: bool) -> str:
+def text_of(going: Quarantine, shift: int, *, is_applied: bool) -> str:
+    """What goes, or has gone, for people.
+
+    Args:
+        shift: number of bits of an index that hold the sequence.
+    """
     lines = []
     for each in going.cycles:
         fields = each.fields(shift)

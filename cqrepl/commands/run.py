@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
+from cqrepl.commands.controldesk import ControlDesk
 from cqrepl.config.hostplan import HostPlan
 from cqrepl.replicator.host import Host, serve_host
 from cqrepl.status.controlsocket import asked_at
@@ -26,5 +27,5 @@ async def _serve(made: HostPlan) -> AsyncIterator[Host]:
     directory = given if isinstance(given, Path) else usual_directory(os.environ)
     async with serve_host(made.settings, sources=made.sources, sinks=made.sinks) as host:
         host_id = made.settings.protocol.host_id
-        async with asked_at(directory, host_id, lambda: snapshot_of(host)):
+        async with asked_at(directory, host_id, lambda: snapshot_of(host), ControlDesk(host).do):
             yield host

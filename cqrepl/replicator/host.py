@@ -115,19 +115,31 @@ class Host:
             raise ValueError(f"a known host expected to be forgotten ({ids}), {host_id} came")
         return names
 
+    def differs_at(self, name: str) -> int:
+        """The index that a queue which is taken in has stopped at, as its source holds something
+        else there.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it is streamed from here, or has not diverged at an index that is known.
+        """
+        self._check_name(name)
+        if name not in self.sink.queues:
+            raise Refused(f"queue {name!r} is streamed from here: its copies can be put aside")
+        queue = self.sink.queues[name]
+        if queue.stop is None or queue.differs_at is None:
+            raise Refused(f"queue {name!r} has not stopped as diverged at an index that is known")
+        return queue.differs_at
+
     async def quarantine(self, name: str) -> Quarantine:
         """What a queue that is taken in holds otherwise than its source goes to quarantine, and
         comes again; what has gone.
 
         Raises:
-            ValueError: there is no such queue.
-            Refused: it is streamed from here, or has not diverged.
+            ValueError, Refused: as `differs_at`.
             QueueError, OSError: that cannot be done; the queue stays stopped.
         """
-        self._check_name(name)
-        if name not in self.sink.queues:
-            raise Refused(f"queue {name!r} is streamed from here: its copies can be put aside")
-        return await self.sink.quarantine(name)
+        return await self.sink.quarantine(name, self.differs_at(name))
 
     def _check_name(self, name: str) -> None:
         if name in self.source.late:

@@ -15,7 +15,6 @@ from typing import Final, Unpack
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
-from cqrepl.net.errors import Refused
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
@@ -147,18 +146,13 @@ class Sink:
             queue.begin_anew()
         self._take(queue)
 
-    async def quarantine(self, name: str) -> Quarantine:
-        """Puts aside what a queue that has diverged holds otherwise than its source, and takes it
-        from there again.
+    async def quarantine(self, name: str, start: int) -> Quarantine:
+        """Puts aside what a queue that has stopped holds from an index on, and takes it again.
 
         Raises:
-            Refused: it has not diverged, or nobody knows where.
             QueueError, OSError: it cannot be put aside; the queue stays stopped.
         """
         queue = self.queues[name]
-        start = queue.differs_at
-        if queue.stop is None or start is None:
-            raise Refused(f"queue {name!r} has not stopped as diverged at an index that is known")
         self._hold(queue, PAUSED)
         try:
             await until(lambda: not self._is_used(queue), self.changed)

@@ -115,12 +115,15 @@ class SinkQueue:
         self._appender: Appender | None = None
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
         self._is_anew = False  # it is to be opened as at a start
+        self._begin()
+
+    def _begin(self) -> None:
         try:
             self._open_log()
         except (QueueError, OSError) as error:
             if not is_none_left(error):
                 raise  # no queue goes on without the log that was asked for
-            self.append_log = EntryLog(None, name, LogKind.APPENDED)  # for now
+            self.append_log = EntryLog(None, self.name, LogKind.APPENDED)  # for now
             self.error_at_start = error
             return
         try:

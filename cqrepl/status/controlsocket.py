@@ -1,7 +1,8 @@
 """The socket at which a host is asked what it does, and the asking.
 
 Theory of operation. A request is one line of JSON, `{"v": 1, "do": "status"}`, and so is the
-answer: what was asked for, or `{"v": 1, "error": ...}`. The socket's file belongs to its owner
+answer: what was asked for, or `{"v": 1, "error": ...}`. What else than `status` can be asked is the
+host's matter. The socket's file belongs to its owner
 alone. A lock that the system gives back with the process's end says whether a host lives: what a
 dead one has left is replaced, and of a living one nothing is taken.
 """
@@ -11,7 +12,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,10 @@ ANSWER_MAX: Final = 64 * 1024 * 1024
 ASK_SECONDS: Final = 5.0  # for a request to come whole, and for an answer to be taken
 ASKING_MAX: Final = 16  # at a time
 FORM: Final = 1
-Answer = Callable[[], dict[str, object]]
+TELL_SECONDS: Final = 300.0  # for a host to do what it is told
+Values = dict[str, object]
+Answer = Callable[[], Values]
+Do = Callable[[Values], Awaitable[Values]]
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -34,13 +38,16 @@ class NotThere(Exception):
 
 
 @asynccontextmanager
-async def asked_at(directory: Path, host_id: int, status: Answer) -> AsyncIterator[None]:
+async def asked_at(
+    directory: Path, host_id: int, status: Answer, do: Do | None = None
+) -> AsyncIterator[None]:
     """For the length of a block a host can be asked. Where that cannot be, it says why, and goes
     on without.
 
     Args:
         directory: where the socket is made.
         status: what the host does right now; JSON's values.
+        do: does what else is asked for, and answers; None for nothing.
     """
     path = socket_path(directory, host_id)
     try:
@@ -59,7 +66,7 @@ async def asked_at(directory: Path, host_id: int, status: Answer) -> AsyncIterat
         return
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_serve, listener, status)
+            nursery.start_soon(_serve, listener, status, do)
             yield
             nursery.cancel_scope.cancel()
     finally:
@@ -96,7 +103,7 @@ async def _listening(path: Path) -> trio.SocketListener:
     return trio.SocketListener(place)
 
 
-async def _serve(listener: trio.SocketListener, status: Answer) -> None:
+async def _serve(listener: trio.SocketListener, status: Answer, do: Do | None) -> None:
     limit = trio.CapacityLimiter(ASKING_MAX)
     async with trio.open_nursery() as nursery:
         while True:
@@ -108,26 +115,35 @@ async def _serve(listener: trio.SocketListener, status: Answer) -> None:
                 _logger.warning("a question for the status waits: %s", error.strerror)
                 await trio.sleep(1.0)
                 continue
-            nursery.start_soon(_answer, stream, status, limit)
+            nursery.start_soon(_answer, stream, status, do, limit)
 
 
-async def _answer(stream: trio.SocketStream, status: Answer, limit: trio.CapacityLimiter) -> None:
+async def _answer(
+    stream: trio.SocketStream, status: Answer, do: Do | None, limit: trio.CapacityLimiter
+) -> None:
     async with limit, stream:
-        with trio.move_on_after(ASK_SECONDS), suppress(trio.BrokenResourceError):
-            line = await _line(stream)
-            await stream.send_all(json.dumps(_answered(line, status)).encode() + b"\n")
+        with suppress(trio.BrokenResourceError):
+            line = None
+            with trio.move_on_after(ASK_SECONDS):
+                line = await _line(stream)
+            if line is not None:
+                answer = json.dumps(await _answered(line, status, do)).encode() + b"\n"
+                with trio.move_on_after(ASK_SECONDS):
+                    await stream.send_all(answer)
 
 
-def _answered(line: bytes, status: Answer) -> dict[str, object]:
+async def _answered(line: bytes, status: Answer, do: Do | None) -> Values:
     try:
         asked = json.loads(line)
     except ValueError:
         asked = None
     if not isinstance(asked, dict) or asked.get("v") != FORM:
         return {"v": FORM, "error": 'a line such as {"v": 1, "do": "status"} expected'}
-    if asked.get("do") != "status":
+    if asked.get("do") == "status":
+        return status()
+    if do is None:
         return {"v": FORM, "error": "'status' expected, it is all that can be asked"}
-    return status()
+    return await do(asked)
 
 
 async def _line(stream: trio.SocketStream) -> bytes:
@@ -140,8 +156,26 @@ async def _line(stream: trio.SocketStream) -> bytes:
     return data.partition(b"\n")[0]
 
 
-def ask_status(directory: Path, host_id: int) -> dict[str, object]:
+def ask_status(directory: Path, host_id: int) -> Values:
     """What a host of this machine does right now, as it says.
+
+    Raises:
+        NotThere: no host answers.
+    """
+    answer = ask(directory, host_id, {"do": "status"}, ASK_SECONDS)
+    if "error" in answer:
+        raise NotThere(f"{socket_path(directory, host_id)}: no host of this release answers")
+    return answer
+
+
+def ask(
+    directory: Path, host_id: int, request: Mapping[str, object], seconds: float = TELL_SECONDS
+) -> Values:
+    """What a host of this machine answers.
+
+    Args:
+        request: what it is to do, as `do`, and what for.
+        seconds: longest wait for the answer.
 
     Raises:
         NotThere: no host answers.
@@ -149,9 +183,9 @@ def ask_status(directory: Path, host_id: int) -> dict[str, object]:
     path = socket_path(directory, host_id)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
-            place.settimeout(ASK_SECONDS)
+            place.settimeout(seconds)
             place.connect(str(path))
-            place.sendall(json.dumps({"v": FORM, "do": "status"}).encode() + b"\n")
+            place.sendall(json.dumps({"v": FORM} | dict(request)).encode() + b"\n")
             data = b""
             while (more := place.recv(65536)) and len(data) < ANSWER_MAX:
                 data += more
@@ -159,6 +193,6 @@ def ask_status(directory: Path, host_id: int) -> dict[str, object]:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise NotThere(f"{path}: no host answers: {why}") from error
-    if not isinstance(answer, dict) or "error" in answer:
+    if not isinstance(answer, dict):
         raise NotThere(f"{path}: no host of this release answers")
     return answer

@@ -1,0 +1,97 @@
+"""Verbs for a host that runs: `cqrepl pause`, `resume`, `quarantine`, `forget`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from cqrepl.cli.options import json_option, run_dir_option
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+HOST_ID: Final = click.IntRange(1, 127)
+
+
+def _told_options(command: Command) -> Command:
+    """Adds what all of them have in common."""
+    host_option = click.option(
+        "--host-id",
+        type=HOST_ID,
+        envvar="CQREPL_HOST_ID",
+        show_envvar=True,
+        help="Which host; may be left out where only one runs here.",
+    )
+    return host_option(run_dir_option(json_option(command)))
+
+
+def _tell(
+    verb: str, host_id: int | None, run_dir: Path | None, as_json: bool, **what: object
+) -> None:
+    from cqrepl.commands import outcome
+    from cqrepl.commands.control import tell_host
+
+    name = f"cqrepl {verb}"
+
+    def work() -> int:
+        return tell_host(name, run_dir, host_id, {"do": verb} | what, as_json=as_json)
+
+    sys.exit(outcome.guarded(name, work))
+
+
+@click.command()
+@click.argument("queue")
+@_told_options
+def pause(queue: str, host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
+    """Stop one queue of a running host, until `cqrepl resume` or the host's end.
+
+    All others go on. Its peers are told. A queue that is taken in stays locked for other writers.
+
+    Exit codes: 0; 2 no such queue; 3 no host answers; 5 it has stopped by itself.
+    """
+    _tell("pause", host_id, run_dir, as_json, queue=queue)
+
+
+@click.command()
+@click.argument("queue")
+@_told_options
+def resume(queue: str, host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
+    """Have a queue of a running host go on that was paused, or has stopped.
+
+    One that has stopped is compared with its peer again from the start, as after a restart of the
+    host. Tell the host that has stopped it: the other one only heard of it.
+
+    Exit codes: 0; 2 no such queue; 3 no host answers.
+    """
+    _tell("resume", host_id, run_dir, as_json, queue=queue)
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--apply", "is_applied", is_flag=True, help="Do it; without, only say what.")
+@_told_options
+def quarantine(
+    queue: str, is_applied: bool, host_id: int | None, run_dir: Path | None, as_json: bool
+) -> None:
+    """Put aside what a copy holds otherwise than its source, and take that from there.
+
+    For a queue that a running host takes in, and that has stopped as diverged at a known index. The
+    tail is kept below its directory, in quarantine/, as a queue with a report.
+
+    Exit codes: 0; 2 no such queue; 3 no host answers; 5 it has not diverged, is streamed from this
+    host, or another process has it open.
+    """
+    _tell("quarantine", host_id, run_dir, as_json, queue=queue, apply=is_applied)
+
+
+@click.command()
+@click.argument("forgotten", metavar="HOST", type=HOST_ID)
+@_told_options
+def forget(forgotten: int, host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
+    """Forget a sink that is not to come again: no store file is kept for it any more.
+
+    It is known again when it connects.
+
+    Exit codes: 0; 2 no queue knows it; 3 no host answers; 5 it is connected.
+    """
+    _tell("forget", host_id, run_dir, as_json, forgotten=forgotten)
