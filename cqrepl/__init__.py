@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from cqrepl._version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from cqrepl.config.errors import ConfigError
+    from cqrepl.config.hostplan import read_settings
     from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
     from cqrepl.net.program import Program
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostmarks import HostMarks
+    from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
@@ -83,6 +86,7 @@ __all__ = [
     "BackwardTailer",
     "Cid",
     "Columns",
+    "ConfigError",
     "Cycle",
     "Diverged",
     "Durability",
@@ -95,6 +99,7 @@ __all__ = [
     "HeartbeatSettings",
     "Host",
     "HostMarks",
+    "HostQueue",
     "HostSettings",
     "Index",
     "IndexGap",
@@ -140,6 +145,7 @@ __all__ = [
     "index_of",
     "is_next",
     "parse_index",
+    "read_settings",
     "sequence_of",
     "serve_host",
     "serve_sink",
@@ -156,6 +162,7 @@ _HOMES: Final = {
     "BackwardTailer": "cqrepl.queue",
     "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
+    "ConfigError": "cqrepl.config.errors",
     "Cycle": "cqrepl.queue",
     "Diverged": "cqrepl.queue",
     "Durability": "cqrepl.queue",
@@ -168,6 +175,7 @@ _HOMES: Final = {
     "HeartbeatSettings": "cqrepl.protocol",
     "Host": "cqrepl.replicator.host",
     "HostMarks": "cqrepl.replicator.hostmarks",
+    "HostQueue": "cqrepl.replicator.hostqueue",
     "HostSettings": "cqrepl.replicator.settings",
     "Index": "cqrepl.queue",
     "IndexGap": "cqrepl.queue",
@@ -212,6 +220,7 @@ _HOMES: Final = {
     "index_of": "cqrepl.queue",
     "is_next": "cqrepl.queue",
     "parse_index": "cqrepl.queue",
+    "read_settings": "cqrepl.config.hostplan",
     "sequence_of": "cqrepl.queue",
     "serve_host": "cqrepl.replicator.host",
     "serve_sink": "cqrepl.replicator.sink",

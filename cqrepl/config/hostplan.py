@@ -1,11 +1,19 @@
 """What one host of a cluster does: whom it reaches and how, and what becomes of each queue."""
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from cqrepl.config.clusterfile import ClusterConfig, HostEntry, Setting, Settings, nearest
+from cqrepl.config.clusterfile import (
+    ClusterConfig,
+    HostEntry,
+    Setting,
+    Settings,
+    load_cluster,
+    nearest,
+)
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import process_keys
 from cqrepl.config.valuekinds import HOST_ID_SIGN, Unfit
@@ -144,16 +152,34 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
     queues = config.queues.values()
     out = {each.name: each.path for each in queues if each.master_id == host_id}
     into = {each.name: each.path for each in queues if each.master_id != host_id}
+    sources = _below(config, "baseSourcePath", host_id, out)
+    sinks = _below(config, "baseSinkPath", host_id, into)
     try:
         settings = _host_settings(config, host_id, process, book)
     except ValueError as error:
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
-        settings=settings,
-        sources=_below(config, "baseSourcePath", host_id, out),
-        sinks=_below(config, "baseSinkPath", host_id, into),
+        settings=replace(settings, sources=sources, sinks=sinks),
+        sources=sources,
+        sinks=sinks,
         process=process,
     )
+
+
+def read_settings(
+    path: Path | str, host_id: int, *, environ: Mapping[str, str] | None = None
+) -> HostSettings:
+    """What `cqrepl run -c PATH --host-id HOST_ID` runs a host with, for a program that does so.
+
+    Args:
+        environ: variables that go before the file; None for those of the process.
+
+    Raises:
+        ConfigError: what is wrong, with file, line and column.
+    """
+    config = load_cluster(Path(path))
+    process = in_effect(config, os.environ if environ is None else environ, {})
+    return plan_host(config, host_id, process).settings
 
 
 def _below(

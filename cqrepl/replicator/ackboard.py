@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.board import AckLevel, MarkBoard, MarkRow, Waited, new_bell
+from cqrepl.net.eventloop import check_in_trio, is_in_asyncio
 from cqrepl.queue.files.markslots import HOSTS
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.queues import Signal
@@ -132,7 +133,7 @@ class AckBoard:
             ValueError: arguments for which nothing could ever come.
         """
         wanted = _wanted(index, n, hosts)
-        if trio.lowlevel.in_trio_task():
+        if trio.lowlevel.in_trio_task() or is_in_asyncio():
             raise RuntimeError("a task of the event loop waits with wait_acked")
         waited = self._board.wait(*wanted, timeout)
         if waited == Waited.UNKNOWN:
@@ -150,8 +151,10 @@ class AckBoard:
 
         Raises:
             WaitEnded, ValueError: as `wait`.
+            RuntimeError: not in a task of trio.
         """
         wanted = _wanted(index, n, hosts)
+        check_in_trio("AckBoard.wait_acked")
         while not self._board.has(*wanted):
             if self.has_ended:
                 raise WaitEnded(self._queue, index, self._why)

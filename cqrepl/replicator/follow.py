@@ -9,6 +9,7 @@ from typing import Final, Self
 
 import trio
 
+from cqrepl.net.eventloop import check_in_trio
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.read.namedtailer import NamedTailer
 from cqrepl.queue.read.pauser import Pauser
@@ -26,6 +27,7 @@ class Following:
         self._given = 0
 
     def __aiter__(self) -> Self:
+        check_in_trio("cqrepl.follow")
         return self
 
     async def __anext__(self) -> Excerpt:

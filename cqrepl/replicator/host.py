@@ -1,18 +1,23 @@
 """A host with queues in both directions: some it streams, others it takes in, on one connection."""
 
+import threading
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
+from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.link import Session
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.duplexsession import DuplexSession
+from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
@@ -26,26 +31,55 @@ SHOWN_MAX: Final = 10  # names of queues, of an error
 
 
 class Host:
-    """A running host; made by `serve_host`. Its two halves are as `serve_source` and `serve_sink`
-    give them."""
+    """A host, which runs for the length of an `async with` block, then ends in order.
 
-    def __init__(
+    Its two halves are as `serve_source` and `serve_sink` give them. Both go over one connection
+    with each peer, whichever of the two has dialled (`NetSettings.peers`); of two connections with
+    a peer the newer one stays.
+
+    Args:
+        settings: with its queues; `HostSettings.of` and `read_settings` make them.
+        program: adds handlers of its own to the connections.
+
+    A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
+
+    Raises:
+        QueueError: when it is entered, as all of these: a directory holds no queue, or one that
+            another process writes.
+        Refused: a directory would be for two queues, or for a queue and a log.
+        Unreachable: the port cannot be listened on, or the peer was not reached.
+        ValueError: a queue that goes both ways, or names that cannot be used.
+        RuntimeError: it is entered again, or not in a task of trio.
+    """
+
+    source: Source  # of a host that runs
+    sink: Sink
+    endpoint: Endpoint
+
+    def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
+        self.settings = settings
+        self._program = program
+        self._block: AbstractAsyncContextManager[None] | None = None
+        self._writers: dict[str, OwnWriter] = {}
+        self._writers_guard = threading.Lock()
+        self.has_ended = False  # or it is about to
+
+    async def __aenter__(self) -> Self:
+        check_in_trio("cqrepl.Host")
+        if self._block is not None:
+            raise RuntimeError("a host runs once: make another one")
+        self._block = self._running()
+        await self._block.__aenter__()
+        return self
+
+    async def __aexit__(
         self,
-        source: Source,
-        sink: Sink,
-        settings: HostSettings,
-        program: Program | None,
-    ) -> None:
-        self.source = source
-        self.sink = sink
-        self.endpoint = Endpoint(
-            settings.net,
-            settings.protocol,
-            frozenset(sink.queues),
-            self._make_session,
-            program,
-        )
-        source.endpoint = sink.endpoint = self.endpoint
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._block is not None
+        return await self._block.__aexit__(kind, error, trace)
 
     @property
     def port(self) -> int | None:
@@ -149,6 +183,42 @@ class Host:
             shown = ", ".join(known[:SHOWN_MAX]) + (", ..." if len(known) > SHOWN_MAX else "")
             raise ValueError(f"one of the queues {shown} expected, {name!r} came")
 
+    def queue(self, name: str | None = None) -> HostQueue:
+        """One of its queues, to append to and to wait for.
+
+        Args:
+            name: may be left out when there is one.
+
+        Raises:
+            ValueError: no queue of this name.
+        """
+        known = self.source.names | self.sink.queues.keys()
+        if name is None and len(known) == 1:
+            (name,) = known
+        if name is None or name not in known:
+            raise ValueError(f"one of the queues {sorted(known)} expected, {name!r} came")
+        return HostQueue(self, name)
+
+    def path_of(self, name: str) -> Path:
+        """The directory of a queue that is streamed."""
+        queue = self.source.queues.get(name)
+        return Path(self.settings.sources[name]) if queue is None else queue.path
+
+    def writer(self, name: str) -> OwnWriter:
+        """What appends to a queue that is streamed, for the program."""
+        with self._writers_guard:
+            if self.has_ended:
+                raise RuntimeError("nothing is appended for a host that has ended")
+            if name not in self._writers:
+                self._writers[name] = OwnWriter(self.path_of(name))
+            return self._writers[name]
+
+    def _close_writers(self) -> None:
+        with self._writers_guard:
+            self.has_ended = True
+        for writer in self._writers.values():
+            writer.close()
+
     def _make_session(self, connection: Connection, pump: Pump) -> Session:
         if not self.sink.queues and self.source.names:
             return self.source.make_session(connection, pump)
@@ -158,69 +228,84 @@ class Host:
             self.source.make_session(connection, pump), self.sink.make_session(connection, pump)
         )
 
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        from_here, to_here = _directions(self.settings, self._program)
+        settings, names = self.settings, from_here | to_here
+        with ExitStack() as stack:
+            syncer = Syncer(settings.scrub_bytes_per_s)
+            self.source = source = open_source(from_here, settings.source, syncer, stack)
+            self.sink = sink = Sink(open_sinks(to_here, settings.sink, syncer, stack))
+            stack.callback(self._close_writers)
+            if not names:  # a guest has nothing to give, or to lose
+                self._begin(self._program)
+                async with self.endpoint.running():
+                    yield
+                return
+            lost = LostFiles(names, self._program, self._restored, self._look)
+            source.watch_over(lost)
+            sink.watch_over(lost)
+            self._begin(lost)
+            async with (
+                syncer.running(),
+                lost.running(),
+                self.endpoint.running(),
+                source.running(),
+            ):
+                yield
 
-@asynccontextmanager
-async def serve_host(
-    settings: HostSettings,
-    *,
-    sources: Mapping[str, Path | str],
-    sinks: Mapping[str, Path | str],
-    program: Program | None = None,
-) -> AsyncIterator[Host]:
-    """Streams some queues and takes in others for the length of an `async with` block.
+    def _begin(self, program: Program | None) -> None:
+        """Makes what runs the connections."""
+        settings = self.settings
+        self.endpoint = Endpoint(
+            settings.net,
+            settings.protocol,
+            frozenset(self.sink.queues),
+            self._make_session,
+            program,
+        )
+        self.source.endpoint = self.sink.endpoint = self.endpoint
 
-    Both go over one connection with each peer, which then runs without native pumps: right, and
-    slower than one that goes one way. A host has one connection with each of its peers, whichever
-    of the two has dialled (`NetSettings.peers`); of two the newer one stays.
+    def _restored(self, name: str) -> None:
+        self.source.restored(name)
+        self.sink.restored(name)
 
-    Args:
-        sources: name on the wire and directory of each queue that is streamed.
-        sinks: the same of each that is taken in.
-        program: adds handlers of its own to the connections.
+    def _look(self) -> None:
+        self.source.look()
+        self.sink.changed.set()
 
-    A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
+
+def _directions(
+    settings: HostSettings, program: Program | None
+) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Names and directories of the queues that are streamed, and of those that are taken in.
 
     Raises:
-        QueueError: a directory holds no queue, or one that another process writes.
-        Refused: a directory would be for two queues, or for a queue and a log.
-        Unreachable: the port cannot be listened on, or the peer was not reached.
-        ValueError: a queue that goes both ways, or names that cannot be used.
+        Refused, ValueError: they do not fit together.
     """
-    both = sorted(sources.keys() & sinks.keys())
+    both = sorted(settings.sources.keys() & settings.sinks.keys())
     if both:
         raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
-    paths: dict[str, Path | str] = dict(sources)
-    paths.update(sinks)
+    paths = {**settings.sources, **settings.sinks}
     if paths and settings.protocol.guest:
         raise ValueError("a guest has no queues, only handlers of its program")
     if not paths and program is None:
         raise ValueError("at least one queue or a program expected, none came")
     names = named(paths) if paths else {}
-    from_here = {each: names[each] for each in sources}
-    to_here = {each: names[each] for each in sinks}
+    from_here = {each: names[each] for each in settings.sources}
+    to_here = {each: names[each] for each in settings.sinks}
     logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
     check_apart(from_here, to_here, logs)
-    with ExitStack() as stack:
-        syncer = Syncer(settings.scrub_bytes_per_s)
-        source = open_source(from_here, settings.source, syncer, stack)
-        sink = Sink(open_sinks(to_here, settings.sink, syncer, stack))
+    return from_here, to_here
 
-        def restored(name: str) -> None:
-            source.restored(name)
-            sink.restored(name)
 
-        def look() -> None:
-            source.look()
-            sink.changed.set()
-
-        if not names:  # a guest has nothing to give, or to lose
-            host = Host(source, sink, settings, program)
-            async with host.endpoint.running():
-                yield host
-            return
-        lost = LostFiles(names, program, restored, look)
-        source.watch_over(lost)
-        sink.watch_over(lost)
-        host = Host(source, sink, settings, lost)
-        async with syncer.running(), lost.running(), host.endpoint.running(), source.running():
-            yield host
+def serve_host(
+    settings: HostSettings,
+    *,
+    sources: Mapping[str, Path | str],
+    sinks: Mapping[str, Path | str],
+    program: Program | None = None,
+) -> Host:
+    """A `Host` of these settings with other queues: name on the wire and directory of each that is
+    streamed, and of each that is taken in."""
+    return Host(replace(settings, sources=sources, sinks=sinks), program=program)

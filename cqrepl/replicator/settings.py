@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
@@ -94,6 +94,8 @@ class HostSettings:
     """The root of the tree.
 
     Args:
+        sources: name on the wire and directory of each queue that is streamed.
+        sinks: the same of each that is taken in.
         scrub_bytes_per_s: so many bytes of store files are read once more, round after
             round, and compared with what they held; 0: none.
 
@@ -106,7 +108,42 @@ class HostSettings:
     protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
     source: SourceSettings = field(default_factory=SourceSettings)
     sink: SinkSettings = field(default_factory=SinkSettings)
+    sources: Mapping[str, Path | str] = field(default_factory=dict)
+    sinks: Mapping[str, Path | str] = field(default_factory=dict)
     scrub_bytes_per_s: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        sources: Mapping[str, Path | str] | None = None,
+        sinks: Mapping[str, Path | str] | None = None,
+        source: SourceSettings | None = None,
+        sink: SinkSettings | None = None,
+        **options: Unpack["HostOptions"],
+    ) -> Self:
+        """The settings of a host with these queues, from what a user gives.
+
+        Args:
+            source: what it does with those that it streams.
+            sink: what with those that it takes in.
+            options: where and how to reach the peers: `HostOptions`.
+
+        Raises:
+            ValueError: it does not fit together; one sentence says how.
+            Refused: a host id that both sides would have.
+        """
+        own, other = (2, 1) if sinks or not sources else (1, 2)
+        made = host_settings(own, other, source=source, sink=sink, **options)
+        return cls(
+            net=made.net,
+            protocol=made.protocol,
+            source=made.source,
+            sink=made.sink,
+            sources=sources or {},
+            sinks=sinks or {},
+            scrub_bytes_per_s=made.scrub_bytes_per_s,
+        )
 
     def __post_init__(self) -> None:
         ids = self.protocol.remote_ids

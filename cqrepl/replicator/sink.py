@@ -15,6 +15,7 @@ from typing import Final, Unpack
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
@@ -279,7 +280,9 @@ async def serve_sink(
         Refused: two queues, or a queue and a log, would be kept in one directory.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
+        RuntimeError: not in a task of trio.
     """
+    check_in_trio("cqrepl.serve_sink")
     if on_divergence not in ON_DIVERGENCE:
         raise ValueError(f"on_divergence: one of {', '.join(ON_DIVERGENCE)} expected")
     own = SinkSettings(

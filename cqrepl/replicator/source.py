@@ -14,6 +14,7 @@ from typing import Final, Unpack
 import trio
 
 from cqrepl.net.endpoint import Endpoint
+from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
@@ -372,7 +373,9 @@ async def serve_source(
         Refused: a log would be written to a queue that is streamed.
         Unreachable: the port cannot be listened on, or the peer was not reached.
         ValueError: arguments that do not fit together.
+        RuntimeError: not in a task of trio.
     """
+    check_in_trio("cqrepl.serve_source")
     own = SourceSettings(
         acknowledge=acknowledge,
         ack_log=None if ack_log is None else Path(ack_log),

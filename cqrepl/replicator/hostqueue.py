@@ -1,0 +1,133 @@
+"""A queue of a running host, as a program that embeds the host has it.
+
+A program appends to what is streamed from here, and waits for who has it; what is taken in it can
+only read. An append may take long: another process may hold the write lock, and the first one after
+a power cut waits for a sink. So no task of the event loop does it itself.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from cqrepl.net.errors import Refused
+from cqrepl.queue import Queue
+from cqrepl.replicator.ackboard import AckBoard
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+Payload = bytes | memoryview
+
+
+class OwnWriter:
+    """Appends to one queue for the program; opened by the first append. Any thread may append."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._queue: Queue | None = None
+        self._is_closed = False
+
+    def append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
+        """Appends them under one lock; the index of the last.
+
+        Raises:
+            RuntimeError: the host has ended.
+            QueueLocked, QueueError, OSError: as `Queue.append_many`.
+        """
+        with self._lock:  # also against a close meanwhile
+            if self._is_closed:
+                raise RuntimeError("nothing is appended for a host that has ended")
+            if self._queue is None:
+                self._queue = Queue.open(self._path)
+            return self._queue.append_many(payloads, now_ms=now_ms)
+
+    def close(self) -> None:
+        """Nothing more is appended."""
+        with self._lock:
+            self._is_closed = True
+            if self._queue is not None:
+                self._queue.close()
+
+
+class HostQueue:
+    """One queue of a running host; made by `Host.queue`.
+
+    Attributes:
+        name: its name on the wire.
+    """
+
+    def __init__(self, host: "Host", name: str) -> None:
+        self.name = name
+        self._host = host
+
+    @property
+    def is_streamed(self) -> bool:
+        """True for a queue that is streamed from here; it is taken in otherwise."""
+        return self.name in self._host.source.names
+
+    @property
+    def path(self) -> Path:
+        """Its directory; that of a queue that is taken in may not be there yet."""
+        sinks = self._host.sink.queues
+        return sinks[self.name].path if self.name in sinks else self._host.path_of(self.name)
+
+    @property
+    def board(self) -> AckBoard:
+        """How far each sink is, and how to wait for that from any thread.
+
+        Raises:
+            Refused: the queue is taken in, or not open yet.
+        """
+        if self.name not in self._host.source.queues:
+            raise Refused(self._no_source())
+        return self._host.source.board(self.name)
+
+    async def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
+        """Appends one excerpt; its index. See `append_many`."""
+        return await self.append_many([payload], now_ms=now_ms)
+
+    async def append_many(self, payloads: Sequence[Payload], *, now_ms: int | None = None) -> int:
+        """Appends excerpts under one lock, in a thread; the index of the last. A cancellation waits
+        until that is done.
+
+        Args:
+            now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+
+        Raises:
+            Refused: the queue is taken in.
+            QueueLocked, QueueError, OSError: as `Queue.append_many`.
+        """
+        return await trio.to_thread.run_sync(self.append_here, payloads, now_ms)
+
+    def append_here(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
+        """The same in the thread that calls, which it may hold up."""
+        if not self.is_streamed:
+            raise Refused(self._no_source())
+        return self._host.writer(self.name).append(payloads, now_ms)
+
+    async def wait_acked(
+        self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
+    ) -> None:
+        """Returns when `n` hosts have acknowledged everything up to `index`; a time limit is a
+        cancel scope.
+
+        Args:
+            hosts: ids of those that count; None: all.
+
+        Raises:
+            Refused: the queue is taken in.
+            WaitEnded, ValueError: as `AckBoard.wait`.
+        """
+        await self.board.wait_acked(index, n, hosts=hosts)
+        if self.name in self._host.source.queues:  # Java's marks follow
+            self._host.source.queues[self.name].counters.drained()
+
+    def _no_source(self) -> str:
+        late = self._host.source.late.get(self.name)
+        if late is not None:
+            return f"queue {self.name!r} is not open yet: {late.message}"
+        return f"queue {self.name!r} is taken in here: only the host that streams it appends to it"

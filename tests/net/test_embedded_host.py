@@ -1,0 +1,191 @@
+"""A host inside a program: its queues, what is wrong with how it is used, and its end."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import cqrepl
+from cqrepl import Host, HostSettings, Queue
+from tests.support.ports import reserved_port
+from tests.support.replicas import LOOPBACK, SECONDS, at
+from tests.support.samples import NOON_MS
+
+CYCLE = "FAST_DAILY"
+
+
+def made(path: Path) -> Path:
+    """An empty queue."""
+    Queue.open_for_append(path, create=CYCLE).close()
+    return path
+
+
+@asynccontextmanager
+async def two_hosts(tmp_path: Path) -> AsyncIterator[tuple[Host, Host]]:
+    """Host 1 streams "orders" to host 2, which streams "fills" to host 1."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    first = HostSettings.of(
+        listen=LOOPBACK,
+        host_id=1,
+        sources={"orders": made(here / "orders")},
+        sinks={"fills": here / "fills"},
+    )
+    async with Host(first) as one:
+        second = HostSettings.of(
+            connect=at(one.port),
+            sources={"fills": made(there / "fills")},
+            sinks={"orders": there / "orders"},
+        )
+        async with Host(second) as two:
+            yield one, two
+
+
+def held(path: Path) -> list[bytes]:
+    with Queue.open(path) as queue:
+        return [bytes(excerpt) for excerpt in queue.tailer()]
+
+
+async def test_each_side_appends_and_waits_for_the_other(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (one, two):
+        for host, name, other in ((one, "orders", 2), (two, "fills", 1)):
+            queue = host.queue(name)
+            assert queue.is_streamed
+            index = await queue.append(b"a", now_ms=NOON_MS)
+            last = await queue.append_many([b"b", b"c"], now_ms=NOON_MS)
+            assert last == index + 2
+            with trio.fail_after(SECONDS):
+                await queue.wait_acked(last, hosts=[other])
+            assert queue.board.marks == {other: last}
+            await trio.to_thread.run_sync(queue.board.wait, last)
+    assert held(tmp_path / "there" / "orders") == held(tmp_path / "here" / "fills")
+    assert held(tmp_path / "here" / "fills") == [b"a", b"b", b"c"]
+
+
+async def test_what_is_taken_in_is_only_read(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (one, _):
+        fills = one.queue("fills")
+        assert not fills.is_streamed
+        assert fills.path == tmp_path / "here" / "fills"
+        with pytest.raises(cqrepl.Refused, match="'fills' is taken in here: only the host"):
+            await fills.append(b"no")
+        with pytest.raises(cqrepl.Refused, match="'fills' is taken in here"):
+            await fills.wait_acked(0)
+        with pytest.raises(ValueError, match="one of the queues \\['fills', 'orders'\\] expected"):
+            one.queue("trades")
+        with pytest.raises(ValueError, match="expected, None came"):
+            one.queue()
+
+
+async def test_the_settings_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        "!QueueReplicationCfg\n"
+        "cluster:\n"
+        "  context: !QueueClusterContext\n"
+        f"    baseSourcePath: {tmp_path}/source\n"
+        f"    baseSinkPath: {tmp_path}/sink\n"
+        f'  one: {{hostId: 1, connectUri: "127.0.0.1:{reserved_port()}"}}\n'
+        "  two: {hostId: 2}\n"
+        "queues:\n"
+        "  orders: {masterId: 1, acknowledge: true}\n"
+    )
+    async with Host(cqrepl.read_settings(path, 1)) as one:
+        async with Host(cqrepl.read_settings(str(path), 2)):
+            queue = one.queue()
+            with trio.fail_after(SECONDS):
+                await queue.wait_acked(await queue.append(b"a"))
+    assert held(tmp_path / "sink" / "orders") == [b"a"]
+    with pytest.raises(cqrepl.ConfigError, match=r"the id of a host \(1, 2\) expected"):
+        cqrepl.read_settings(path, 3)
+
+
+async def test_a_host_runs_once(tmp_path: Path) -> None:
+    host = Host(HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")}))
+    async with host:
+        queue = host.queue()
+        await queue.append(b"a")
+        with pytest.raises(RuntimeError, match="a host runs once: make another one"):
+            await host.__aenter__()
+    with pytest.raises(RuntimeError, match="nothing is appended for a host that has ended"):
+        await queue.append(b"b")
+    with pytest.raises(cqrepl.WaitEnded, match="the source has closed"):
+        await queue.wait_acked(1)
+    assert held(tmp_path / "q") == [b"a"]
+
+
+async def test_the_usual_ids(tmp_path: Path) -> None:
+    """As `serve_source`, `serve_sink` and the commands have them."""
+    here = {"q": tmp_path}
+    only_out = HostSettings.of(connect="host:1", sources=here)
+    both = HostSettings.of(connect="host:1", sources=here, sinks={"p": tmp_path / "p"})
+    only_in = HostSettings.of(connect="host:1", sinks=here)
+    assert (only_out.protocol.host_id, only_out.protocol.remote_ids) == (1, frozenset({2}))
+    for settings in (both, only_in):
+        assert (settings.protocol.host_id, settings.protocol.remote_ids) == (2, frozenset({1}))
+
+
+def test_asyncio_is_told_what_there_is(tmp_path: Path) -> None:
+    path = made(tmp_path / "q")
+    settings = HostSettings.of(listen=LOOPBACK, sources={"q": path})
+
+    async def main() -> None:
+        told = "is for trio, this is asyncio: here it is cqrepl.aio.Host"
+        with pytest.raises(RuntimeError, match=f"^cqrepl.Host {told}$"):
+            await Host(settings).__aenter__()
+        with pytest.raises(RuntimeError, match=f"^cqrepl.serve_source {told}$"):
+            await cqrepl.serve_source([path], listen=LOOPBACK).__aenter__()
+        with pytest.raises(RuntimeError, match=f"^cqrepl.serve_sink {told}$"):
+            await cqrepl.serve_sink([tmp_path / "copy"], listen=LOOPBACK).__aenter__()
+        with Queue.open(path) as queue, pytest.raises(RuntimeError, match=told):
+            async for _ in cqrepl.follow(queue.tailer()):
+                pass
+
+    asyncio.run(main())
+
+
+async def test_the_boards_wait_for_no_loop_of_asyncio(tmp_path: Path) -> None:
+    """It would stand still meanwhile."""
+    settings = HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")})
+    async with Host(settings) as host:
+        board = host.queue().board
+
+        async def waits() -> None:
+            board.wait(1, timeout=0.0)
+
+        async def tasks() -> None:
+            await board.wait_acked(1)
+
+        def other_loop() -> None:
+            with pytest.raises(RuntimeError, match="a task of the event loop waits with"):
+                asyncio.run(waits())
+            with pytest.raises(RuntimeError, match=r"AckBoard.wait_acked is for trio, this is"):
+                asyncio.run(tasks())
+
+        await trio.to_thread.run_sync(other_loop)
+
+
+def test_no_loop_is_told_what_there_is(tmp_path: Path) -> None:
+    settings = HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")})
+    with pytest.raises(RuntimeError, match=r"none runs here: .* or take cqrepl.blocking.Host$"):
+        Host(settings).__aenter__().send(None)
+
+
+async def test_threads_append_at_the_same_time(tmp_path: Path) -> None:
+    settings = HostSettings.of(listen=LOOPBACK, sources={"q": made(tmp_path / "q")})
+    async with Host(settings) as host:
+        queue = host.queue()
+        begin = threading.Barrier(4)
+
+        def work() -> None:
+            begin.wait()
+            for _ in range(50):
+                queue.append_here([b"a"], NOON_MS)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(trio.to_thread.run_sync, work)
+    assert held(tmp_path / "q") == [b"a"] * 200
