@@ -190,4 +190,5 @@ def run_live(
     is_idle: bool,
     slice_ms: int,
     received: bytes,
+    waited: WordLooks | None = None,
 ) -> tuple[int, bytes, bytes, tuple[int | None, int | None]]: ...

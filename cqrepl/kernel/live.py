@@ -6,6 +6,7 @@ it leaves is taken up by its caller, from the same place and with the same resul
 kernel has no pumps: `AVAILABLE` is false, and everything goes through the batch functions.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,18 @@ if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import LiveControl as LiveControl
     from cqrepl._native import SinkLane as SinkLane
     from cqrepl._native import SourceLane as SourceLane
+    from cqrepl._native import WordLooks
     from cqrepl._native import run_live as run_live
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.memory import WatchedWord
+
+
+def looks_of(words: "Sequence[WatchedWord]") -> "WordLooks | None":
+    """What `run_live` looks at beside its lanes; None for no words."""
+    if not words:
+        return None
+    return WordLooks([word.word for word in words], b"".join(word.value for word in words), 0.0)
 
 
 class Ended(IntEnum):

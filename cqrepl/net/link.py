@@ -56,8 +56,9 @@ class Session(Protocol):
         """The queues that a live pump can store for from now on; empty when it is not for one."""
 
     @property
-    def has_lanes_only(self) -> bool:
-        """False while some queue has to be looked at by `frame`: a live pump does not have it."""
+    def waited(self) -> "Sequence[WatchedWord] | None":
+        """The words of the queues that go out and have no lane: one changes before `frame` finds
+        anything there. None while `frame` has to look all the time."""
 
     def catch_up(self) -> None:
         """Tells the core what a live pump has done since the last call; it may still run."""

@@ -29,10 +29,12 @@ from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
+    from cqrepl.kernel.memory import WatchedWord
 
 _NS_PER_S: Final = 1_000_000_000
 SLICE_MS: Final = 60_000  # it is called back long before, if there is any need
 SLICE_MIXED_MS: Final = 10  # while a queue has to be looked at otherwise
+SLICE_WAITED_MS: Final = 10_000  # then one that waits for its next file is looked at all the same
 
 
 class Heard(NamedTuple):
@@ -77,6 +79,7 @@ class LivePump:
         slice_ms: int,
         data: bytes,
         said: bytes,
+        waited: "Sequence[WatchedWord]" = (),
     ) -> Came:
         """Sends what appears in the queues that go out, stores what comes for those that come in.
 
@@ -85,12 +88,14 @@ class LivePump:
             is_idle: nothing has appeared for some time.
             data: received before, and not taken.
             said: goes out before anything that the pump says, which may be newer.
+            waited: when one of these words changes, a tailer has to look.
 
         Raises:
             OSError: the connection is broken.
         """
         if self.steps:
             pausing, slice_ms = Pausing.STEP, 0
+        looks = live.looks_of(waited)
 
         def work() -> tuple[int, bytes, bytes, tuple[int | None, int | None]]:
             if sinks:
@@ -104,6 +109,7 @@ class LivePump:
                 is_idle,
                 slice_ms,
                 data,
+                looks,
             )
 
         self._control.send(said)

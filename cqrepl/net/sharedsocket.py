@@ -22,6 +22,7 @@ from cqrepl.net.link import Session
 from cqrepl.net.livepump import (
     SLICE_MIXED_MS,
     SLICE_MS,
+    SLICE_WAITED_MS,
     Came,
     LivePump,
     pump_for,
@@ -32,6 +33,7 @@ from cqrepl.protocol import Connection
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
+    from cqrepl.kernel.memory import WatchedWord
 
 # a live pump may meet so often in a row what it does not know; then it rests for some turns
 FRUITLESS_MAX: Final = 2
@@ -168,7 +170,7 @@ class SharedSocket:
         act: Act,
     ) -> Came:
         """Runs the live pump; what it has not sent is kept for what is sent next."""
-        is_mixed = bool(sources) and not session.has_lanes_only
+        waited = session.waited if sources else ()
         self._is_back = trio.Event()
         self._has_queues = bool(sources)
         data = self._connection.hand_over()
@@ -178,8 +180,9 @@ class SharedSocket:
             sinks,
             pausing=self._pausing,
             is_idle=self._is_quiet,
-            slice_ms=SLICE_MIXED_MS if is_mixed else SLICE_MS,
+            slice_ms=_slice_ms(waited),
             data=data,
+            waited=waited or (),
             said=self._take_unsent() + self._connection.data_to_send(),
         )
         try:
@@ -245,7 +248,9 @@ class SharedSocket:
             # it does not wait for what comes next, or does not know it
             self.pauser.leave_live()
             return False
-        is_over = ended is Ended.TAILER or not session.has_lanes_only
+        has_lanes_only = session.waited is not None and not session.waited
+        is_over = ended is Ended.TAILER or session.waited is None
+        is_over = is_over or (ended is Ended.SLICE and not has_lanes_only)
         return not is_over and not self._is_quiet
 
     def _take_queues_back(self) -> None:
@@ -318,3 +323,10 @@ class SharedSocket:
     def _take_unsent(self) -> bytes:
         unsent, self._unsent = self._unsent, b""
         return unsent
+
+
+def _slice_ms(waited: "Sequence[WatchedWord] | None") -> int:
+    """How long a live pump may run, with queues that have no lane and wait for these words."""
+    if waited is None:
+        return SLICE_MIXED_MS
+    return SLICE_WAITED_MS if waited else SLICE_MS

@@ -35,8 +35,8 @@ class DuplexSession:
         return self.source.polls
 
     @property
-    def has_lanes_only(self) -> bool:
-        return self.source.has_lanes_only
+    def waited(self) -> "Sequence[WatchedWord] | None":
+        return self.source.waited
 
     @property
     def is_settled(self) -> bool:

@@ -57,7 +57,7 @@ class SinkSession:
     ) -> None:
         self.is_settled = True  # what was received has been acted on when this is asked
         self.polls = False
-        self.has_lanes_only = False
+        self.waited = None
         self.has_progressed = False
         self._queues = queues
         self._changed = changed

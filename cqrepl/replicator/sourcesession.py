@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from cqrepl.kernel import live
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
@@ -21,7 +20,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.holddesk import HoldDesk
@@ -30,6 +29,7 @@ from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.logs import acknowledgement_entry
 from cqrepl.replicator.offerdesk import OfferDesk
 from cqrepl.replicator.outgoingframes import OutgoingFrames
+from cqrepl.replicator.outgoinglanes import OutgoingLanes
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
@@ -59,8 +59,7 @@ class SourceSession:
         self._connection = link
         self._pump = pump
         self._is_draining = self.has_progressed = False
-        self.has_lanes_only = False  # the last time that a live pump was lent the connection
-        self.sent_live = self.stored_live = 0
+        self.stored_live = 0
         self.withdrawn: dict[str, str] = {}  # why the sink let go, and nothing got through since
         self._returns = ReturnDesk(self.outgoing, shared.returns, link, pump, shared.changed)
         self._lineage = LineageDesk(self.outgoing, self._returns, link, shared.changed)
@@ -72,7 +71,8 @@ class SourceSession:
         self._steps: list[Cid] = []  # of queues that a step is taken in
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
-        self._frames = OutgoingFrames(self.outgoing, link, self._look, self._sent)
+        self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
+        self._lanes = OutgoingLanes(self, self.outgoing, link)
 
     @property
     def out_bytes(self) -> int:
@@ -92,7 +92,7 @@ class SourceSession:
         words = []
         for each in list(self.outgoing.values()):
             if self._reads(each) and each.tailer is not None:
-                word = None if each.batch is not None else self._guarded(each, each.tailer.watched)
+                word = None if each.batch is not None else self.guarded(each, each.tailer.watched)
                 if word is None:
                     return None
                 words.append(word)
@@ -111,7 +111,7 @@ class SourceSession:
         return (
             len(self.outgoing) == len(self._queues)
             and not self._shared.late
-            and all(self._has_target(each) for each in self.outgoing.values())
+            and all(self.has_target(each) for each in self.outgoing.values())
         )
 
     @property
@@ -148,7 +148,7 @@ class SourceSession:
         return SinkProgress(
             ended=frozenset(offers.failed | stopped),
             untaken=frozenset(untaken),
-            whole=frozenset(each.queue.name for each in outgoing if self._has_target(each)),
+            whole=frozenset(each.queue.name for each in outgoing if self.has_target(each)),
             withdrawn=dict(self.withdrawn),
             troubles=dict(self._pauses.troubles),
         )
@@ -252,7 +252,7 @@ class SourceSession:
             case ev.StreamingStarted():
                 self._resends.begin(self.outgoing[event.cid], event.next_index, self._start)
             case ev.Acknowledged():
-                self._acknowledged(
+                self.acknowledged(
                     self.outgoing[event.cid], [(event, surroundings().monotonic_ns())]
                 )
                 self._pump.wake()  # the window may have been full
@@ -268,53 +268,27 @@ class SourceSession:
 
     def _look(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
         payload_max = self._connection.config.settings.payload_max
-        return self._guarded(each, partial(each.next_batch, tailer, OUT_BYTES, payload_max))
+        return self.guarded(each, partial(each.next_batch, tailer, OUT_BYTES, payload_max))
 
     def lanes_out(self) -> "list[SourceLane]":
-        is_held = any(each.queue.held_from is not None for each in self.outgoing.values())
-        if self._is_draining or self._frames.is_filling or is_held:
-            return []
-        for each in list(self.outgoing.values()):
-            if each.tailer is not None:
-                if each.batch is not None:
-                    each.tailer.give_back(each.batch, each.start)
-                    each.batch = None
-                each.lane, each.lane_count = self._lane(each, each.tailer), 0
-        self.has_lanes_only = all(each.lane is not None for each in self.outgoing.values())
-        return [each.lane for each in self.outgoing.values() if each.lane is not None]
+        return [] if self._is_draining or self._frames.is_filling else self._lanes.lend()
 
     def lanes_in(self) -> "list[SinkLane]":
         return []
 
-    def catch_up(self) -> None:
-        for each in self.outgoing.values():
-            if each.lane is not None and each.tailer is not None:
-                self._catch_up(each, each.lane, each.tailer.next_index)
+    @property
+    def waited(self) -> list[WatchedWord] | None:
+        return self._lanes.waited
 
-    def _catch_up(self, each: Outgoing, lane: "SourceLane", lane_first: int) -> None:
-        acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
-        source = self._connection.source(each.cid)
-        if lengths:
-            run = SentRun.of(lane_first + each.lane_count, lengths)
-            source.framed(run)
-            each.lane_count += len(run)
-            self.sent_live += len(run)
-            self._sent(each, run)
-        noted = []
-        for at in range(0, len(acks), 3):
-            index, ns, now_ns = acks[at : at + 3]
-            event = source.acknowledged(index, ns)
-            if event is not None:
-                noted.append((event, now_ns))
-        if noted:
-            self._acknowledged(each, noted)
+    @property
+    def sent_live(self) -> int:
+        return self._lanes.sent
+
+    def catch_up(self) -> None:
+        self._lanes.catch_up()
 
     def leave_lanes(self) -> None:
-        self.catch_up()
-        for each in self.outgoing.values():
-            lane, each.lane = each.lane, None
-            if lane is not None and each.lane_count and each.tailer is not None:
-                each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
+        self._lanes.leave()
 
     async def close(self) -> None:
         if self._connection.remote_id is not None and not self._connection.is_guest:
@@ -322,33 +296,11 @@ class SourceSession:
             self._shared.note_left(self.progress if is_known else None)
         self._offers.end()
         self._frames.close()
+        self._lanes.close()
         for each in self.outgoing.values():
             each.close()
             each.queue.sessions.remove(self)
         self._shared.changed.set()
-
-    def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
-        stand = self._guarded(each, tailer.stand)
-        if stand is None:
-            return None
-        source = self._connection.source(each.cid)
-        return live.SourceLane(
-            stand.data,
-            (stand.position, stand.index, stand.sequence, stand.certain_end),
-            source.cid_document,
-            self._connection.config.settings.payload_max,
-            stand.recorded,
-            source.room,
-            each.queue.ack_log.is_wanted,
-            each.marks.row,
-            source.index_sent,
-            self._awaited(each),
-        )
-
-    def _awaited(self, each: Outgoing) -> int:
-        """The index whose acknowledgement tasks wait for, apart from those at the board."""
-        target = each.queue.target
-        return INDEX_MAX if target is None or self._has_target(each) else target
 
     def _withdrawn(self, event: ev.QueueWithdrawn) -> None:
         """The sink has let go of a queue; when it names it again, it is offered again."""
@@ -374,9 +326,9 @@ class SourceSession:
 
     def _try_again(self, name: str) -> None:
         """A queue may go on that did not."""
-        self._holds.go_on(name, lambda each, at: self._guarded(each, partial(each.tail, at)))
+        self._holds.go_on(name, lambda each, at: self.guarded(each, partial(each.tail, at)))
 
-    def _sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
+    def sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
         counters = each.queue.counters
         self._pauses.forget(each.queue.name)
@@ -411,7 +363,7 @@ class SourceSession:
             each.queue.disk.prove(next_index)
         each.close()
         each.stream_from = next_index
-        each.tailer = self._guarded(each, lambda: each.queue.queue.tailer(next_index))
+        each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
         self._frames.begin(each)
@@ -420,9 +372,7 @@ class SourceSession:
         asks_ack = self._shared.asks_ack(each.queue.name)
         if each.tailer is not None and next_index != NEXT_OF_EMPTY and asks_ack:
             # the sink has all before it, though an acknowledgement may have been lost on its way
-            last = self._guarded(
-                each, lambda: each.queue.queue.last_index_before(Index(next_index))
-            )
+            last = self.guarded(each, lambda: each.queue.queue.last_index_before(Index(next_index)))
             if last is not None:
                 each.queue.counters.mark_acknowledged(each.marks, last)
         each.queue.board.go_on()
@@ -434,7 +384,7 @@ class SourceSession:
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer
 
-    def _acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
+    def acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
         """The sink has more than before, as it said, and when that came."""
         self.has_progressed = True
         self._goes_on(each.queue.name)
@@ -498,7 +448,7 @@ class SourceSession:
                 self._end(each, error)
                 self._pump.look()
 
-    def _guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
+    def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
         try:
             return work()
         except (QueueError, OSError) as error:
@@ -526,7 +476,7 @@ class SourceSession:
         self._connection.stop_queue(each.cid, stop.reason, stop.message, differing_index(error))
         self._stopped(each, stop.reason, stop.message)
 
-    def _has_target(self, each: Outgoing) -> bool:
+    def has_target(self, each: Outgoing) -> bool:
         target = each.queue.target
         if each.stream_from is None or each.search is not None:
             return False

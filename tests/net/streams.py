@@ -119,7 +119,7 @@ class Recorder:
     def __init__(self, *, to_send: int = 0, piece: int = 1000) -> None:
         self.acted: list[Event] = []
         self.out_bytes = piece
-        self.has_lanes_only = False
+        self.waited = None
         self.polls = False
         self.sent_live = self.stored_live = 0
         self.is_settled = True

@@ -1,7 +1,9 @@
 """Live pumps between a real source and a real sink: hand-over, several queues, the end."""
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -9,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
-from cqrepl.net.livepump import Came, Heard, LivePump
+from cqrepl.net.livepump import SLICE_MIXED_MS, Came, Heard, LivePump
 from cqrepl.net.sharedsocket import FRUITLESS_MAX
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
@@ -127,7 +129,7 @@ async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
             assert scope.cancelled_caught
 
 
-def is_live(sink: Sink) -> bool:
+def is_live(sink: Sink | Source) -> bool:
     """True while a live pump waits for the next excerpt."""
     pumps = [pump._shared.live for pump in sink.endpoint._live]
     return any(pump is not None and pump.is_running for pump in pumps)
@@ -178,3 +180,58 @@ async def test_what_was_counted_meanwhile_was_not_in_vain(tmp_path: Path) -> Non
                 (pump,) = sink.endpoint._live
                 assert pump._shared._fruitless < FRUITLESS_MAX
         assert content(tmp_path / "copy") == content(tmp_path / "q")
+
+
+def noted_ends(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
+    """Why each pump comes back that has had queues that go out, from now on."""
+    ends = []
+    run = LivePump.run
+
+    async def noting(pump: LivePump, sources: Any, *args: Any, **more: Any) -> Came:
+        came = await run(pump, sources, *args, **more)
+        if sources:
+            ends.append(came.ended)
+        return came
+
+    monkeypatch.setattr(LivePump, "run", noting)
+    return ends
+
+
+async def test_a_queue_that_waits_for_its_file_calls_no_pump_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One streams, one has no file yet, one has closed its last one, and one has stopped."""
+    ends = noted_ends(monkeypatch)
+    names = ("busy", "empty", "closed", "stopped")
+    paths = {name: tmp_path / name for name in names}
+    copies = {name: tmp_path / f"{name}-copy" for name in names}
+    noon_ms = 1_709_640_000_000
+    with ExitStack() as stack:
+        queues = {
+            name: stack.enter_context(Queue.open(path, create="MINUTELY"))
+            for name, path in paths.items()
+        }
+        appenders = {name: queue.appender() for name, queue in queues.items()}
+        for name in ("busy", "closed", "stopped"):
+            appenders[name].append([name.encode()], noon_ms)
+        appenders["closed"].end_cycle()
+        with Queue.open(copies["stopped"], create="MINUTELY") as other:
+            other.appender().append([b"something else"], noon_ms)
+        async with (
+            serve_sink(copies, listen="127.0.0.1:0") as sink,
+            serve_source(paths, connect=f"127.0.0.1:{sink.port}") as source,
+        ):
+            await eventually(lambda: bool(source.stops))
+            for name in ("busy", "closed"):
+                await copied(paths[name], copies[name])
+            await eventually(lambda: is_live(source))
+            ends.clear()
+            until = trio.current_time() + 20 * SLICE_MIXED_MS / 1000
+            while trio.current_time() < until:
+                last = appenders["busy"].append([b"more"], noon_ms)
+                await source.wait_acked(last, "busy")
+                await trio.sleep(0.001)
+            assert Ended.SLICE not in ends
+            for name in ("empty", "closed"):
+                appenders[name].append([b"now"], noon_ms + 60_000)
+                await copied(paths[name], copies[name])

@@ -235,9 +235,7 @@ class Tailer:
         self._step_back()
         store = self._store
         if store is None or store.word_at(self._position) == END_OF_FILE:
-            change = self._change.watched()
-            # listed behind the word: a file that this does not show changes it
-            return None if self._cycles.following(self._cycle) is not None else change
+            return self.awaited_file()
         header_end, file = self._position + HEADER_BYTES, store.mapping.identity
         if not store.mapping.cover(header_end):  # recorded just after the excerpt is there
             recorded = WatchedWord.at(file, store.mapping.data, store.header.write_position)
@@ -245,6 +243,20 @@ class Tailer:
         header = WatchedWord.at(file, store.mapping.data, self._position)
         word = int.from_bytes(header.value, "little")
         return None if is_ready(word) or word == END_OF_FILE else header
+
+    def awaited_file(self) -> WatchedWord | None:
+        """The word that changes when the file is there that the next excerpt will be in; None where
+        there is one already.
+
+        Raises:
+            QueueError: as `next_batch`.
+        """
+        store = self._store
+        if store is not None and store.word_at(self._position) != END_OF_FILE:
+            return None
+        change = self._change.watched()
+        # listed behind the word: a file that this does not show changes it
+        return None if self._cycles.following(self._cycle) is not None else change
 
     def pass_by(self, count: int, position: int, position_last: int) -> None:
         """Goes on behind excerpts that a live pump has read from where this tailer stood.

@@ -26,6 +26,7 @@ use crate::live::outflow::Outflow;
 use crate::live::pauser::Pauser;
 use crate::live::sink_lane::SinkLane;
 use crate::live::source_lane::SourceLane;
+use crate::live::words::{has_changed, Word};
 
 /// The time between two looks at the socket for acknowledgements alone, while excerpts go out.
 const INBOX_PAUSE: Duration = Duration::from_micros(20);
@@ -49,6 +50,9 @@ pub struct Lanes<'l, 'a> {
     pub sources: &'l [SourceLane<'a>],
     /// The queues that come in.
     pub sinks: &'l mut [SinkLane<'a>],
+    /// Words of queues that go out and have no lane, as what comes next of them will be in a file
+    /// that is not there yet: when one changes, a tailer has to look.
+    pub waited: &'l [Word<'a>],
 }
 
 /// How much memory a pump takes for bytes on their way, in bytes.
@@ -182,7 +186,9 @@ impl Pump<'_, '_> {
 
     /// Makes frames of what is new; the answer is true when there are any, or a tailer has to look.
     fn frame(&mut self) -> Result<bool, PumpError> {
-        self.is_for_tailer = self.is_for_tailer || self.outflow.frame(self.lanes.sources)?;
+        self.is_for_tailer = self.is_for_tailer
+            || has_changed(self.lanes.waited)
+            || self.outflow.frame(self.lanes.sources)?;
         Ok(self.is_for_tailer || self.outflow.has_frames())
     }
 

@@ -16,8 +16,13 @@ pub fn until_changed(words: &[Word<'_>], pause: Duration, is_cancelled: &AtomicB
         if is_cancelled.load(Ordering::Relaxed) {
             return false;
         }
-        if words.iter().any(|(word, value)| word.header(0) != *value) {
+        if has_changed(words) {
             return true;
         }
     }
+}
+
+/// True when something else stands in one of them.
+pub fn has_changed(words: &[Word<'_>]) -> bool {
+    words.iter().any(|(word, value)| word.header(0) != *value)
 }

@@ -19,6 +19,7 @@ use crate::mem::{self, View};
 use crate::python::board_classes::PyBoardRow;
 use crate::python::functions::array;
 use crate::python::pen_class::PyPen;
+use crate::python::word_looks::PyWordLooks;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -253,8 +254,9 @@ type Came<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Ago);
 
 /// Sends what appears in the queues that go out, and stores what comes for those that come in. The
 /// answer is why the pump came back, what was not sent, what was received and not taken, and when
-/// the peer was heard.
+/// the peer was heard. When one of the words changes that are `waited` for, a tailer has to look.
 #[pyfunction]
+#[pyo3(signature = (socket, control, sources, sinks, pausing, is_idle, slice_ms, received, waited=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn run_live<'py>(
     py: Python<'py>,
@@ -266,6 +268,7 @@ pub fn run_live<'py>(
     is_idle: bool,
     slice_ms: u64,
     received: &[u8],
+    waited: Option<Py<PyWordLooks>>,
 ) -> PyResult<Came<'py>> {
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
     let pausing =
@@ -274,6 +277,7 @@ pub fn run_live<'py>(
     let sources: Vec<SourceLane> = sources.iter().map(|lane| lane.lane()).collect();
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
     let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
+    let waited = waited.as_ref().map(|looks| looks.get().words()).unwrap_or_default();
     let room =
         Room { received: BUFFER_BYTES, frames: if sources.is_empty() { 0 } else { BUFFER_BYTES } };
     let slice = Duration::from_millis(slice_ms);
@@ -281,7 +285,7 @@ pub fn run_live<'py>(
     let rest = py.detach(move || {
         pauser::sleep_to_the_microsecond();
         let pauser = Pauser::new(pausing, is_idle);
-        let lanes = Lanes { sources: &sources, sinks: &mut sinks };
+        let lanes = Lanes { sources: &sources, sinks: &mut sinks, waited: &waited };
         pump::run(socket, control, lanes, pauser, slice, received, room)
     })?;
     let (unsent, left) = (PyBytes::new(py, &rest.unsent), PyBytes::new(py, &rest.received));

@@ -24,6 +24,13 @@ pub struct PyWordLooks {
     is_cancelled: AtomicBool,
 }
 
+impl PyWordLooks {
+    /// The words, with what stood in each.
+    pub fn words(&self) -> Vec<Word<'_>> {
+        self.words.iter().map(|(view, value)| (view.source(), *value)).collect()
+    }
+}
+
 #[pymethods]
 impl PyWordLooks {
     #[new]
@@ -42,8 +49,7 @@ impl PyWordLooks {
 
     /// Pauses before each look, the first too; true when a word has changed, false when cancelled.
     fn until_changed(&self, py: Python<'_>) -> bool {
-        let words: Vec<Word<'_>> =
-            self.words.iter().map(|(view, value)| (view.source(), *value)).collect();
+        let words = self.words();
         let (pause, is_cancelled) = (self.pause, &self.is_cancelled);
         py.detach(move || until_changed(&words, pause, is_cancelled))
     }

@@ -1,0 +1,148 @@
+"""The lanes of one connection's queues that go out: what a live pump works on, and has done.
+
+A lane goes on from where its queue's tailer stands, and the tailer goes on behind what the lane has
+sent. A queue whose next excerpt will be in a file that is not there yet has no lane: the pump looks
+at the word that tells of that file.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from cqrepl.kernel import live
+from cqrepl.kernel.memory import WatchedWord
+from cqrepl.protocol import Connection
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.sendwindow import SentRun
+from cqrepl.queue import Tailer
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.replicator.outgoingqueue import Outgoing
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SourceLane
+
+T = TypeVar("T")
+
+
+class LaneOwner(Protocol):
+    """What the lanes tell their session, and ask it."""
+
+    def guarded(self, each: Outgoing, work: Callable[[], T]) -> T | None:
+        """What `work` gives; None where the queue cannot be read."""
+
+    def has_target(self, each: Outgoing) -> bool:
+        """True when the sink has all that was in the queue at the start."""
+
+    def sent(self, each: Outgoing, sent: SentRun) -> None:
+        """A lane has sent these."""
+
+    def acknowledged(self, each: Outgoing, noted: list[tuple[ev.Acknowledged, int]]) -> None:
+        """The sink has more than before, as it said, and when that came."""
+
+
+class OutgoingLanes:
+    """The lanes of one connection, and what a live pump has sent of them.
+
+    Args:
+        outgoing: the queues that are on the connection, as they come and go.
+    """
+
+    def __init__(
+        self, owner: LaneOwner, outgoing: Mapping[Cid, Outgoing], connection: Connection
+    ) -> None:
+        self.sent = 0  # excerpts, so far
+        # of queues without a lane, the last time that a live pump was lent the connection; None:
+        # one of them has to be looked at all the time
+        self.waited: list[WatchedWord] | None = None
+        self._owner: LaneOwner | None = owner
+        self._outgoing = outgoing
+        self._connection = connection
+
+    def close(self) -> None:
+        """Lets go of the session: a circle would keep the buffers of what is over."""
+        self._owner = None
+
+    def lend(self) -> "list[SourceLane]":
+        """The lanes of all queues that have one now; none while a queue is held back."""
+        outgoing = list(self._outgoing.values())
+        if any(each.queue.held_from is not None for each in outgoing):
+            return []
+        for each in outgoing:
+            if each.tailer is not None:
+                if each.batch is not None:
+                    each.tailer.give_back(each.batch, each.start)
+                    each.batch = None
+                each.lane, each.lane_count = self._lane(each, each.tailer), 0
+        self.waited = self._awaited_files(outgoing)
+        return [each.lane for each in self._outgoing.values() if each.lane is not None]
+
+    def catch_up(self) -> None:
+        """Tells the core and the session what a live pump has done since; it may still run."""
+        for each in self._outgoing.values():
+            if each.lane is not None and each.tailer is not None:
+                self._catch_up(each, each.lane, each.tailer.next_index)
+
+    def leave(self) -> None:
+        """The live pump has come back: the tailers go on from where it is."""
+        self.catch_up()
+        for each in self._outgoing.values():
+            lane, each.lane = each.lane, None
+            if lane is not None and each.lane_count and each.tailer is not None:
+                each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
+
+    def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
+        assert self._owner is not None
+        stand = self._owner.guarded(each, tailer.stand)
+        if stand is None:
+            return None
+        source = self._connection.source(each.cid)
+        return live.SourceLane(
+            stand.data,
+            (stand.position, stand.index, stand.sequence, stand.certain_end),
+            source.cid_document,
+            self._connection.config.settings.payload_max,
+            stand.recorded,
+            source.room,
+            each.queue.ack_log.is_wanted,
+            each.marks.row,
+            source.index_sent,
+            self._awaited_index(each),
+        )
+
+    def _awaited_index(self, each: Outgoing) -> int:
+        """The index whose acknowledgement tasks wait for, apart from those at the board."""
+        assert self._owner is not None
+        target = each.queue.target
+        return INDEX_MAX if target is None or self._owner.has_target(each) else target
+
+    def _awaited_files(self, outgoing: list[Outgoing]) -> list[WatchedWord] | None:
+        words = []
+        for each in outgoing:
+            if each.lane is None and each.tailer is not None:
+                assert self._owner is not None
+                word = self._owner.guarded(each, each.tailer.awaited_file)
+                if word is None:
+                    return None
+                words.append(word)
+        return words
+
+    def _catch_up(self, each: Outgoing, lane: "SourceLane", lane_first: int) -> None:
+        assert self._owner is not None
+        acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
+        if not acks and not lengths:
+            return
+        source = self._connection.source(each.cid)
+        if lengths:
+            run = SentRun.of(lane_first + each.lane_count, lengths)
+            source.framed(run)
+            each.lane_count += len(run)
+            self.sent += len(run)
+            self._owner.sent(each, run)
+        noted = []
+        for at in range(0, len(acks), 3):
+            index, ns, now_ns = acks[at : at + 3]
+            event = source.acknowledged(index, ns)
+            if event is not None:
+                noted.append((event, now_ns))
+        if noted:
+            self._owner.acknowledged(each, noted)
