@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.consent import ReturnRefused, ReturnSettings
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
+    from cqrepl.replicator.hostend import HostEnded
     from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
@@ -98,6 +99,7 @@ __all__ = [
     "HandlerKind",
     "HeartbeatSettings",
     "Host",
+    "HostEnded",
     "HostMarks",
     "HostQueue",
     "HostSettings",
@@ -174,6 +176,7 @@ _HOMES: Final = {
     "HandlerKind": "cqrepl.protocol",
     "HeartbeatSettings": "cqrepl.protocol",
     "Host": "cqrepl.replicator.host",
+    "HostEnded": "cqrepl.replicator.hostend",
     "HostMarks": "cqrepl.replicator.hostmarks",
     "HostQueue": "cqrepl.replicator.hostqueue",
     "HostSettings": "cqrepl.replicator.settings",

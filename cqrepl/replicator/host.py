@@ -17,6 +17,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.duplexsession import DuplexSession
+from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
@@ -208,7 +209,7 @@ class Host:
         """What appends to a queue that is streamed, for the program."""
         with self._writers_guard:
             if self.has_ended:
-                raise RuntimeError("nothing is appended for a host that has ended")
+                raise ended_by(None)
             if name not in self._writers:
                 self._writers[name] = OwnWriter(self.path_of(name))
             return self._writers[name]

@@ -15,6 +15,7 @@ import trio
 from cqrepl.net.errors import Refused
 from cqrepl.queue import Queue
 from cqrepl.replicator.ackboard import AckBoard
+from cqrepl.replicator.hostend import ended_by
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
@@ -35,12 +36,12 @@ class OwnWriter:
         """Appends them under one lock; the index of the last.
 
         Raises:
-            RuntimeError: the host has ended.
+            HostEnded: the host has ended.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
         """
         with self._lock:  # also against a close meanwhile
             if self._is_closed:
-                raise RuntimeError("nothing is appended for a host that has ended")
+                raise ended_by(None)
             if self._queue is None:
                 self._queue = Queue.open(self._path)
             return self._queue.append_many(payloads, now_ms=now_ms)
@@ -99,6 +100,7 @@ class HostQueue:
 
         Raises:
             Refused: the queue is taken in.
+            HostEnded: the host has ended.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
         """
         return await trio.to_thread.run_sync(self.append_here, payloads, now_ms)

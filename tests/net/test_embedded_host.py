@@ -110,7 +110,7 @@ async def test_a_host_runs_once(tmp_path: Path) -> None:
         await queue.append(b"a")
         with pytest.raises(RuntimeError, match="a host runs once: make another one"):
             await host.__aenter__()
-    with pytest.raises(RuntimeError, match="nothing is appended for a host that has ended"):
+    with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
         await queue.append(b"b")
     with pytest.raises(cqrepl.WaitEnded, match="the source has closed"):
         await queue.wait_acked(1)

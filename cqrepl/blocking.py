@@ -1,0 +1,281 @@
+"""A host in a program that has no event loop: a thread of its own runs it, any thread uses it.
+
+    with cqrepl.blocking.Host(settings) as host:
+        orders = host.queue("orders")
+        orders.wait_acked(orders.append(b"buy 100"), timeout=10)
+
+An append is made by the thread that calls, and a wait sleeps at the board of the queue: neither
+goes through the host's thread. What goes wrong there comes out where the host is used next, and
+where its block ends.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import trio
+
+from cqrepl.net.eventloop import is_in_asyncio
+from cqrepl.net.program import Program
+from cqrepl.replicator.ackboard import AckBoard, WaitEnded
+from cqrepl.replicator.host import Host as TrioHost
+from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
+from cqrepl.replicator.hostqueue import HostQueue, Payload
+from cqrepl.replicator.settings import HostSettings
+from cqrepl.replicator.stops import Stop
+from cqrepl.surroundings import surroundings
+
+__all__ = ["BlockingHost", "BlockingQueue", "Host"]
+
+
+class BlockingHost:
+    """A host that runs for the length of a `with` block, then ends in order.
+
+    Args:
+        settings: as for `cqrepl.Host`.
+        program: adds handlers of its own to the connections; called in the host's thread.
+
+    Raises:
+        QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
+        RuntimeError: it is entered again, or in an event loop, which it would hold up; and where it
+            is used before its block, or in a process that was forked.
+        HostEnded: it is used after its end.
+    """
+
+    def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
+        self.settings = settings
+        self._program = program
+        self._process: int | None = None  # that of its thread
+        self._thread = threading.Thread(target=self._run, name="cqrepl host", daemon=True)
+        self._begun = threading.Event()  # or it never will
+        self._over = threading.Event()
+        self._host: TrioHost | None = None
+        self._failure: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope: Final = trio.CancelScope()
+        self._end: Final = trio.Event()
+        self._is_cancelled = False
+
+    def __enter__(self) -> Self:
+        _check_in_no_loop()
+        if self._process is not None:
+            raise RuntimeError("a host runs once: make another one")
+        self._process = surroundings().process_id()
+        self._thread.start()
+        try:
+            self._begun.wait()
+        except BaseException:
+            self._cancel()
+            self._join()
+            raise
+        if self._host is None:
+            self._join()
+            raise self._failure or ended_by(None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_elsewhere:  # nothing of it is here that could be ended
+            return
+        if error is None:
+            self._soon(self._end.set)
+        else:
+            self._cancel()
+        self._join()
+        if self._failure is None:
+            return
+        if error is None or is_only_told(error, self._failure):
+            raise self._failure from None
+        told_beside(error, self._failure)
+
+    @property
+    def port(self) -> int | None:
+        """The port listened on; None for a host that only dials."""
+        return self._running().port
+
+    @property
+    def stops(self) -> list[Stop]:
+        """The queues that have stopped, whichever way they go."""
+        return self._running().stops
+
+    def queue(self, name: str | None = None) -> "BlockingQueue":
+        """One of its queues; see `cqrepl.Host.queue`."""
+        return BlockingQueue(self, self._running().queue(name))
+
+    def wait_stopped(self, timeout: float | None = None) -> None:
+        """Returns when every queue has stopped.
+
+        Args:
+            timeout: in seconds; None for no limit.
+
+        Raises:
+            TimeoutError: some queue goes on.
+            HostEnded: the host has ended meanwhile.
+        """
+        _check_in_no_loop()
+        self._call(self._running().wait_stopped, timeout)
+
+    def check(self) -> None:
+        """Does nothing while the host runs.
+
+        Raises:
+            HostEnded, RuntimeError: as the class has it.
+        """
+        if self._process is None:
+            raise RuntimeError("this host does not run yet: `with` begins it")
+        if self._is_elsewhere:
+            raise RuntimeError("this host runs in the process that was forked: make one here")
+        if self._over.is_set():
+            raise ended_by(self._failure)
+
+    def told(self, ended: WaitEnded) -> Exception:
+        """What is raised for a wait that has ended: what has ended the host, if anything has."""
+        if self._running().has_ended:
+            self._over.wait()
+        return ended if self._failure is None else ended_by(self._failure)
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        return self._process != surroundings().process_id()
+
+    def _running(self) -> TrioHost:
+        self.check()
+        assert self._host is not None
+        return self._host
+
+    def _run(self) -> None:
+        with Kept() as kept:
+            trio.run(self._serve)
+        self._failure = kept.error
+        self._over.set()
+        self._begun.set()
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            if self._is_cancelled:  # before there was a token
+                return
+            async with TrioHost(self.settings, program=self._program) as host:
+                self._host = host
+                self._begun.set()
+                await self._end.wait()
+
+    def _call(self, work: Callable[[], Awaitable[None]], timeout: float | None) -> None:
+        async def limited() -> bool:
+            with trio.move_on_after(float("inf") if timeout is None else timeout) as limit:
+                await work()
+            return not limit.cancelled_caught
+
+        try:
+            is_done = trio.from_thread.run(limited, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            self._over.wait()
+            raise ended_by(self._failure) from self._failure
+        if not is_done:
+            raise TimeoutError(f"not within {timeout} s")
+
+    def _soon(self, work: Callable[[], object]) -> None:
+        if self._token is not None:
+            with suppress(trio.RunFinishedError):  # that is what was wanted
+                self._token.run_sync_soon(work)
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+        self._soon(self._scope.cancel)
+
+    def _join(self) -> None:
+        """Waits for the thread; what interrupts that hurries it, and goes on from here."""
+        try:
+            self._thread.join()
+        except BaseException:
+            self._cancel()
+            self._thread.join()
+            raise
+
+
+class BlockingQueue:
+    """One queue of a running host, for threads; made by `BlockingHost.queue`.
+
+    Attributes:
+        name: its name on the wire.
+    """
+
+    def __init__(self, host: BlockingHost, queue: HostQueue) -> None:
+        self.name = queue.name
+        self._host = host
+        self._queue = queue
+
+    @property
+    def is_streamed(self) -> bool:
+        """True for a queue that is streamed from here; it is taken in otherwise."""
+        return self._queue.is_streamed
+
+    @property
+    def path(self) -> Path:
+        """Its directory; that of a queue that is taken in may not be there yet."""
+        return self._queue.path
+
+    @property
+    def board(self) -> AckBoard:
+        """How far each sink is; `Refused` for a queue that is taken in."""
+        self._host.check()
+        return self._queue.board
+
+    def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
+        """Appends one excerpt; its index. See `append_many`."""
+        return self.append_many([payload], now_ms=now_ms)
+
+    def append_many(self, payloads: Sequence[Payload], *, now_ms: int | None = None) -> int:
+        """Appends excerpts under one lock; the index of the last. From any thread.
+
+        Args:
+            now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+
+        Raises:
+            Refused: the queue is taken in.
+            HostEnded, RuntimeError: the host has ended, or is another process's.
+            QueueLocked, QueueError, OSError: as `Queue.append_many`.
+        """
+        self._host.check()
+        return self._queue.append_here(payloads, now_ms)
+
+    def wait_acked(
+        self,
+        index: int,
+        n: int = 1,
+        timeout: float | None = None,
+        *,
+        hosts: Iterable[int] | None = None,
+    ) -> None:
+        """Returns when `n` hosts have acknowledged everything up to `index`; as `AckBoard.wait`.
+
+        Raises:
+            HostEnded: the host has ended, in other ways than in order.
+            Refused, TimeoutError, WaitEnded, RuntimeError, ValueError: as `AckBoard.wait`.
+        """
+        try:
+            self.board.wait(index, n, timeout, hosts=hosts)
+        except WaitEnded as ended:
+            told = self._host.told(ended)
+            raise told from told.__cause__
+
+
+def _check_in_no_loop() -> None:
+    for is_in, instead in (
+        (trio.lowlevel.in_trio_task, "cqrepl.Host"),
+        (is_in_asyncio, "cqrepl.aio.Host"),
+    ):
+        if is_in():
+            raise RuntimeError(
+                f"cqrepl.blocking would hold up the event loop: here it is {instead}"
+            )
+
+
+Host = BlockingHost

@@ -1,0 +1,264 @@
+"""A host inside asyncio: calls and their cancellation, errors both ways, and the end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import cqrepl
+from cqrepl import HostSettings, Queue
+from cqrepl.aio import AsyncioHost, AsyncioQueue, Host
+from tests.net.test_blocking import Failing, held, source_of
+from tests.support.ports import reserved_port
+from tests.support.replicas import LOOPBACK, SECONDS, at
+from tests.support.samples import NOON_MS
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """As a program of asyncio; nothing may be left, and no fault told to the loop."""
+    told: list[dict[str, Any]] = []
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, fault: told.append(fault))
+        async with asyncio.timeout(SECONDS):
+            await main
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(whole(), debug=True)
+    assert told == []
+
+
+@asynccontextmanager
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[AsyncioHost, AsyncioHost]]:
+    """A host that streams "q", and one that takes it in."""
+    async with Host(source_of(tmp_path / "q")) as one:
+        there = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})
+        async with Host(there) as two:
+            yield one, two
+
+
+def test_tasks_append_and_wait(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with pair(tmp_path) as (one, two):
+            queue = one.queue("q")
+
+            async def work(number: int) -> int:
+                index = await queue.append(b"%d" % number, now_ms=NOON_MS)
+                await queue.wait_acked(index, hosts=[2])
+                return index
+
+            indexes = await asyncio.gather(*map(work, range(40)))
+            assert len(set(indexes)) == 40
+            assert queue.board.marks == {2: max(indexes)}
+            await asyncio.to_thread(queue.board.wait, max(indexes))
+            assert (one.stops, two.stops, two.port) == ([], [], None)
+            assert (queue.is_streamed, two.queue().is_streamed) == (True, False)
+            assert two.queue().path == tmp_path / "copy"
+            with pytest.raises(cqrepl.Refused, match="'q' is taken in here"):
+                await two.queue().append(b"no")
+
+    run(main())
+    assert sorted(held(tmp_path / "copy")) == sorted(b"%d" % number for number in range(40))
+
+
+def test_a_cancellation_ends_the_task_of_trio(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Host(source_of(tmp_path / "q")) as host:
+            queue = host.queue()
+            index = await queue.append(b"a")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await queue.wait_acked(index)
+            seen: list[str] = []
+
+            async def slow() -> None:
+                try:
+                    seen.append("begun")
+                    await trio.sleep_forever()
+                finally:
+                    seen.append("ended")
+
+            task = asyncio.create_task(host.call(slow))
+            while not seen:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert seen == ["begun", "ended"]
+
+    run(main())
+
+
+def test_errors_of_a_call_come_out(tmp_path: Path) -> None:
+    async def fails() -> None:
+        raise LookupError("in trio")
+
+    async def main() -> None:
+        async with Host(source_of(tmp_path / "q")) as host:
+            with pytest.raises(LookupError, match="in trio"):
+                await host.call(fails)
+            with pytest.raises(ValueError, match="an index expected"):
+                await host.queue().wait_acked(-1)
+
+    run(main())
+
+
+async def failing(host: AsyncioHost, tmp_path: Path) -> None:
+    """Waits in the block of a host whose program fails when a peer is there."""
+    async with host:
+        there = HostSettings.of(connect=at(host.port), sinks={"q": tmp_path / "copy"})
+        async with Host(there):
+            await asyncio.Event().wait()
+
+
+def test_a_host_that_fails_ends_its_block(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(LookupError, match="of the program"):
+            await failing(Host(source_of(tmp_path / "q"), program=Failing()), tmp_path)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    run(main())
+
+
+async def queue_of(host: AsyncioHost) -> AsyncioQueue:
+    """Its queue, once it runs."""
+    while True:
+        with suppress(cqrepl.HostEnded):
+            return host.queue()
+        await asyncio.sleep(0)
+
+
+def test_a_wait_of_another_task_ends_with_the_host(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = Host(source_of(tmp_path / "q"), program=Failing())
+        block = asyncio.create_task(failing(host, tmp_path))
+        queue = await queue_of(host)
+        told = r"^this host has ended: of the program$"
+        with pytest.raises(cqrepl.HostEnded, match=told):
+            await queue.wait_acked(1 << 60)
+        with pytest.raises(cqrepl.HostEnded, match=told):
+            await queue.append(b"b")
+        with pytest.raises(LookupError, match="of the program"):
+            await block
+
+    run(main())
+
+
+def test_an_error_of_the_block_goes_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(KeyError, match="mine"):
+            async with pair(tmp_path):
+                raise KeyError("mine")
+        task = asyncio.create_task(block_for_ever(tmp_path / "p"))
+        await asyncio.sleep(0.05)
+        task.cancel("from outside")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+
+async def block_for_ever(path: Path) -> None:
+    async with Host(source_of(path)):
+        await asyncio.Event().wait()
+
+
+def test_hosts_come_and_go_in_one_loop(tmp_path: Path) -> None:
+    """One run of trio for all of them, and another one after the last."""
+
+    async def main() -> None:
+        for name in ("a", "b"):
+            await asyncio.gather(*(one(tmp_path / f"{name}{number}") for number in range(3)))
+
+    async def one(path: Path) -> None:
+        async with Host(source_of(path)) as host:
+            await host.queue().append(b"a")
+
+    run(main())
+
+
+def test_what_it_cannot_begin_with_is_raised(tmp_path: Path) -> None:
+    async def main() -> None:
+        (tmp_path / "q").mkdir()
+        settings = HostSettings.of(listen=LOOPBACK, sources={"q": tmp_path / "q"})
+        with pytest.raises(cqrepl.NotAQueue):
+            await Host(settings).__aenter__()
+        async with Host(source_of(tmp_path / "p")):
+            with pytest.raises(cqrepl.NotAQueue):
+                await Host(settings).__aenter__()
+
+    run(main())
+
+
+def test_one_that_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cqrepl.net.dialer.GIVE_UP_SECONDS", 0.1)
+    settings = HostSettings.of(
+        connect=at(reserved_port()), sinks={"q": tmp_path / "q"}, gives_up=True
+    )
+
+    async def main() -> None:
+        with pytest.raises(cqrepl.Unreachable):
+            async with Host(settings) as host:
+                await host.wait_stopped()
+
+    run(main())
+
+
+def test_after_its_end_it_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        host = Host(source_of(tmp_path / "q"))
+        with pytest.raises(cqrepl.HostEnded):
+            host.queue()
+        async with host:
+            queue = host.queue()
+            with pytest.raises(RuntimeError, match="a host runs once"):
+                await host.__aenter__()
+        with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
+            await queue.append(b"a")
+        with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
+            host.queue()
+
+    run(main())
+
+
+def test_what_is_for_trio_says_so_beside_a_host(tmp_path: Path) -> None:
+    """A guest run is there, and its tasks are others than these."""
+
+    async def main() -> None:
+        async with Host(source_of(tmp_path / "q")):
+            with pytest.raises(RuntimeError, match=r"^cqrepl.Host is for trio, this is asyncio"):
+                await cqrepl.Host(source_of(tmp_path / "p")).__aenter__()
+
+    run(main())
+
+
+async def test_trio_is_told_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"^cqrepl.aio is for asyncio, .* it is cqrepl.Host$"):
+        await Host(source_of(tmp_path / "q")).__aenter__()
+
+
+def test_no_loop_is_told_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"this is none: here it is cqrepl.blocking.Host$"):
+        Host(source_of(tmp_path / "q")).__aenter__().send(None)
+
+
+def test_a_queue_that_stops(tmp_path: Path) -> None:
+    Queue.open(tmp_path / "other", create="FAST_HOURLY").append(b"x")
+
+    async def main() -> None:
+        async with Host(source_of(tmp_path / "q")) as one:
+            await one.queue().append(b"a")
+            there = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "other"})
+            async with Host(there) as two:
+                await two.wait_stopped()
+                assert [stop.name for stop in two.stops] == ["q"]
+
+    run(main())

@@ -1,0 +1,225 @@
+"""A host in a program of plain threads: appends, waits, errors, forks, and the end."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import cqrepl
+from cqrepl import HostSettings, Queue
+from cqrepl.blocking import BlockingHost, BlockingQueue, Host
+from tests.support import forks
+from tests.support.ports import reserved_port
+from tests.support.replicas import LOOPBACK, SECONDS, at
+from tests.support.samples import NOON_MS
+
+
+def source_of(path: Path, **more: object) -> HostSettings:
+    """Of a host that listens and streams an empty queue, "q"."""
+    Queue.open_for_append(path, create="FAST_DAILY").close()
+    return HostSettings.of(**({"listen": LOOPBACK, "sources": {"q": path}} | more))  # type: ignore[arg-type]
+
+
+@contextmanager
+def pair(tmp_path: Path) -> Iterator[tuple[BlockingHost, BlockingHost]]:
+    """A host that streams "q", and one that takes it in."""
+    with Host(source_of(tmp_path / "q")) as one:
+        with Host(HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})) as two:
+            yield one, two
+
+
+def held(path: Path) -> list[bytes]:
+    with Queue.open(path) as queue:
+        return [bytes(excerpt) for excerpt in queue.tailer()]
+
+
+def test_threads_append_and_wait(tmp_path: Path) -> None:
+    with pair(tmp_path) as (one, two):
+        queue = one.queue("q")
+
+        def work(number: int) -> int:
+            index = queue.append(b"%d" % number, now_ms=NOON_MS)
+            queue.wait_acked(index, timeout=SECONDS, hosts=[2])
+            return index
+
+        with ThreadPoolExecutor(4) as pool:
+            indexes = list(pool.map(work, range(40)))
+        assert len(set(indexes)) == 40
+        assert queue.board.marks == {2: max(indexes)}
+        assert (one.stops, two.stops) == ([], [])
+        assert (queue.is_streamed, two.queue().is_streamed) == (True, False)
+        assert two.queue().path == tmp_path / "copy"
+        assert two.port is None
+        with pytest.raises(cqrepl.Refused, match="'q' is taken in here"):
+            two.queue().append(b"no")
+    assert sorted(held(tmp_path / "copy")) == sorted(b"%d" % number for number in range(40))
+
+
+def test_waits_that_come_to_nothing(tmp_path: Path) -> None:
+    with Host(source_of(tmp_path / "q")) as host:
+        queue = host.queue()
+        index = queue.append(b"a")
+        with pytest.raises(TimeoutError, match="1 acknowledgements of 0x"):
+            queue.wait_acked(index, timeout=0.01)
+        with pytest.raises(TimeoutError, match=r"not within 0.01 s"):
+            host.wait_stopped(timeout=0.01)
+        with ThreadPoolExecutor(2) as pool:
+            acked = pool.submit(queue.wait_acked, index)
+            stopped = pool.submit(host.wait_stopped)
+            host.__exit__(None, None, None)
+            assert isinstance(acked.exception(SECONDS), cqrepl.WaitEnded | cqrepl.HostEnded)
+            assert isinstance(stopped.exception(SECONDS), cqrepl.HostEnded)
+
+
+def test_after_its_end_it_says_so(tmp_path: Path) -> None:
+    host = Host(source_of(tmp_path / "q"))
+    with pytest.raises(RuntimeError, match=r"^this host does not run yet: `with` begins it$"):
+        host.queue()
+    with host:
+        queue = host.queue()
+        with pytest.raises(RuntimeError, match="a host runs once"):
+            host.__enter__()
+    for use in (host.queue, host.wait_stopped, lambda: host.port, lambda: queue.board):
+        with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
+            use()
+    with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
+        queue.append(b"a")
+    with pytest.raises(cqrepl.HostEnded, match=r"^this host has ended$"):
+        queue.wait_acked(1)
+
+
+def test_what_it_cannot_begin_with_is_raised(tmp_path: Path) -> None:
+    (tmp_path / "q").mkdir()
+    host = Host(HostSettings.of(listen=LOOPBACK, sources={"q": tmp_path / "q"}))
+    with pytest.raises(cqrepl.NotAQueue):
+        host.__enter__()
+    with pytest.raises(ValueError, match="at least one queue or a program expected"):
+        Host(HostSettings.of(listen=LOOPBACK)).__enter__()
+
+
+class Failing:
+    """A program that fails when it is told."""
+
+    kinds = ()
+
+    async def connected(self, link: object) -> None:
+        raise LookupError("of the program")
+
+    async def told(self, link: object, event: object) -> None:
+        pass
+
+
+def failing(tmp_path: Path, use: Callable[[BlockingHost], object]) -> None:
+    """Uses a host whose program fails when a peer is there."""
+    with Host(source_of(tmp_path / "q"), program=Failing()) as host:
+        to_here = HostSettings.of(connect=at(host.port), sinks={"q": tmp_path / "copy"})
+        with Host(to_here):
+            use(host)
+
+
+def test_errors_in_the_thread_come_out(tmp_path: Path) -> None:
+    """Where the host is used next, and at the end of its block."""
+
+    def use(host: BlockingHost) -> None:
+        queue = host.queue()
+        with pytest.raises(cqrepl.HostEnded, match=r"ended: of the program$") as ended:
+            queue.wait_acked(1 << 60, timeout=SECONDS)
+        assert isinstance(ended.value.__cause__, LookupError)
+        with pytest.raises(cqrepl.HostEnded, match=r"ended: of the program$"):
+            queue.append(b"b")
+
+    with pytest.raises(LookupError, match="of the program"):
+        failing(tmp_path, use)
+
+
+def test_what_only_tells_of_the_end_gives_way_to_it(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="of the program"):
+        failing(tmp_path, lambda host: host.queue().wait_acked(1 << 60, timeout=SECONDS))
+
+
+def test_an_error_of_the_program_goes_on_and_names_the_other(tmp_path: Path) -> None:
+    def use(host: BlockingHost) -> None:
+        with pytest.raises(cqrepl.HostEnded):
+            host.wait_stopped(SECONDS)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as caught:
+        failing(tmp_path, use)
+    assert caught.value.__notes__ == ["its host had ended: LookupError: of the program"]
+
+
+def test_one_that_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cqrepl.net.dialer.GIVE_UP_SECONDS", 0.1)
+    settings = HostSettings.of(
+        connect=at(reserved_port()), sinks={"q": tmp_path / "q"}, gives_up=True
+    )
+    with pytest.raises(cqrepl.Unreachable):
+        with Host(settings) as host:
+            host.wait_stopped(SECONDS)
+
+
+def test_an_event_loop_is_told_what_there_is(tmp_path: Path) -> None:
+    settings = source_of(tmp_path / "q")
+
+    async def enter() -> None:
+        Host(settings).__enter__()
+
+    told = "^cqrepl.blocking would hold up the event loop: here it is"
+    with pytest.raises(RuntimeError, match=f"{told} cqrepl.Host$"):
+        trio.run(enter)
+    with pytest.raises(RuntimeError, match=rf"{told} cqrepl.aio.Host$"):
+        asyncio.run(enter())
+
+
+def test_a_forked_process_is_told(tmp_path: Path) -> None:
+    with Host(source_of(tmp_path / "q")) as host:
+        queue = host.queue()
+
+        def child() -> None:
+            uses = (host.queue, lambda: queue.append(b"a"), lambda: queue.wait_acked(1))
+            for use in uses:
+                with pytest.raises(RuntimeError, match="runs in the process that was forked"):
+                    use()
+            host.__exit__(None, None, None)  # and waits for no thread that is not there
+
+        assert forks.run(child) == 0
+        queue.append(b"a")
+    assert held(tmp_path / "q") == [b"a"]
+
+
+def test_ctrl_c_ends_a_wait_and_the_host(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+
+    def wait() -> None:
+        with Host(source_of(tmp_path / "q")) as host:
+            timer.start()
+            host.queue().wait_acked(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    timer.join()
+    assert threading.active_count() == threads
+
+
+def test_a_queue_that_stops(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    Queue.open(tmp_path / "other" / "q", create="FAST_HOURLY").append(b"x")
+    with Host(source_of(tmp_path / "q")) as one:
+        one.queue().append(b"a")
+        there = HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "other" / "q"})
+        with Host(there) as two:
+            two.wait_stopped(SECONDS)
+            assert [stop.name for stop in two.stops] == ["q"]
+
+
+def test_the_public_names() -> None:
+    assert Host is BlockingHost
+    assert BlockingQueue.__doc__
