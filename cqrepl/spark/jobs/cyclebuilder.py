@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -36,19 +36,35 @@ def workshop(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_dir():
         raise QueueError("expected a queue directory, or none yet", path=target)
     folder = target.with_name(target.name + _SUFFIX)
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise QueueError("another process is building it", path=target) from error
+        descriptor = _locked(folder)
+    except BlockingIOError as error:
+        raise QueueError("another process is building it", path=target) from error
+    try:
         for left in folder.iterdir():
             shutil.rmtree(left, ignore_errors=True)  # of a run that was cut off
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor of the folder, which is made; it is locked until that is closed.
+
+    Raises:
+        BlockingIOError: another process has it.
+    """
+    while True:
+        with ExitStack() as stack, suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # else another process has removed it meanwhile, as it was done
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                stack.pop_all()
+                return descriptor
 
 
 def build_cycle(
