@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from cqrepl.cli.options import json_option, queue_argument
-from cqrepl.cli.sparkoptions import DIRECTORY, spark_options
+from cqrepl.cli.sparkoptions import ARCHIVE, spark_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
@@ -29,13 +29,15 @@ class _WithUsual(click.Group):
 def archive() -> None:
     """Archive a queue as Parquet, by day and cycle, and look after such archives.
 
+    ARCHIVE_DIR is a directory, or s3://bucket/prefix.
+
     `cqrepl spark archive QUEUE_DIR ARCHIVE_DIR` is short for `add`.
     """
 
 
 @archive.command()
 @queue_argument
-@click.argument("out", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.argument("out", metavar="ARCHIVE_DIR", type=ARCHIVE)
 @click.option("--with-open", is_flag=True, help="Archive the cycle that is still written, too.")
 @click.option(
     "--verify", is_flag=True, help="Read all parts back, old and new ones, and compare digests."
@@ -53,7 +55,7 @@ def archive() -> None:
 @json_option
 def add(
     path: Path,
-    out: Path,
+    out: Path | str,
     with_open: bool,
     verify: bool,
     replace: bool,
@@ -75,7 +77,7 @@ def add(
 
 
 @archive.command()
-@click.argument("path", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.argument("path", metavar="ARCHIVE_DIR", type=ARCHIVE)
 @click.option(
     "--sample",
     type=click.IntRange(1, 100),
@@ -86,7 +88,9 @@ def add(
 )
 @spark_options
 @json_option
-def verify(path: Path, sample: int, as_json: bool, **options: "Unpack[SessionOptions]") -> None:
+def verify(
+    path: Path | str, sample: int, as_json: bool, **options: "Unpack[SessionOptions]"
+) -> None:
     """Read the parts of an archive, and compare digests with its manifest.
 
     Exits 4 if a part is missing or holds something else; each such part is named.
@@ -97,13 +101,13 @@ def verify(path: Path, sample: int, as_json: bool, **options: "Unpack[SessionOpt
 
 
 @archive.command()
-@click.argument("path", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.argument("path", metavar="ARCHIVE_DIR", type=ARCHIVE)
 @click.option("--apply", "is_applied", is_flag=True, help="Delete; without, only say what.")
 @json_option
-def gc(path: Path, is_applied: bool, as_json: bool) -> None:
+def gc(path: Path | str, is_applied: bool, as_json: bool) -> None:
     """Delete what no manifest names: what runs that were killed have left.
 
-    Needs neither Spark nor Java.
+    Needs neither Spark nor Java. In an object store what is younger than a day stays.
     """
     from cqrepl.commands.sparkarchive import run_archive_gc
 

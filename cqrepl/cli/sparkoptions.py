@@ -11,6 +11,14 @@ LOCAL: Final = "local[*]"
 DIRECTORY: Final = click.Path(path_type=Path)
 
 
+def _archive(text: str) -> Path | str:
+    """A directory, or what an object store is named by, which is no path."""
+    return text if "://" in text else Path(text)
+
+
+ARCHIVE: Final = Converted("archive", _archive)
+
+
 def _file_to_write(text: str) -> Path:
     """A file that can be made, as it is only found out at the end of a job otherwise."""
     path = Path(text)

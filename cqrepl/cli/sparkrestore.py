@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from cqrepl.cli.options import json_option
-from cqrepl.cli.sparkoptions import DIRECTORY, spark_options
+from cqrepl.cli.sparkoptions import ARCHIVE, DIRECTORY, spark_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
 
 
 @click.command()
-@click.argument("archive", metavar="ARCHIVE_DIR", type=DIRECTORY)
+@click.argument("archive", metavar="ARCHIVE_DIR", type=ARCHIVE)
 @click.argument("target", metavar="QUEUE_DIR", type=DIRECTORY)
 @spark_options
 @json_option
 def restore(
-    archive: Path, target: Path, as_json: bool, **options: "Unpack[SessionOptions]"
+    archive: Path | str, target: Path, as_json: bool, **options: "Unpack[SessionOptions]"
 ) -> None:
     """Make a queue of an archive: every excerpt under the index that it had.
 

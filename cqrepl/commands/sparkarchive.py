@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def run_archive(
     path: Path,
-    out: Path,
+    out: Path | str,
     options: SessionOptions,
     *,
     with_open: bool,
@@ -44,7 +44,9 @@ def run_archive(
     return run_job("cqrepl spark archive", options, work, [path])
 
 
-def run_archive_verify(path: Path, options: SessionOptions, *, percent: int, as_json: bool) -> int:
+def run_archive_verify(
+    path: Path | str, options: SessionOptions, *, percent: int, as_json: bool
+) -> int:
     """Reads all parts of an archive, or so many of a hundred; the exit code."""
 
     def work(spark: "SparkSession") -> int:
@@ -70,19 +72,21 @@ def _print_verified(found: "Verified", as_json: bool) -> int:
     return exitcodes.DAMAGED if found.damages else exitcodes.OK
 
 
-def run_archive_gc(path: Path, *, is_applied: bool, as_json: bool) -> int:
+def run_archive_gc(path: Path | str, *, is_applied: bool, as_json: bool) -> int:
     """Says what in an archive's directory no manifest names, or deletes it; the exit code."""
 
     def work() -> int:
         try:
+            from cqrepl.spark.jobs.archiveplace import place_of
             from cqrepl.spark.jobs.archivesweep import sweep_archive
         except ImportError as error:
             raise missing(error) from error
         found = sweep_archive(path, is_applied=is_applied)
-        for file, size in found:
-            row = {"v": 1, "file": str(file), "bytes": size, "is_deleted": is_applied}
+        place = place_of(path)
+        for name, size in found:
+            row = {"v": 1, "file": place.at(name), "bytes": size, "is_deleted": is_applied}
             word = "deleted" if is_applied else "may go"
-            text = f"{file.relative_to(path.absolute())}  {format_bytes(size)}  {word}\n"
+            text = f"{name}  {format_bytes(size)}  {word}\n"
             output.write_text(output.json_line(row) if as_json else text)
         if not as_json:
             total = format_bytes(sum(size for _, size in found))

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_restore(archive: Path, target: Path, options: SessionOptions, *, as_json: bool) -> int:
+def run_restore(
+    archive: Path | str, target: Path, options: SessionOptions, *, as_json: bool
+) -> int:
     """Makes the cycles that the queue does not have yet; the exit code."""
 
     def work(spark: "SparkSession") -> int:

@@ -11,6 +11,7 @@ from cqrepl.queue import Queue, index_of
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
 from cqrepl.queue.inspection.bisection import first_difference
 from cqrepl.spark.jobs.archivefiles import ArchivePart, read_part, write_part
+from cqrepl.spark.jobs.archiveplace import place_of
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, compare_block
 from cqrepl.spark.jobs.blocks import (
     BLOCK_EXCERPTS,
@@ -105,7 +106,7 @@ def test_a_part_gives_back_what_was_written(held: list[bytes]) -> None:
         part = ArchivePart(
             path="part", index_first=FIRST, index_last=last, payload_bytes=size, blocks=()
         )
-        back = list(read_part(Path(folder), part))
+        back = list(read_part(place_of(folder), part))
         assert digest_of(FIRST, iter(back)) == digest_of(FIRST, read_pieces(queue, FIRST, last))
         found = [(index, bytes(data)) for piece in back for index, data in batch_of(piece)]
     assert found == list(enumerate(held, FIRST))

@@ -5,15 +5,15 @@ on demand the open one too, which is then archived anew the next time. Tasks wri
 with the digests of their blocks; the driver writes the manifest when all parts are there, so an
 archive is what its manifest says, even if a run that was cut off has left more. No part is written
 over, and those that the new manifest does not name are removed last. What was archived is not given
-up for something else, but by order (`archiveplan`); one run at a time is busy (`archivelock`).
+up for something else, but by order (`archiveplan`). In a directory one run at a time is busy; in an
+object store the one that comes second begins again (`archiveplace`).
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -21,20 +21,18 @@ from cqrepl.queue import LayoutMismatch, Queue, QueueLayout, cycle_of
 from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
-    MANIFEST,
     ArchivedCycle,
     ArchivePart,
     Manifest,
     day_of,
-    is_ours,
     part_folder,
     part_name,
-    read_manifest,
+    read_version,
     write_manifest,
     write_part,
 )
 from cqrepl.spark.jobs.archivehold import hold, is_held, release
-from cqrepl.spark.jobs.archivelock import locked_archive
+from cqrepl.spark.jobs.archiveplace import ArchiveChanged, ArchivePlace, place_of
 from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
 from cqrepl.spark.jobs.archivesweep import remove_left_over
 from cqrepl.spark.jobs.archiveverify import check_parts
@@ -49,6 +47,8 @@ from cqrepl.spark.jobs.blocks import (
 from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange
+
+_TRIES: Final = 5
 
 
 def archive(
@@ -78,32 +78,70 @@ def archive(
         ArchiveDiffers: the queue holds less of a cycle than the archive, or other bytes. Nothing of
             the archive is changed.
         QueueLocked: another run is busy with the archive.
+        ArchiveChanged: other runs have changed it again and again.
         QueueDamaged: the queue cannot be read; or what is archived cannot be read back.
     """
-    path, out = Path(path).absolute(), Path(out).absolute()
+    path, place = Path(path).absolute(), place_of(out)
+    options = _Options(with_open=with_open, verify=verify, replace=replace, task_bytes=task_bytes)
     with Queue.open(path) as queue:
-        layout = queue.layout
-        _held(out, layout)  # before anything is made: it may be no archive
-        with locked_archive(out):
-            held = {cycle.cycle: cycle for cycle in _held(out, layout)}
-            if holds:
-                hold(queue, out, tuple(held.values()))  # first: nothing goes while it is archived
-            plan = plan_archive(queue, held, with_open=with_open)
-            same = plan.judge(_digests(spark, path, plan, task_bytes))
-            held |= {each.cycle: each for each in same}
-            if replace:
-                taken_over(plan, queue)
-            plan.check(queue)
-            parts = _write_parts(spark, out, layout, [found.held for found in plan.new], task_bytes)
-            manifest = _merged(layout, held, plan.new, parts)
-            if verify:
-                check_parts(spark, out, manifest)
-            write_manifest(out, manifest)
-            remove_left_over(out, manifest)
+        _held(place, queue.layout)  # before anything is made: it may be no archive
+        with place.locked():
+            if holds:  # first: nothing goes while it is archived
+                hold(queue, place.text, _held(place, queue.layout)[0])
+            manifest, count = _brought_up(spark, queue, place, options)
+            if place.settled_s == 0:
+                remove_left_over(place, manifest)
             if holds is False:
-                release(queue, out)
-            elif holds or is_held(queue, out):
-                hold(queue, out, manifest.cycles)
+                release(queue, place.text)
+            elif holds or is_held(queue, place.text):
+                hold(queue, place.text, manifest.cycles)
+    return manifest, count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """See `archive`."""
+
+    with_open: bool
+    verify: bool
+    replace: bool
+    task_bytes: int
+
+
+def _brought_up(
+    spark: SparkSession, queue: Queue, place: ArchivePlace, options: _Options
+) -> tuple[Manifest, int]:
+    """The manifest that is in place now, and how many cycles are new in it.
+
+    Where another run has put its own in place meanwhile, what it has archived is not done again.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return _added(spark, queue, place, options)
+        except ArchiveChanged:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _added(
+    spark: SparkSession, queue: Queue, place: ArchivePlace, options: _Options
+) -> tuple[Manifest, int]:
+    layout = queue.layout
+    cycles, version = _held(place, layout)
+    held = {cycle.cycle: cycle for cycle in cycles}
+    plan = plan_archive(queue, held, with_open=options.with_open)
+    same = plan.judge(_digests(spark, queue.path, plan, options.task_bytes))
+    held |= {each.cycle: each for each in same}
+    if options.replace:
+        taken_over(plan, queue)
+    plan.check(queue)
+    ranges = [found.held for found in plan.new]
+    parts = _write_parts(spark, place, layout, ranges, options.task_bytes)
+    manifest = _merged(layout, held, plan.new, parts)
+    if options.verify:
+        check_parts(spark, place, manifest)
+    write_manifest(place, manifest, version)
     return manifest, len(plan.new)
 
 
@@ -157,14 +195,14 @@ def _merged(
     return Manifest(layout=layout, cycles=tuple(held[cycle] for cycle in sorted(held)))
 
 
-def _held(out: Path, layout: QueueLayout) -> tuple[ArchivedCycle, ...]:
-    """The cycles that are in the archive already."""
-    if not (out / MANIFEST).exists() and (not out.exists() or all(map(is_ours, out.iterdir()))):
-        return ()  # there was no run yet, or it was cut off
-    manifest = read_manifest(out)
+def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[tuple[ArchivedCycle, ...], str | None]:
+    """The cycles that are in the archive already, and what tells its manifest from later ones."""
+    if place.manifest()[1] is None and place.is_unused():
+        return (), None  # there was no run yet, or it was cut off
+    manifest, version = read_version(place)
     if not manifest.layout.matches(layout):
-        raise LayoutMismatch(f"expected {layout}, found {manifest.layout}", path=out)
-    return manifest.cycles
+        raise LayoutMismatch(f"{place.text}: expected {layout}, found {manifest.layout}")
+    return manifest.cycles, version
 
 
 def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:
@@ -172,7 +210,11 @@ def _cycle(part: ArchivePart, layout: QueueLayout) -> Cycle:
 
 
 def _write_parts(
-    spark: SparkSession, out: Path, layout: QueueLayout, ranges: list[IndexRange], task_bytes: int
+    spark: SparkSession,
+    out: ArchivePlace,
+    layout: QueueLayout,
+    ranges: list[IndexRange],
+    task_bytes: int,
 ) -> list[ArchivePart]:
     def work(task: SeenTask) -> Iterator[Answer]:
         with task.opened() as queue:
@@ -187,14 +229,16 @@ def _part(answer: dict[str, Any]) -> ArchivePart:
     return ArchivePart(**{**answer, "blocks": tuple(answer["blocks"])})
 
 
-def _write_part(queue: Queue, out: Path, layout: QueueLayout, found: IndexRange) -> ArchivePart:
+def _write_part(
+    queue: Queue, out: ArchivePlace, layout: QueueLayout, found: IndexRange
+) -> ArchivePart:
     cycle = cycle_of(Index(found.index_first), queue.cycles.shift)
     folder = part_folder(layout, cycle)
     blocks: list[str] = []
-    unnamed = out / folder / f".part-{found.index_first:016x}.{uuid4().hex}"
-    size = write_part(unnamed, _digested(queue, found, blocks))
-    path = f"{folder}/{part_name(found.index_first, found.index_last, blocks)}"
-    unnamed.rename(out / path)
+    with out.draft(f"{folder}/part-{found.index_first:016x}") as draft:
+        size = write_part(draft, _digested(queue, found, blocks))
+        path = f"{folder}/{part_name(found.index_first, found.index_last, blocks)}"
+        out.keep(draft, path)
     return ArchivePart(
         path=path,
         index_first=found.index_first,

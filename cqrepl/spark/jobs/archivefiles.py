@@ -15,16 +15,14 @@ part of the archive.
 
 import errno
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,10 +32,9 @@ from cqrepl.queue import QueueDamaged, QueueError, QueueLayout, format_index
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.inspection.storescan import PayloadDigest
-from cqrepl.spark.jobs.archivelock import LOCK
+from cqrepl.spark.jobs.archiveplace import MANIFEST, ArchivePlace
 from cqrepl.spark.jobs.blocks import Piece, block_spans, digest_of_all
 
-MANIFEST: Final = "_manifest.json"
 SCHEMA: Final = pa.schema(
     [
         pa.field("index", pa.int64(), nullable=False),
@@ -112,39 +109,49 @@ class Manifest:
         return sum(cycle.count for cycle in self.cycles)
 
 
-def read_manifest(archive: Path) -> Manifest:
+def read_manifest(archive: ArchivePlace) -> Manifest:
     """The manifest of an archive.
 
     Raises:
         QueueError: there is none, or not one that can be read.
     """
-    path = archive / MANIFEST
+    return read_version(archive)[0]
+
+
+def read_version(archive: ArchivePlace) -> tuple[Manifest, str | None]:
+    """The manifest of an archive, and what tells it from later ones.
+
+    Raises:
+        QueueError: as `read_manifest`.
+    """
+    data, version = archive.manifest()
+    if version is None:
+        raise QueueError(f"{archive.text}: expected an archive, found no {MANIFEST}")
     try:
-        fields = json.loads(path.read_text())
+        fields = json.loads(data)
         if fields["v"] not in _VERSIONS:
-            raise QueueError(f"expected version {_VERSION}, found {fields['v']}", path=path)
-        return Manifest(layout=_layout(fields["layout"]), cycles=tuple(_cycles(fields["cycles"])))
-    except FileNotFoundError as error:
-        raise QueueError(f"expected an archive, found no {MANIFEST}", path=archive) from error
+            raise QueueError(
+                f"{archive.at(MANIFEST)}: expected version {_VERSION}, found {fields['v']}"
+            )
+        layout, cycles = _layout(fields["layout"]), tuple(_cycles(fields["cycles"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise QueueDamaged(f"expected a manifest: {error!r}", path=path) from error
+        raise QueueDamaged(f"{archive.at(MANIFEST)}: expected a manifest: {error!r}") from error
+    return Manifest(layout=layout, cycles=cycles), version
 
 
-def write_manifest(archive: Path, manifest: Manifest) -> None:
-    """Puts a manifest in the place of the old one."""
+def write_manifest(archive: ArchivePlace, manifest: Manifest, version: str | None) -> None:
+    """Puts a manifest in the place of the one of this version; None: there was none.
+
+    Raises:
+        ArchiveChanged: another one is there meanwhile.
+    """
     layout = asdict(manifest.layout) | {"roll_cycle": manifest.layout.roll_cycle.name}
     fields = {
         "v": _VERSION,
         "layout": layout,
         "cycles": [asdict(cycle) for cycle in manifest.cycles],
     }
-    new = archive / f".{MANIFEST}.{uuid4().hex}"
-    with new.open("w") as out:
-        json.dump(fields, out, indent=1)
-        out.write("\n")
-        out.flush()
-        os.fsync(out.fileno())
-    new.rename(archive / MANIFEST)
+    archive.swap_manifest(f"{json.dumps(fields, indent=1)}\n".encode(), version)
 
 
 def part_folder(layout: QueueLayout, cycle: int) -> str:
@@ -164,44 +171,29 @@ def day_of(layout: QueueLayout, cycle: int) -> str:
     return f"{datetime(1970, 1, 1, tzinfo=UTC) + start:%Y-%m-%d}"
 
 
-def is_ours(path: Path) -> bool:
-    """True for what a run makes in an archive before there is a manifest."""
-    is_folder = path.is_dir() and path.name.startswith("day=")
-    return is_folder or path.name == LOCK or path.name.startswith(f".{MANIFEST}.")
-
-
 def write_part(path: Path, pieces: Iterable[Piece]) -> int:
-    """Writes excerpts into a Parquet file, which is there when it is whole; bytes of payload."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{uuid4().hex}")
+    """Writes excerpts into a Parquet file of this machine; bytes of payload."""
     total = 0
-    try:
-        with pq.ParquetWriter(
-            new, SCHEMA, compression="zstd", use_dictionary=False,
-            column_encoding={"index": "DELTA_BINARY_PACKED", "payload": "PLAIN"},
-        ) as writer:  # fmt: skip
-            for piece in pieces:
-                writer.write_batch(_record_batch(piece))
-                total += len(piece.payload)
-        with new.open("rb") as written:
-            os.fsync(written.fileno())
-        new.rename(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    with pq.ParquetWriter(
+        path, SCHEMA, compression="zstd", use_dictionary=False,
+        column_encoding={"index": "DELTA_BINARY_PACKED", "payload": "PLAIN"},
+    ) as writer:  # fmt: skip
+        for piece in pieces:
+            writer.write_batch(_record_batch(piece))
+            total += len(piece.payload)
     return total
 
 
-def read_part(archive: Path, part: ArchivePart) -> Iterator[Piece]:
+def read_part(archive: ArchivePlace, part: ArchivePart) -> Iterator[Piece]:
     """The excerpts of a part.
 
     Raises:
         QueueDamaged: it is not what the manifest says, as far as indexes tell.
     """
-    path = archive / part.path
+    path = archive.at(part.path)
     index = part.index_first
     try:
-        with pq.ParquetFile(path) as file:
+        with archive.opened(part.path) as source, pq.ParquetFile(source) as file:
             for group in range(file.num_row_groups):
                 for batch in file.read_row_group(group).to_batches():
                     yield _piece(batch, index, path)
@@ -210,13 +202,13 @@ def read_part(archive: Path, part: ArchivePart) -> Iterator[Piece]:
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise  # pyarrow raises one without a number for bytes that it cannot read
         text = " ".join(str(error).split())
-        raise QueueDamaged(f"expected a part of an archive: {text}", path=path) from error
+        raise QueueDamaged(f"{path}: expected a part of an archive: {text}") from error
     if index != part.index_last + 1:
         wanted = format_index(part.index_last)
-        raise QueueDamaged(f"expected {wanted} as its last, found {index - 1:#x}", path=path)
+        raise QueueDamaged(f"{path}: expected {wanted} as its last, found {index - 1:#x}")
 
 
-def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
+def checked_pieces(archive: ArchivePlace, part: ArchivePart) -> Iterator[Piece]:
     """The excerpts of a part.
 
     Raises:
@@ -232,26 +224,26 @@ def checked_pieces(archive: Path, part: ArchivePart) -> Iterator[Piece]:
             first, wanted = digests[piece.index_last]
             if digest.text() != wanted:
                 raise QueueDamaged(
-                    f"expected digest {wanted} of {first:#x} to {piece.index_last:#x},"
-                    f" found {digest.text()}",
-                    path=archive / part.path,
+                    f"{archive.at(part.path)}: expected digest {wanted} of {first:#x} to"
+                    f" {piece.index_last:#x}, found {digest.text()}"
                 )
             digest = None
 
 
-def check_name(archive: Path, part: ArchivePart) -> None:
+def check_name(archive: ArchivePlace, part: ArchivePart) -> None:
     """Does nothing when a part is named by what the manifest says of it.
 
     Raises:
         QueueDamaged: it is not, so one of the two is another run's.
     """
-    path = archive / part.path
+    name = PurePosixPath(part.path).name
     wanted = part_name(part.index_first, part.index_last, part.blocks)
-    if _NAMED.fullmatch(path.name) and path.name != wanted:
-        raise QueueDamaged(f"expected a part named {wanted} by its digests", path=path)
+    if _NAMED.fullmatch(name) and name != wanted:
+        path = archive.at(part.path)
+        raise QueueDamaged(f"{path}: expected a part named {wanted} by its digests")
 
 
-def check_cycle(archive: Path, cycle: ArchivedCycle) -> None:
+def check_cycle(archive: ArchivePlace, cycle: ArchivedCycle) -> None:
     """Does nothing when the parts of a cycle follow each other from its first excerpt on.
 
     Raises:
@@ -260,8 +252,8 @@ def check_cycle(archive: Path, cycle: ArchivedCycle) -> None:
     expected = cycle.index_first
     for part in cycle.parts:
         if part.index_first != expected:
-            text = f"expected a part from {expected:#x} on in cycle {cycle.cycle}"
-            raise QueueDamaged(f"{text}, found {part.path}", path=archive / MANIFEST)
+            wanted = f"expected a part from {expected:#x} on in cycle {cycle.cycle}"
+            raise QueueDamaged(f"{archive.at(MANIFEST)}: {wanted}, found {part.path}")
         expected = part.index_last + 1
 
 
@@ -275,10 +267,10 @@ def _record_batch(piece: Piece) -> "pa.RecordBatch":
     return pa.record_batch([index, payload], schema=SCHEMA)
 
 
-def _piece(batch: "pa.RecordBatch", index: int, path: Path) -> Piece:
+def _piece(batch: "pa.RecordBatch", index: int, path: str) -> Piece:
     found = batch.column("index")[0].as_py()
     if found != index:
-        raise QueueDamaged(f"expected index {index:#x}, found {found:#x}", path=path)
+        raise QueueDamaged(f"{path}: expected index {index:#x}, found {found:#x}")
     column = batch.column("payload").cast(pa.large_binary())
     lengths = array("q")
     lengths.frombytes(memoryview(pc.binary_length(column).buffers()[1])[: 8 * len(column)])

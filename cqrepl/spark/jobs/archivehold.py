@@ -5,7 +5,6 @@ that `cqrepl gc` keeps its cycle and all behind it. A cycle counts when it is ar
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.tablestore import TableStore
@@ -15,12 +14,12 @@ from cqrepl.spark.jobs.archivefiles import ArchivedCycle
 from cqrepl.spark.ranges import present
 
 
-def reader_name(archive: Path) -> str:
-    """What a queue calls an archive."""
+def reader_name(archive: str) -> str:
+    """What a queue calls an archive, of which this is the name."""
     return f"archive {archive}"
 
 
-def is_held(queue: Queue, archive: Path) -> bool:
+def is_held(queue: Queue, archive: str) -> bool:
     """True when the queue names the archive."""
     try:
         table = TableStore(queue.cycles.table_path, writable=False)
@@ -32,7 +31,7 @@ def is_held(queue: Queue, archive: Path) -> bool:
         table.close()
 
 
-def hold(queue: Queue, archive: Path, cycles: Sequence[ArchivedCycle]) -> int:
+def hold(queue: Queue, archive: str, cycles: Sequence[ArchivedCycle]) -> int:
     """Has retention keep what is not in an archive that holds these cycles; the first such index.
 
     An archive that was begun anew holds less than before, so the position may go back, too.
@@ -50,7 +49,7 @@ def hold(queue: Queue, archive: Path, cycles: Sequence[ArchivedCycle]) -> int:
     return wanted
 
 
-def release(queue: Queue, archive: Path) -> bool:
+def release(queue: Queue, archive: str) -> bool:
     """Retention waits for the archive no longer; false when it did not.
 
     Raises:

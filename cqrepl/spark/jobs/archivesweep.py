@@ -1,32 +1,41 @@
-"""What is in an archive's directory and not in the archive. Knows nothing of Spark.
+"""What is where an archive is and not in the archive. Knows nothing of Spark.
 
 A run that is killed leaves parts that no manifest names, and a manifest that was not put in place.
-Each run removes such at its end; here it is done without one.
+In a directory each run removes such at its end; in an object store, where another run may be busy,
+only this does, and only what is old.
 """
 
+import re
 from pathlib import Path
+from typing import Final
 
-from cqrepl.spark.jobs.archivefiles import MANIFEST, Manifest, read_manifest
-from cqrepl.spark.jobs.archivelock import locked_archive
+from cqrepl.spark.jobs.archivefiles import Manifest, read_manifest
+from cqrepl.spark.jobs.archiveplace import MANIFEST, ArchivePlace, Stored, place_of
+
+_OURS: Final = re.compile(rf"day=[^/]*/cycle=[^/]*/[^/]+|\.{re.escape(MANIFEST)}\..*")
 
 
-def left_over(archive: Path, manifest: Manifest) -> list[Path]:
+def left_over(archive: ArchivePlace, manifest: Manifest) -> list[Stored]:
     """The files of an archive that its manifest does not name, in the order of their names."""
-    named = {archive / part.path for cycle in manifest.cycles for part in cycle.parts}
-    found = [path for path in archive.glob("day=*/cycle=*/*") if path not in named]
-    return sorted([*found, *archive.glob(f".{MANIFEST}.*")])
+    named = {part.path for cycle in manifest.cycles for part in cycle.parts}
+    return sorted(
+        (
+            each
+            for each in archive.stored()
+            if _OURS.fullmatch(each.name)
+            and each.name not in named
+            and each.age_s >= archive.settled_s
+        ),
+        key=lambda each: each.name,
+    )
 
 
-def remove_left_over(archive: Path, manifest: Manifest) -> None:
+def remove_left_over(archive: ArchivePlace, manifest: Manifest) -> None:
     """Removes these files, and the folders that are empty then. The archive must be locked."""
-    for path in left_over(archive, manifest):
-        path.unlink(missing_ok=True)
-    for folder in sorted([*archive.glob("day=*/cycle=*"), *archive.glob("day=*")], reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
+    archive.remove([each.name for each in left_over(archive, manifest)])
 
 
-def sweep_archive(archive: Path | str, *, is_applied: bool) -> list[tuple[Path, int]]:
+def sweep_archive(archive: Path | str, *, is_applied: bool) -> list[tuple[str, int]]:
     """The files that no manifest names, with their sizes in bytes; removes them if it is to.
 
     Raises:
@@ -34,11 +43,11 @@ def sweep_archive(archive: Path | str, *, is_applied: bool) -> list[tuple[Path, 
         QueueDamaged: its manifest cannot be read. Nothing is removed.
         QueueLocked: a run is busy with it, and such files may be its own.
     """
-    archive = Path(archive).absolute()
-    read_manifest(archive)  # before anything is made: it may be no archive
-    with locked_archive(archive):
-        manifest = read_manifest(archive)
-        found = [(path, path.stat().st_size) for path in left_over(archive, manifest)]
+    place = place_of(archive)
+    read_manifest(place)  # before anything is made: it may be no archive
+    with place.locked():
+        manifest = read_manifest(place)
+        found = left_over(place, manifest)
         if is_applied:
-            remove_left_over(archive, manifest)
-    return found
+            place.remove([each.name for each in found])
+    return [(each.name, each.size) for each in found]

@@ -21,6 +21,7 @@ from cqrepl.spark.jobs.archivefiles import (
     checked_pieces,
     read_manifest,
 )
+from cqrepl.spark.jobs.archiveplace import ArchivePlace, place_of
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 
@@ -50,15 +51,15 @@ def verify_archive(spark: SparkSession, archive: Path | str, *, sample: float = 
         QueueError: there is no archive.
         QueueDamaged: its manifest cannot be read, or says what cannot be.
     """
-    archive = Path(archive).absolute()
-    manifest = read_manifest(archive)
+    place = place_of(archive)
+    manifest = read_manifest(place)
     parts = _sampled([part for cycle in manifest.cycles for part in cycle.parts], sample)
     for cycle in manifest.cycles:
-        check_cycle(archive, cycle)
-    damages = damaged_parts(spark, archive, parts)
+        check_cycle(place, cycle)
+    damages = damaged_parts(spark, place, parts)
     if damages:  # of what a run has replaced meanwhile nothing is to be told
-        named = {part.path for cycle in read_manifest(archive).cycles for part in cycle.parts}
-        gone = [str(archive / part.path) for part in parts if part.path not in named]
+        named = {part.path for cycle in read_manifest(place).cycles for part in cycle.parts}
+        gone = [place.at(part.path) for part in parts if part.path not in named]
         damages = [text for text in damages if not text.startswith(tuple(gone))]
     return Verified(
         manifest=manifest,
@@ -68,7 +69,7 @@ def verify_archive(spark: SparkSession, archive: Path | str, *, sample: float = 
     )
 
 
-def check_parts(spark: SparkSession, archive: Path, manifest: Manifest) -> None:
+def check_parts(spark: SparkSession, archive: ArchivePlace, manifest: Manifest) -> None:
     """Does nothing when all parts of a manifest hold what it says.
 
     Raises:
@@ -82,7 +83,9 @@ def check_parts(spark: SparkSession, archive: Path, manifest: Manifest) -> None:
         raise QueueDamaged(f"{damages[0]}{more}")
 
 
-def damaged_parts(spark: SparkSession, archive: Path, parts: Sequence[ArchivePart]) -> list[str]:
+def damaged_parts(
+    spark: SparkSession, archive: ArchivePlace, parts: Sequence[ArchivePart]
+) -> list[str]:
     """What is wrong with parts that do not hold what their digests say, a line for each."""
 
     def work(part: ArchivePart) -> Iterator[Answer]:

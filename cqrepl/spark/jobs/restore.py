@@ -17,6 +17,7 @@ from cqrepl.spark.jobs.archivefiles import (
     checked_pieces,
     read_manifest,
 )
+from cqrepl.spark.jobs.archiveplace import place_of
 from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
@@ -36,8 +37,8 @@ def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Res
         QueueError: there is no archive; or the target holds something else.
         QueueDamaged: the archive does not hold what its manifest says.
     """
-    archive, target = Path(archive).absolute(), Path(target).absolute()
-    manifest = read_manifest(archive)
+    place, target = place_of(archive), Path(target).absolute()
+    manifest = read_manifest(place)
     with workshop(target) as folder:
 
         def work(cycle: ArchivedCycle) -> Iterator[Answer]:
@@ -46,7 +47,7 @@ def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Res
                 check_held(target / cycle.file, spans)
                 yield {"cycle": cycle.cycle, "file": None}
             else:
-                pieces = chain.from_iterable(checked_pieces(archive, part) for part in cycle.parts)
+                pieces = chain.from_iterable(checked_pieces(place, part) for part in cycle.parts)
                 path = build_cycle(folder, manifest.layout, pieces, is_closed=cycle.is_closed)
                 yield {"cycle": cycle.cycle, "file": str(path)}
 

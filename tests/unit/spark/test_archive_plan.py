@@ -18,6 +18,7 @@ from cqrepl.spark.jobs.archivefiles import (
     write_manifest,
 )
 from cqrepl.spark.jobs.archivelock import LOCK, locked_archive
+from cqrepl.spark.jobs.archiveplace import place_of
 from cqrepl.spark.jobs.archiveplan import ArchiveDiffers, ArchivePlan, plan_archive, taken_over
 from cqrepl.spark.jobs.blocks import block_spans, digest_of, read_pieces
 from tests.support.samples import fill, flip_byte, noon_index, noon_path, payloads
@@ -156,12 +157,13 @@ def test_manifests_keep_states_and_older_ones_are_read(path: Path, tmp_path: Pat
     cycles = tuple(archived(path).values())
     cycles = (*cycles[:-1], replace(cycles[-1], state=None))
     manifest = Manifest(layout=QueueLayout.of(by_name(ROLL)), cycles=cycles)
-    write_manifest(tmp_path, manifest)
-    assert read_manifest(tmp_path) == manifest
+    place = place_of(tmp_path)
+    write_manifest(place, manifest, None)
+    assert read_manifest(place) == manifest
     file = tmp_path / "_manifest.json"
     text = file.read_text().replace('"v": 2', '"v": 1')
     file.write_text(text)
-    assert read_manifest(tmp_path) == manifest
+    assert read_manifest(place) == manifest
 
 
 def test_names_of_parts_differ_with_what_they_hold(path: Path) -> None:
