@@ -1,0 +1,111 @@
+"""A driver of its own that runs jobs as it is told, and that may be killed.
+
+    python -P -m tests.spark.pointed FOLDER
+
+It reads the name of a job a line, runs it below `work` in the folder, and answers with a line of
+JSON: the one line that a command would print, or null where the job has ended well.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cqrepl.console.exitcodes import BadArguments
+from cqrepl.queue import QueueError, QueueLayout
+from cqrepl.queue.format.rollcycle import by_name
+from tests.spark.queues import CYCLE, DAY_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS: Final = 3
+SETTINGS: Final = {
+    "spark.driver.memory": "512m",
+    # no compiler in the background, and tasks that are killed are tried again
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.task.maxFailures": "3",
+}
+
+
+def archive(spark: "SparkSession", work: Path) -> None:
+    """Archives `queue` to `out`, a task for each cycle."""
+    from cqrepl.spark.jobs.archive import archive as job
+
+    job(spark, work / "queue", work / "out", with_open=True, task_bytes=1)
+
+
+def restore(spark: "SparkSession", work: Path) -> None:
+    """Gives `queue` back from `archived` as `back`."""
+    from cqrepl.spark.jobs.restore import restore as job
+
+    job(spark, work / "archived", work / "back")
+
+
+def rebuild(spark: "SparkSession", work: Path) -> None:
+    """Makes `new` of two copies of which none is whole."""
+    from cqrepl.spark.jobs.rebuild import rebuild as job
+
+    job(spark, [work / "copy1", work / "copy2"], work / "new", task_bytes=1)
+
+
+def audit(spark: "SparkSession", work: Path) -> None:
+    """Compares `queue` with `same`, and with `copy2`; what is told goes into `told`."""
+    from cqrepl.spark.jobs.audit import audit as job
+
+    found = [
+        job(spark, [work / "queue", work / other], task_bytes=1) for other in ("same", "copy2")
+    ]
+    told = [(each.is_same, each.count, [str(one) for one in each.differences]) for each in found]
+    (work.parent / "told").write_text(json.dumps(told))
+
+
+def preload(spark: "SparkSession", work: Path) -> None:
+    """Fills queues in `filled` with the rows of `table`."""
+    from cqrepl.spark.jobs.preload import PreloadSettings
+    from cqrepl.spark.jobs.preload import preload as job
+
+    frame = spark.read.parquet(str(work / "table"))
+    settings = PreloadSettings(key="symbol", partitions=PARTITIONS, payload="text", order="id")
+    layout = QueueLayout.of(by_name("FAST_DAILY"))
+    job(frame, work / "filled", settings, layout=layout, now_ms=CYCLE * DAY_MS, block=10)
+
+
+def write(spark: "SparkSession", work: Path) -> None:
+    """Writes the rows of `queue` to `written`."""
+    from cqrepl.spark import in_index_order
+
+    frame = spark.read.format("chronicle").option("splitExcerpts", 100).load(str(work / "queue"))
+    writer = in_index_order(frame, 3).write.format("chronicle")
+    writer.option("like", str(work / "queue")).mode("append").save(str(work / "written"))
+
+
+JOBS: Final[Mapping[str, Callable[["SparkSession", Path], None]]] = {
+    job.__name__: job for job in (archive, restore, rebuild, audit, preload, write)
+}
+
+
+def main() -> None:
+    from cqrepl.spark import register
+    from cqrepl.spark.failures import JobFailed, one_line
+    from cqrepl.spark.session import SessionSettings, session
+
+    folder = Path(sys.argv[1])
+    with session(SessionSettings(master="local[2,3]", conf=SETTINGS), "points") as spark:
+        register(spark)
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        print(json.dumps(gateway.proc.pid), flush=True)
+        for line in sys.stdin:
+            said = None
+            try:
+                with one_line():
+                    JOBS[line.strip()](spark, folder / "work")
+            except (JobFailed, QueueError, BadArguments, OSError) as error:
+                said = f"{type(error).__name__}: {error}"
+            print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
