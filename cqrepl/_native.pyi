@@ -15,6 +15,8 @@ from cqrepl.kernel.plain import lay_excerpts as lay_excerpts
 from cqrepl.kernel.plain import measure_lengths as measure_lengths
 from cqrepl.kernel.plain import number_from as number_from
 from cqrepl.kernel.plain import scan_frames as scan_frames
+from cqrepl.kernel.plainruns import run_length as run_length
+from cqrepl.kernel.plainruns import split_run as split_run
 
 __all__ = [
     "INTERFACE",
@@ -40,8 +42,10 @@ __all__ = [
     "name_cut_files",
     "number_from",
     "populate_pages",
+    "run_length",
     "run_live",
     "scan_frames",
+    "split_run",
 ]
 
 INTERFACE: Final[int]
@@ -159,6 +163,7 @@ class SourceLane:
         row: MarkRow,
         index_sent: int,
         target: int,
+        has_runs: bool = False,
     ) -> SourceLane: ...
     @property
     def position(self) -> int: ...
@@ -178,6 +183,7 @@ class SinkLane:
         payload_max: int,
         is_acknowledged: bool,
         is_logged: bool,
+        has_runs: bool = False,
     ) -> SinkLane: ...
     def take_stored(self) -> tuple[int, int, bytes]: ...
 

@@ -24,6 +24,7 @@ NAME: Final = "bench"
 _ZEROS: Final = bytes(1 << 20)
 _MEMORY_LOOK_SECONDS: Final = 0.05
 _POINTS_MAX: Final = 500
+_RUNS: Final = {None: (), True: ("--runs",), False: ("--frames",)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,31 +62,37 @@ def prepared(folder: Path, size: int, count: int) -> Work:
 
 
 def catch_up_round(
-    folder: Path, work: Work, *, touched: bool = False, pauser: str | None = None
+    folder: Path,
+    work: Work,
+    *,
+    touched: bool = False,
+    pauser: str | None = None,
+    runs: bool | None = None,
 ) -> Sample:
     """One catch-up into a fresh directory.
 
     Args:
         touched: the sink finds a file whose pages are in memory already.
+        runs: with runs, or with frames alone; None as both sides do by themselves.
     """
     copy, log = folder / "copy", folder / "acks"
     if touched:
         touch_ahead(work.queue, copy)
-    longest = ("--max-excerpt", max(work.size, PAYLOAD_MAX))
+    both = ("--max-excerpt", max(work.size, PAYLOAD_MAX), *_RUNS[runs])
     with running(
-        folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0", "--once", *longest
+        folder, MODULE, "sink", f"{NAME}={copy}", "--listen", "127.0.0.1:0", "--once", *both
     ) as sink:  # fmt: skip
         address = f"127.0.0.1:{sink.port()}"
         before_s = sink.cpu_s()
         with running(
             folder, MODULE, "source", f"{NAME}={work.queue}", "--connect", address,
-            "--until-caught-up", "--ack-log", log, *longest, *source_options(pauser),
+            "--until-caught-up", "--ack-log", log, *both, *source_options(pauser),
         ) as source:  # fmt: skip
             memory = _watched(source, sink)
             source_cpu_s = source.wait()
             sink_cpu_s = sink.wait() - before_s
     entries = list(log_entries(log))
-    case = "touched ahead" if touched else "fresh"
+    case = ", ".join(["touched ahead" if touched else "fresh", *_RUNS[runs]]).replace("--", "")
     cpu = {
         "source_cpu_ns": source_cpu_s / work.count * 1e9,
         "sink_cpu_ns": sink_cpu_s / work.count * 1e9,

@@ -125,10 +125,14 @@ def tail(
 @click.option(
     "--touched", is_flag=True, help="The sink finds a file whose pages are in memory already."
 )
+@click.option(
+    "--frames", "with_frames", is_flag=True,
+    help="With runs, and in turn with frames alone, as to a peer that takes no runs.",
+)  # fmt: skip
 @_pauser
 def replicate(
-    sizes: tuple[int, ...], touched: bool, pauser: str | None, count: int, rounds: int,
-    as_json: bool, plot_folder: Path | None,
+    sizes: tuple[int, ...], touched: bool, with_frames: bool, pauser: str | None, count: int,
+    rounds: int, as_json: bool, plot_folder: Path | None,
 ) -> None:  # fmt: skip
     """Let a sink catch up with a source.
 
@@ -137,7 +141,9 @@ def replicate(
     from cqrepl.commands import bench as benching
 
     def make() -> "list[Plan]":
-        return [benching.replicate_plan(sizes, count, touched=touched, pauser=pauser)]
+        kinds = (True, False) if with_frames else (None,)
+        plan = benching.replicate_plan(sizes, count, touched=touched, pauser=pauser, runs=kinds)
+        return [plan]
 
     _run(make, rounds, as_json, plot_folder)
 

@@ -31,6 +31,14 @@ _LIMITS: Final = (
         show_default=True,
         help="Layout of the set-up messages that are written; both are read.",
     ),
+    click.option(
+        "--runs/--frames",
+        "runs",
+        default=False,
+        show_default=True,
+        help="Send and take many excerpts in one document, as the store file has them, to and from "
+        "peers that do the same; or each in a frame of its own.",
+    ),
 )
 
 

@@ -62,17 +62,27 @@ def tail_plan(sizes: Sequence[int], count: int) -> Plan:
     )
 
 
-def replicate_plan(sizes: Sequence[int], count: int, *, touched: bool, pauser: str | None) -> Plan:
-    """Catching up; one case for each size."""
+def replicate_plan(
+    sizes: Sequence[int],
+    count: int,
+    *,
+    touched: bool,
+    pauser: str | None,
+    runs: Sequence[bool | None] = (None,),
+) -> Plan:
+    """Catching up; one case for each size, with runs, with frames alone, or as both sides do by
+    themselves (None)."""
 
-    def case(sources: Path, size: int, folder: Path) -> list[Sample]:
+    def case(sources: Path, size: int, with_runs: bool | None, folder: Path) -> list[Sample]:
         work = prepared(sources, size, count)
-        return [catch_up_round(folder, work, touched=touched, pauser=pauser)]
+        return [catch_up_round(folder, work, touched=touched, pauser=pauser, runs=with_runs)]
 
     return Plan(
         what="replicate",
         options={"sizes": sizes, "count": count, "touched": touched, "pauser": pauser},
-        cases=lambda sources: [partial(case, sources, size) for size in sizes],
+        cases=lambda sources: [
+            partial(case, sources, size, with_runs) for size in sizes for with_runs in runs
+        ],
         plots=(plots.plot_rates, plots.plot_catch_up),
     )
 

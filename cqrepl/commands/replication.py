@@ -50,6 +50,7 @@ class ReplicationOptions(TypedDict):
     max_excerpt: int
     scrub: int
     wire_shape: str
+    runs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def host_options(
         "payload_max": options["max_excerpt"],
         "scrub_bytes_per_s": options["scrub"],
         "wire_shape": WireShape(options["wire_shape"]),
+        "runs": options["runs"],
     }
 
 

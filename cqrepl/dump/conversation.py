@@ -12,15 +12,19 @@ from typing import Final
 
 from cqrepl.dump.documentreader import Document
 from cqrepl.dump.entries import Said
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol.messages import (
     ACKNOWLEDGED,
     CID,
     CSP,
     EVENT,
     HANDLER,
+    RUN,
     read_acknowledgement,
     read_replication_event,
 )
+from cqrepl.protocol.messages.runs import read_run
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from wire.aliases import short_name
 from wire.errors import WireError
 from wire.reader import Reader
@@ -68,20 +72,23 @@ class ConversationRouter:
             if document.missing_bytes:
                 return said
             if name == EVENT:
-                return self._event(said, reader, time_ns)
+                return self._event(said, *read_replication_event(reader), time_ns)
+            if name == RUN:
+                return self._event(said, *read_run(reader, NO_LIMIT), time_ns)
             if name == ACKNOWLEDGED:
                 return self._acknowledgement(said, reader, time_ns)
         except WireError:
             return here.said(None)  # its dump shows what it is
         return said
 
-    def _event(self, said: Said, reader: Reader, time_ns: int | None) -> Said:
-        batch, ns = read_replication_event(reader)
+    def _event(self, said: Said, batch: ExcerptBatch, ns: int, time_ns: int | None) -> Said:
         if time_ns is not None:
-            self._events[said.cid, batch.index_first, ns] = time_ns
+            # the sink acknowledges all of a run, or of several
+            self._events[said.cid, batch.index_last, ns] = time_ns
             if len(self._events) > EVENTS_MAX:
                 del self._events[next(iter(self._events))]
-        return _with(said, batch.index_first, ns, payload_bytes=batch.payload_bytes)
+        count = len(batch) if said.name == RUN else None
+        return _with(said, batch.index_first, ns, payload_bytes=batch.payload_bytes, count=count)
 
     def _acknowledgement(self, said: Said, reader: Reader, time_ns: int | None) -> Said:
         index, ns = read_acknowledgement(reader)
@@ -97,6 +104,7 @@ def _with(
     ns: int,
     *,
     payload_bytes: int | None = None,
+    count: int | None = None,
     round_trip_ns: int | None = None,
 ) -> Said:
     return Said(
@@ -108,6 +116,7 @@ def _with(
         index=index,
         ns=ns,
         payload_bytes=payload_bytes,
+        count=count,
         round_trip_ns=round_trip_ns,
     )
 

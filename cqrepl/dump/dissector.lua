@@ -6,7 +6,7 @@
 --
 -- A connection is recognised by its first frame, the UberHandler; without it use "Decode As".
 -- Filters: cqrepl.csp cqrepl.cid cqrepl.handler cqrepl.index cqrepl.ack cqrepl.ns cqrepl.name
---          cqrepl.kind cqrepl.length cqrepl.event_bytes cqrepl.oversize cqrepl.unknown_cid
+--          cqrepl.kind cqrepl.length cqrepl.event_bytes cqrepl.run_count cqrepl.run_bytes cqrepl.oversize cqrepl.unknown_cid
 
 --@TABLES@
 
@@ -26,6 +26,8 @@ local f = {
   ack = ProtoField.uint64("cqrepl.ack", "Acknowledged index", base.HEX),
   ns = ProtoField.int64("cqrepl.ns", "Nano time of the source"),
   event_bytes = ProtoField.uint32("cqrepl.event_bytes", "Bytes of payload"),
+  run_count = ProtoField.uint32("cqrepl.run_count", "Excerpts in a run"),
+  run_bytes = ProtoField.uint32("cqrepl.run_bytes", "Bytes of a run"),
   body = ProtoField.bytes("cqrepl.body", "Body"),
 }
 proto.fields = f
@@ -303,6 +305,21 @@ local function understand(b, pinfo)
         said.index = nil
       end
     end
+  elseif said.name == RUN then
+    local length, inside = block(b, at, stop)
+    if length then
+      local behind, count
+      said.index, said.index_range, behind = integer(b, inside, stop)
+      if behind then count, said.count_range, behind = integer(b, behind, stop) end
+      if behind then said.ns, said.ns_range, behind = integer(b, behind, stop) end
+      local bytes = behind and block(b, behind, stop)
+      if bytes then
+        said.count = count:tonumber()
+        said.run_bytes = bytes
+      else
+        said.index, said.ns = nil, nil
+      end
+    end
   elseif said.name == ACKNOWLEDGED then
     local behind
     said.ack, said.ack_range, behind = integer(b, at, stop)
@@ -331,6 +348,8 @@ local function show(tree, b, said, summary)
   add(f.index, said.index and UInt64.new(said.index:lower(), said.index:higher()), said.index_range)
   add(f.ack, said.ack and UInt64.new(said.ack:lower(), said.ack:higher()), said.ack_range)
   add(f.event_bytes, said.event_bytes)
+  add(f.run_count, said.count, said.count_range)
+  add(f.run_bytes, said.run_bytes)
   add(f.ns, said.ns, said.ns_range)
   if said.unknown then tree:add_proto_expert_info(e.unknown_cid) end
   if said.name then summary[#summary + 1] = said.name end

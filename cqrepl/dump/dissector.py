@@ -38,6 +38,7 @@ _NAMES: Final = {
     "CID": messages.CID,
     "HANDLER": messages.HANDLER,
     "EVENT": messages.EVENT,
+    "RUN": messages.RUN,
     "ACKNOWLEDGED": messages.ACKNOWLEDGED,
     "NANOS": messages.NANOS,
     "UBER_HANDLER": "UberHandler",

@@ -28,7 +28,8 @@ class Said:
     Args:
         name: the first name in the document; None where it has none.
         handler: the type of the handler behind `cid`, by its alias where it has one.
-        index: of a replication event, or the one that is acknowledged.
+        index: of a replication event, of the first excerpt of a run, or the acknowledged one.
+        count: how many excerpts a run has.
         round_trip_ns: from the event to this acknowledgement.
     """
 
@@ -40,6 +41,7 @@ class Said:
     index: int | None = None
     ns: int | None = None
     payload_bytes: int | None = None
+    count: int | None = None
     round_trip_ns: int | None = None
 
 
@@ -100,6 +102,8 @@ def said_parts(said: Said) -> list[str]:
         parts.append(quoted(said.handler))
     if said.index is not None:
         parts.append(f"{said.name} 0x{said.index:x}")
+    if said.count is not None:
+        parts.append(f"{said.count} excerpts")
     if said.payload_bytes is not None:
         parts.append(f"payload {said.payload_bytes} byte{'' if said.payload_bytes == 1 else 's'}")
     if said.round_trip_ns is not None:

@@ -10,10 +10,11 @@
     index       of an excerpt, hexadecimal; sequence: its number in the file
     connection  number, from 1;  from, to: HOST:PORT;  packet: number in the capture
     time        when the document was complete, UTC
-    name        first name of a document of a stream: re, idx, eos, heartbeat, cid, csp, handler ...
+    name        first name of a document of a stream: re, run, idx, eos, heartbeat, cid, csp ...
     csp, cid    the handler that the document is for, or that it registers; handler: its type
     unknown_cid true where no handler was registered for the cid
     event       {index, ns, bytes}: a replication event
+    run         {index, ns, count, bytes}: many excerpts; the index of the first one
     ack         {index, ns, round_trip_ns}: an acknowledgement
     text        the items, as without --json, without the line that names the kind
     hex         the body, with --hex; of a very long one the beginning
@@ -25,7 +26,7 @@ import json
 from typing import Final
 
 from cqrepl.dump.entries import Entry, Passage, Said, time_text
-from cqrepl.protocol.messages import ACKNOWLEDGED, EVENT
+from cqrepl.protocol.messages import ACKNOWLEDGED, EVENT, RUN
 from wire.header import body_length
 
 VERSION: Final = 1
@@ -82,6 +83,8 @@ def _add_said(fields: _Fields, said: Said) -> None:
     about: _Fields = {"index": f"0x{said.index % (1 << 64):x}", "ns": said.ns}
     if said.name == EVENT:
         fields["event"] = about | {"bytes": said.payload_bytes}
+    elif said.name == RUN:
+        fields["run"] = about | {"count": said.count, "bytes": said.payload_bytes}
     elif said.name == ACKNOWLEDGED:
         if said.round_trip_ns is not None:
             about["round_trip_ns"] = said.round_trip_ns

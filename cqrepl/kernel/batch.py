@@ -17,6 +17,9 @@ Frames are pairs of documents as the protocol has them, a meta-data document tha
 handler (`cid`), then a data document `re: {index, payload, ns}`:
 
     <cid document> | word | C2 're' | 82 u32 | AF index8 | 80/81/82 length | payload | ns item
+
+A run (`cqrepl.kernel.plainruns`) needs no frames: its bytes are those of the store file on both
+sides.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from cqrepl.kernel import choose, plain
+from cqrepl.kernel import choose, plain, plainruns
 
 NO_LIMIT: Final = (1 << 62) - 1  # of counts, bytes and sequences; indexes are greater than this
 
@@ -39,6 +42,20 @@ class FindStop(IntEnum):
     PAST_END = plain.PAST_END  # the next document does not lie within the mapped bytes
     LIMIT = plain.LIMIT  # as many excerpts or bytes as were asked for
     TOO_LARGE = plain.TOO_LARGE  # the next payload is longer than allowed
+
+
+class RunFault(IntEnum):
+    """What is wrong with bytes that should be a run."""
+
+    WHOLE = plainruns.WHOLE  # nothing
+    ENDED = plainruns.ENDED  # they end before the last excerpt begins
+    LONGER = plainruns.LONGER  # more bytes stand behind the last excerpt
+    CUT = plainruns.CUT  # they end within an excerpt
+    META = plainruns.META  # meta-data stand among the excerpts
+    WORKING = plainruns.WORKING  # an excerpt is not complete
+    EMPTY = plainruns.EMPTY  # a header word is 0
+    TOO_LONG = plainruns.TOO_LONG  # an excerpt is longer than allowed
+    GAP = plainruns.GAP  # a gap holds something else than zeros
 
 
 _STOPS: Final = tuple(FindStop)
@@ -139,6 +156,33 @@ def scan_frames(
     """
     found = choose.KERNEL.scan_frames(data, start, cid_document, payload_max)
     return None if found is None else Scanned(*found)
+
+
+def run_length(
+    data: bytes | memoryview,
+    offsets: array[int],
+    lengths: array[int],
+    start: int,
+    *,
+    count_max: int,
+    bytes_max: int,
+) -> int:
+    """How many excerpts of a batch, from `start` on, stand in its data as a run: each header right
+    before its payload, one behind the other with zeros in the gaps.
+
+    Args:
+        bytes_max: most bytes from the first header to the end of the last payload.
+    """
+    return choose.KERNEL.run_length(data, offsets, lengths, start, count_max, bytes_max)
+
+
+def split_run(
+    data: bytes | memoryview, start: int, end: int, count: int, payload_max: int
+) -> tuple[RunFault, array[int], array[int]]:
+    """The offsets and lengths of the excerpts of a run from `start` to `end` of the data; none
+    where it is not one of `count` excerpts of at most `payload_max` bytes, and what is wrong."""
+    fault, offsets, lengths = choose.KERNEL.split_run(data, start, end, count, payload_max)
+    return RunFault(fault), offsets, lengths
 
 
 def gather_payloads(

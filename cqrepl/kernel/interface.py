@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 12  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 13  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -208,6 +208,21 @@ class Kernel(Protocol):
     def scan_frames(
         self, data: bytes | memoryview, start: int, cid_document: bytes, payload_max: int, /
     ) -> tuple[int, int, int, array[int], array[int]] | None: ...
+
+    def run_length(
+        self,
+        data: bytes | memoryview,
+        offsets: array[int],
+        lengths: array[int],
+        start: int,
+        count_max: int,
+        bytes_max: int,
+        /,
+    ) -> int: ...
+
+    def split_run(
+        self, data: bytes | memoryview, start: int, end: int, count: int, payload_max: int, /
+    ) -> tuple[int, array[int], array[int]]: ...
 
     def gather_payloads(
         self, data: bytes | memoryview, offsets: array[int], lengths: array[int], /

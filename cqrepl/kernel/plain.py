@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel.interface import INTERFACE as INTERFACE
 from cqrepl.kernel.plainboard import Bell as Bell
+from cqrepl.kernel.plainruns import run_length as run_length
+from cqrepl.kernel.plainruns import split_run as split_run
 from wire.header import EMPTY_STORED, LENGTH_MASK, META_DATA, NOT_COMPLETE
 from wire.header import END_OF_FILE as END_OF_FILE_WORD
 

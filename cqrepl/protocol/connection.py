@@ -46,6 +46,7 @@ from cqrepl.protocol.messages.names import QUEUES_CSP
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.messages.registry import QueuesHandler
+from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import OwnQueues
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
@@ -574,7 +575,10 @@ class Connection:
         self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
-        self._inflow.splitter.length_max = self.config.settings.payload_max + FRAME_OVERHEAD_MAX
+        longest = self.config.settings.payload_max
+        if self._outbox.run_payload_max is not None:
+            longest = max(longest, RUN_BYTES_MAX)
+        self._inflow.splitter.length_max = longest + FRAME_OVERHEAD_MAX
         if not self.config.is_dialler:
             self._answer_uber(handler)
         self._outbox.tell(Connected(remote_id=handler.remote_id))

@@ -8,7 +8,7 @@ from typing import Final
 
 from cqrepl.protocol.errors import RemoteProtocolError
 from cqrepl.protocol.events import said_by_peer
-from cqrepl.protocol.kinds import CORE_CAPABILITIES
+from cqrepl.protocol.kinds import CORE_CAPABILITIES, RUNS_CAPABILITY
 from cqrepl.protocol.messages import WIRE_TYPES, UberHandler, read_routing
 from cqrepl.protocol.messages.announcement import GUEST, HOST, Announcement
 from cqrepl.protocol.settings import ProtocolSettings
@@ -51,6 +51,8 @@ class ConnectionConfig:
         """What we say of ourselves."""
         guest = self.settings.guest
         needed = frozenset[str]().union(*(kind.needs for kind in self.kinds))
+        if self.settings.runs and not guest:  # which has no queues
+            needed |= {RUNS_CAPABILITY}
         return Announcement(
             capabilities=CORE_CAPABILITIES | needed, role=GUEST if guest else HOST, name=guest
         )

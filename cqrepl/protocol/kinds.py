@@ -39,6 +39,7 @@ QUEUES_CAPABILITY: Final = "queues"
 ENDED_CAPABILITY: Final = "ended"
 STOPS_CAPABILITY: Final = "stops"
 LINEAGE_CAPABILITY: Final = "lineage"
+RUNS_CAPABILITY: Final = "runs"  # unless it is switched off
 IDENTITY_CAPABILITY: Final = "identity"  # only with the one before: a copy takes one on proof
 CORE_CAPABILITIES: Final = frozenset({QUEUES_CAPABILITY, ENDED_CAPABILITY, STOPS_CAPABILITY}) | (
     frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY}) if has_chains() else frozenset()

@@ -31,6 +31,7 @@ class Outbox:
         "hears_stops",
         "held",
         "refused",
+        "run_payload_max",
         "shape",
         "wake",
     )
@@ -42,6 +43,7 @@ class Outbox:
         self.hears_stops = False  # the peer has announced that it knows what a stop is
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
+        self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none
         self.refused = 0  # of those that count
         self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back

@@ -60,6 +60,7 @@ class ProtocolSettings:
         remote_ids: ids that a peer may have; empty for any but our own.
         payload_max: longest excerpt in bytes that is sent or taken.
         shape: layout of the set-up messages that are written; both are read.
+        runs: many excerpts go in one document, to and from peers that know of that.
 
     Raises:
         ValueError: a number beyond its limit.
@@ -71,6 +72,7 @@ class ProtocolSettings:
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
     payload_max: int = PAYLOAD_MAX
     shape: WireShape = WireShape.NETWORK
+    runs: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.payload_max <= EXCERPT_MAX:

@@ -35,9 +35,10 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.names import IDENTITY, PROVE, PROVED, STOPPED
+from cqrepl.protocol.messages.names import IDENTITY, PROVE, PROVED, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_identity, write_proof
+from cqrepl.protocol.messages.runs import read_run
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
@@ -56,7 +57,7 @@ class SinkHandler(Stoppable):
         self.offer = offer
         self.state = SinkState.REGISTERED
         self.deadline = math.inf
-        self.framing = Framing(cid)
+        self.framing = Framing(cid, has_runs=outbox.run_payload_max is not None)
         self._intake: Intake | None = None
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
         self._is_held = False  # and the outbox knows it
@@ -123,6 +124,8 @@ class SinkHandler(Stoppable):
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name == "re":
             self.receive_batch(*read_replication_event(reader), now)
+        elif name == RUN and self._outbox.run_payload_max is not None:
+            self.receive_batch(*read_run(reader, self._outbox.run_payload_max), now)
         elif name == PROVED:
             self._proved()
         elif name == IDENTITY:

@@ -35,9 +35,10 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
-from cqrepl.protocol.messages.names import PENDING, PROOF, STOPPED
+from cqrepl.protocol.messages.names import PENDING, PROOF, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
+from cqrepl.protocol.messages.runs import read_run
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
@@ -78,7 +79,7 @@ class SourceHandler(Stoppable):
         self.cid_answered = cid  # the sink may answer under a cid of its own
         self.offer = offer
         self.state = SourceState.OFFERED
-        self.framing = Framing(cid)
+        self.framing = Framing(cid, has_runs=outbox.run_payload_max is not None)
         self.answer_deadline = now + pace.seconds
         self.index_sent = -1
         self.index_acknowledged = -1
@@ -220,6 +221,8 @@ class SourceHandler(Stoppable):
                 self._outbox.tell(event)
         elif name == "re":
             self.receive_batch(*read_replication_event(reader), now)
+        elif name == RUN and self._outbox.run_payload_max is not None:
+            self.receive_batch(*read_run(reader, self._outbox.run_payload_max), now)
         elif name == "eos":
             self._end_of_stream()
         elif name == PENDING:

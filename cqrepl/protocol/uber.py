@@ -25,6 +25,7 @@ from cqrepl.protocol.kinds import (
     ENDED_CAPABILITY,
     IDENTITY_CAPABILITY,
     LINEAGE_CAPABILITY,
+    RUNS_CAPABILITY,
     SHOWN,
     STOPS_CAPABILITY,
 )
@@ -39,7 +40,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.announcement import Announcement
-from cqrepl.protocol.messages.names import ENDED
+from cqrepl.protocol.messages.names import ENDED, EVENT, RUN
 from cqrepl.protocol.messages.queuenames import write_ended
 from cqrepl.protocol.messages.registry import HANDLERS, ProgramHandler, name_of
 from cqrepl.protocol.outbox import Outbox
@@ -52,8 +53,9 @@ from wire import Document, Reader, Splitter, WireError
 
 REFUSALS_MAX: Final = 100
 HANDLERS_MAX: Final = 16_384
-# only a replication event may be larger: other documents hold each field apart while read
+# only what carries excerpts may be larger: other documents hold each field apart while read
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
+_LONG: Final = frozenset({EVENT, RUN})
 PRODUCED_MAX: Final = 64 * 1024  # bytes of what handlers produce, taken in one step
 WAITING_MAX: Final = 8 * 1024 * 1024  # bytes that wait for a peer that goes on sending
 _CSP_MAX: Final = 1024
@@ -97,6 +99,8 @@ class Router:
             on_both = announced.capabilities & CORE_CAPABILITIES
             self.outbox.has_lineage = LINEAGE_CAPABILITY in on_both
             self.outbox.has_identities = self.outbox.has_lineage and IDENTITY_CAPABILITY in on_both
+            if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
+                self.outbox.run_payload_max = self.config.settings.payload_max
             self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
 
     def close(self, reason: str) -> None:
@@ -282,7 +286,7 @@ class Router:
         if reader.peek_code() is None:
             return  # an empty data document says nothing
         name = reader.read_name()
-        if name != "re":
+        if name not in _LONG:
             self._require_small(document)
         if name is None:  # text, for instance
             raise WireError(f"a field name was expected, code 0x{reader.peek_code():02X} came")

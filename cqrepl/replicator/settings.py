@@ -170,6 +170,7 @@ class HostOptions(TypedDict, total=False):
         40,000 if not given.
     payload_max: longest excerpt in bytes that is sent or taken; 16 MiB if not given.
     wire_shape: layout of the set-up messages that are written.
+    runs: many excerpts go in one document, where the peer takes that.
     gives_up: one that dials stops after 30 s without success, one that listens 30 s after its last
         peer has gone.
     scrub_bytes_per_s: so many bytes of store files are read once more each second, round
@@ -186,6 +187,7 @@ class HostOptions(TypedDict, total=False):
     heartbeat_timeout_ms: int
     payload_max: int
     wire_shape: WireShape
+    runs: bool
     gives_up: bool
     scrub_bytes_per_s: int
     pauser: str
@@ -225,6 +227,7 @@ def host_settings(
         ),
         payload_max=options.get("payload_max", PAYLOAD_MAX),
         shape=options.get("wire_shape", WireShape.NETWORK),
+        runs=options.get("runs", False),
     )
     return HostSettings(
         net=net,

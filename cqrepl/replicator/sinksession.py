@@ -166,7 +166,12 @@ class SinkSession:
                 is_acknowledged = handler.offer.acknowledgement
                 is_logged = queue.append_log.is_wanted
                 lane = live.SinkLane(
-                    pen, handler.cid_document, payload_max, is_acknowledged, is_logged
+                    pen,
+                    handler.cid_document,
+                    payload_max,
+                    is_acknowledged,
+                    is_logged,
+                    handler.framing.has_runs,
                 )
                 self._lanes.append((handler, queue, lane))
         return [lane for _, _, lane in self._lanes]

@@ -8,12 +8,13 @@ from typing import Final
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import plain
-from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found, Scanned
+from cqrepl.kernel.batch import NO_LIMIT, FindStop, Found, RunFault, Scanned
 from cqrepl.protocol.messages import write_cid
 from tests.fuzz.corpus import both, changed, documents, sessions, spread, stores
 from tests.fuzz.families import Family
 from tests.fuzz.target import SEPARATOR, Target, framed, parts_of, unframed
 from tests.property.test_kernel_properties import assert_scan_agrees
+from tests.property.test_runs_agree import as_run, is_run
 from tests.support.kernels import Own, assert_agree, columns_of, native_kernel
 from tests.support.peer import CID, excerpts, index
 from wire.header import END_OF_FILE, align4, is_metadata, is_ready
@@ -130,6 +131,29 @@ def lay(contents: list[bytes]) -> None:
     assert found.position == laid.position_end
 
 
+def runs_any(data: bytes) -> None:
+    """Bytes that may be a run are taken where they are one, and only there; what a store holds is
+    taken up to where the run ends."""
+    count, longest = (data[0] % 8, data[1]) if len(data) > 1 else (0, 0)
+    for run in (data[2:], as_run([part or b"\x8f" for part in parts_of(data[2:])])):
+        view = memoryview(run)
+        for excerpts_in_run in (count, len(parts_of(data[2:]))):
+            split = (view, 0, len(run), excerpts_in_run, longest)
+            fault, offsets, lengths = kernel.split_run(*split)
+            assert_agree(_NATIVE, "split_run", *split)
+            assert (fault is RunFault.WHOLE) == is_run(run, excerpts_in_run, longest)
+            assert len(offsets) == len(lengths)
+        found = kernel.find_excerpts(view, 0, len(run))
+        batch = (view, found.offsets, found.lengths)
+        for start in range(len(found.offsets)):
+            taken = kernel.run_length(*batch, start, count_max=NO_LIMIT, bytes_max=longest + 99)
+            assert_agree(_NATIVE, "run_length", *batch, start, NO_LIMIT, longest + 99)
+            if taken:
+                last = start + taken - 1
+                end = found.offsets[last] + found.lengths[last]
+                assert is_run(run[found.offsets[start] - 4 : end], taken, NO_LIMIT)
+
+
 def agree_any(data: bytes) -> None:
     """Every function with arguments of any kind: both kernels give, refuse and write the same."""
     numbers, buffer, places = (*parts_of(data), b"", b"", b"")[:3]
@@ -176,8 +200,21 @@ def _frames() -> list[bytes]:
     return [excerpts(index(0), *payloads) for payloads in runs]
 
 
+def _runs() -> list[bytes]:
+    parts = ([b"a", b"bc", b"def"], [b"x" * 9] * 3, [b"q" * 40, b"r"])
+    return [as_run(list(each)) for each in parts] + [SEPARATOR.join(each) for each in parts]
+
+
 _frame_seeds = both(_frames, spread(sessions, 20, length_max=1500))
 TARGETS: Final[Family] = {
+    "runs": Target(
+        run=runs_any,
+        seeds=changed(
+            both(_runs, spread(stores, 30, length_max=600)), lambda run: b"\x03\xff" + run
+        ),
+        tokens=(SEPARATOR, b"\0\0\0\x80", b"\0\0\0\xc0", b"\x05\0\0\0", b"\0\0\0\x40"),
+        length_max=700,
+    ),
     "find-excerpts": Target(
         run=find_any,
         seeds=changed(

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from cqrepl.cli.wiredump import main
 from cqrepl.dump.dissector import dissector_text
 from cqrepl.protocol.messages import WireShape, write_cid, write_heartbeat
+from cqrepl.protocol.messages.runs import RUN_HEAD_BYTES, write_run_head
+from tests.property.test_runs_agree import as_run
 from tests.support.networks import CID, Json, Network, exchange, recorded_sessions, set_up
 from tests.support.requirements import require
 
@@ -79,7 +81,10 @@ def frame_of(tree: Json, packet: int) -> Json:
         if f"cqrepl.{field}" in tree:
             index = f"0x{int(tree[f'cqrepl.{field}'], 16):x}"
             frame[name] = {"index": index, "ns": int(tree["cqrepl.ns"])}
-    if "cqrepl.event_bytes" in tree:
+    if "cqrepl.run_count" in tree:
+        frame["run"] = frame.pop("event") | {"count": int(tree["cqrepl.run_count"])}
+        assert frame["bytes"] == int(tree["cqrepl.run_bytes"]) + RUN_HEAD_BYTES - 4
+    elif "cqrepl.event_bytes" in tree:
         frame["event"]["bytes"] = int(tree["cqrepl.event_bytes"])
     return frame
 
@@ -93,6 +98,7 @@ def dumped(capture: Path) -> list[Json]:
         for name in ("v", "position", "connection", "from", "to", "time", "text"):
             del frame[name]
         frame.get("ack", {}).pop("round_trip_ns", None)
+        frame.get("run", {}).pop("bytes", None)  # of payload, which takes a look at each header
         frames.append(frame)
     return frames
 
@@ -117,6 +123,21 @@ def test_frames_of_recorded_sessions_are_those_of_wire_dump(lua: Path, tmp_path:
     theirs = dissected(lua, capture)
     assert theirs[:FRAMES] == ours[:FRAMES]
     assert theirs == ours
+
+
+def test_runs_are_those_of_wire_dump(lua: Path, tmp_path: Path) -> None:
+    network = Network()
+    network.open(40000)
+    for direction, data in set_up():
+        network.say(40000, direction, data)
+    for count in (2, 300):
+        run = as_run([bytes([at % 251]) * (1 + at % 9) for at in range(count)])
+        head = write_run_head(1 << 40, count, (1 << 55) + count, len(run))
+        network.say(40000, 1, write_cid(CID) + head + run)
+    capture = network.save(tmp_path / "capture.pcap")
+    ours = dumped(capture)
+    assert [each["run"]["count"] for each in ours if "run" in each] == [2, 300]
+    assert dissected(lua, capture) == ours
 
 
 def test_several_frames_in_one_packet_are_told_apart(lua: Path, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ FUNCTIONS = (
     "find_excerpts",
     "frame_excerpts",
     "scan_frames",
+    "run_length",
+    "split_run",
     "gather_payloads",
     "extend_chain",
     "number_from",

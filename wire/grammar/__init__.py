@@ -121,6 +121,7 @@ __all__ = [
     "event",
     "field",
     "file_document",
+    "length_word",
     "meta_data",
     "require",
     "tagged",

@@ -8,18 +8,33 @@ order. A body is padded and aligned only in files.
 from typing import Final
 
 from construct import (
+    Bytes,
+    Check,
+    Computed,
+    Const,
     Construct,
+    Container,
+    ExprAdapter,
     ExprValidator,
     FocusedSeq,
+    GreedyBytes,
     GreedyRange,
+    Int32sl,
+    Int32ul,
+    Int64sl,
     Optional,
+    Prefixed,
+    Rebuild,
     Select,
     Struct,
     Switch,
+    Tell,
     Terminated,
+    this,
 )
 
 from wire.aliases import short_name
+from wire.codes import Code
 from wire.grammar import (
     REST_OF_FOUR,
     Bool,
@@ -36,7 +51,10 @@ from wire.grammar import (
     event,
     field,
     file_document,
+    length_word,
     meta_data,
+    require,
+    tagged,
     typed,
 )
 from wire.grammar.inplace import Align, BoundArray, BoundLong, BoundPair, nested
@@ -110,6 +128,53 @@ _EVENT = Struct("index" / Index, "payload" / Payload, "ns" / Optional(Number), F
 _IN_BLOCK = block(FocusedSeq("event", "event" / _EVENT, Terminated))
 _BEHIND_TYPE = FocusedSeq("event", "type" / TypeName, "event" / _IN_BLOCK)
 ReplicationEvent = data("re" / field("re", Select(_IN_BLOCK, _BEHIND_TYPE, _EVENT)))
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+RUN_EXCERPTS: Final = range(2, 16_384 + 1)
+RUN_BYTES: Final = range(1024 * 1024 + 1)
+
+
+def _checked_run(run: Container, _: object) -> Container:
+    require(run.count == len(run.excerpts) in RUN_EXCERPTS, "a run says how many excerpts it has")
+    return run
+
+
+# each behind a gap of zeros, up to where a header may stand; the first one has none
+_LAID_EXCERPT = FocusedSeq(
+    "payload",
+    "at" / Tell,
+    "size" / Computed(lambda this: (this._.start - this.at) % 4),
+    "gap" / Rebuild(Bytes(this.size), lambda this: bytes(this.size)),
+    Check(lambda this: not any(this.gap)),
+    "payload" / Prefixed(length_word(metadata=False), GreedyBytes),
+)
+_LAID = FocusedSeq("excerpts", "start" / Tell, "excerpts" / GreedyRange(_LAID_EXCERPT), Terminated)
+_RUN = Struct(
+    "index" / tagged(Code.INT64_0X, Int64sl),
+    "count" / tagged(Code.INT32, Int32sl),
+    "ns" / tagged(Code.INT64, Int64sl),
+    "excerpts"
+    / tagged(
+        Code.BYTES_LENGTH32, Prefixed(ExprValidator(Int32ul, lambda n, _: n in RUN_BYTES), _LAID)
+    ),
+    Terminated,
+)
+# excerpts with the bytes of the store file as they stand; the numbers have these widths alone
+Run = Prefixed(
+    length_word(metadata=False),
+    FocusedSeq(
+        "run",
+        Const(bytes([Code.FIELD_NAME0 + 3]) + b"run"),
+        "run"
+        / tagged(
+            Code.BYTES_LENGTH32,
+            Prefixed(Int32ul, ExprAdapter(_RUN, _checked_run, _checked_run)),
+        ),
+        Terminated,
+    ),
+)
 
 # ---- files ---------------------------------------------------------------------------------------
 

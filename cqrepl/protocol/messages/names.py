@@ -7,6 +7,7 @@ CSP: Final = "csp"
 CID: Final = "cid"
 HANDLER: Final = "handler"
 EVENT: Final = "re"
+RUN: Final = "run"  # between peers that announced it
 ACKNOWLEDGED: Final = "idx"
 NANOS: Final = "ns"
 END_OF_STREAM: Final = "eos"

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use cqrepl_kernel::batch::apart::Apart;
 use cqrepl_kernel::batch::documents::{Limits, Walk};
 use cqrepl_kernel::batch::frames::Scan;
+use cqrepl_kernel::batch::runs::{self, RunHead, HEAD_BYTES};
 use cqrepl_kernel::live::board::{Bell, Board};
 use cqrepl_kernel::live::recorded::{Recorded, SequenceWord, Slots};
 use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, SourceLane};
@@ -18,12 +19,66 @@ use libfuzzer_sys::fuzz_target;
 const CID: &[u8] = b"\x07\x00\x00\x40\xc3cid\x05\x00\x00";
 const FREE: i64 = i64::MAX;
 
-type Input =
-    (Store, [Number; 4], (Number, Option<(Number, u8)>), Option<[Number; 4]>, [Option<u8>; 3], u16);
+type Input = (
+    Store,
+    [Number; 4],
+    (Number, Option<(Number, u8)>),
+    Option<[Number; 4]>,
+    [Option<u8>; 3],
+    u16,
+    bool,
+);
+
+/// What a source has sent.
+#[derive(Default)]
+struct Scanned {
+    index_first: i64,
+    offsets: Vec<i64>,
+    lengths: Vec<i64>,
+    runs: usize,
+}
+
+/// Frames and runs with indexes that follow, and nothing else.
+fn scanned(stream: &[u8]) -> Scanned {
+    let (data, mut found, mut at) = (Source::from(stream), Scanned::default(), 0);
+    while at < stream.len() {
+        let (index, offsets, lengths, end);
+        if let Some(head) = RunHead::read(data, at + CID.len()) {
+            assert!(stream[at..].starts_with(CID));
+            let start = at + CID.len() + HEAD_BYTES;
+            end = start + head.size;
+            let split = runs::split(data, start as i64, end as i64, head.count as i64, FREE);
+            (offsets, lengths) = split.expect("there is memory").expect("a whole run");
+            index = head.index;
+            found.runs += 1;
+        } else {
+            let mut scan = Scan::new(data, at as i64, CID, FREE).expect("a position");
+            scan.step(1).expect("there is memory");
+            (index, offsets, lengths, end) =
+                (scan.index_first, scan.offsets, scan.lengths, scan.end);
+        }
+        assert!(end > at, "a frame or a run");
+        if at == 0 {
+            found.index_first = index;
+        }
+        assert_eq!(index, found.index_first + found.lengths.len() as i64);
+        found.offsets.extend(offsets);
+        found.lengths.extend(lengths);
+        at = end;
+    }
+    found
+}
 
 fuzz_target!(|input: Input| {
-    let (Store(store), [position, index, sequence, certain_end], written, slots, limits, room) =
-        input;
+    let (
+        Store(store),
+        [position, index, sequence, certain_end],
+        written,
+        slots,
+        limits,
+        room,
+        has_runs,
+    ) = input;
     let limit = |nth: usize| limits[nth].map_or(FREE, i64::from);
     if position.0 < 0 || sequence.0 < 0 {
         return; // `SourceLane` in Python refuses such a place
@@ -60,6 +115,7 @@ fuzz_target!(|input: Input| {
         store: Source::from(&*store),
         cid_document: CID,
         payload_max: limit(2),
+        has_runs,
         recorded,
         sent: &sent,
         is_logged: false,
@@ -78,9 +134,8 @@ fuzz_target!(|input: Input| {
             Ok(Look::Nothing | Look::Unusual) | Err(_) => break,
         }
     }
-    let mut scan = Scan::new(stream.as_slice().into(), 0, CID, FREE).expect("a position");
-    while scan.step(64).expect("there is memory") {}
-    assert_eq!(scan.end, stream.len());
+    let scan = scanned(&stream);
+    assert!(has_runs || scan.runs == 0);
     let now = sent.into_inner().expect("no thread has panicked");
     assert_eq!(now.lengths, scan.lengths);
     let count = scan.lengths.len();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use cqrepl_kernel::append::pen::PenPlace;
 use cqrepl_kernel::batch::frames::{Frames, Framing, Scan};
+use cqrepl_kernel::batch::runs::{self, RunHead, HEAD_BYTES};
 use cqrepl_kernel::live::control::Control;
 use cqrepl_kernel::live::others::document_end;
 use cqrepl_kernel::live::pauser::{Pauser, Pausing};
@@ -20,7 +21,7 @@ use cqrepl_kernel::live::pump::{run, Lanes, Rest, Room};
 use cqrepl_kernel::live::sink_lane::{SinkLane, Stored};
 use cqrepl_kernel::mem::{Longs, Source, Target};
 use cqrepl_kernel_fuzz::files::{stored, Files, FIRST, INDEX_FIRST};
-use cqrepl_kernel_fuzz::{Batch, Number};
+use cqrepl_kernel_fuzz::{Batch, Number, Store};
 use libfuzzer_sys::fuzz_target;
 
 const NS_ITEM: [u8; 9] = [0xA7, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -48,6 +49,31 @@ fn put_frames(stream: &mut Vec<u8>, lane: usize, index: i64, batch: &Batch) -> i
     index.wrapping_add(count as i64)
 }
 
+/// Puts a run of a lane behind a stream: excerpts as they are stored, or any documents. The answer is
+/// the index behind the last of them.
+fn put_run(stream: &mut Vec<u8>, lane: usize, index: i64, input: &mut Unstructured) -> Result<i64> {
+    let (mut run, mut count) = (Vec::new(), 0_usize);
+    if input.ratio(1, 4_u8)? {
+        (run, count) = (Store::arbitrary(input)?.0.into(), 3);
+    } else {
+        let batch = Batch::arbitrary(input)?;
+        for payload in (0..batch.lengths.len()).filter_map(|nth| batch.payload(nth)) {
+            let payload = stored(payload);
+            run.resize(run.len().next_multiple_of(4), 0);
+            run.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            run.extend_from_slice(payload);
+            count += 1;
+        }
+    }
+    let mut head = [0; HEAD_BYTES];
+    let said = RunHead { index, count, ns: 9, size: run.len() };
+    said.put(&mut Target::from(&mut head[..]), 0).expect("it is short");
+    stream.extend_from_slice(CIDS[lane]);
+    stream.extend_from_slice(&head);
+    stream.extend_from_slice(&run);
+    Ok(index.wrapping_add(count as i64))
+}
+
 /// A stream that a peer might send, mostly as it should be.
 fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
     let (mut stream, mut next) = (Vec::new(), [INDEX_FIRST; LANES]);
@@ -57,6 +83,7 @@ fn stream_of(input: &mut Unstructured) -> Result<Vec<u8>> {
             0 => stream.extend_from_slice(Arbitrary::arbitrary(input)?),
             1 => stream.extend_from_slice(CIDS[lane]),
             2 => next[lane] = next[lane].wrapping_add(Number::arbitrary(input)?.0),
+            3 | 4 => next[lane] = put_run(&mut stream, lane, next[lane], input)?,
             _ => {
                 next[lane] =
                     put_frames(&mut stream, lane, next[lane], &Arbitrary::arbitrary(input)?)
@@ -91,13 +118,24 @@ fn taken_of<'t>(taken: &'t [u8], mut handed: &[u8]) -> [(Vec<&'t [u8]>, i64); LA
     found
 }
 
-/// Takes the frames of a lane at `at`; where they end, if there are any.
+/// Takes the frames or the run of a lane at `at`; where they end, if there are any.
 fn take_frames<'t>(
     taken: &'t [u8],
     at: usize,
     lane: usize,
     found: &mut (Vec<&'t [u8]>, i64),
 ) -> Option<usize> {
+    if let Some(head) = RunHead::read(taken.into(), at + CIDS[lane].len()) {
+        let start = at + CIDS[lane].len() + HEAD_BYTES;
+        let end = start + head.size;
+        let (from, to, count) = (start as i64, end as i64, head.count as i64);
+        let split = runs::split(taken.into(), from, to, count, i64::MAX);
+        let (offsets, lengths) = split.expect("there is memory").expect("it was stored");
+        let places = offsets.iter().zip(&lengths);
+        found.0.extend(places.map(|(&at, &length)| &taken[at as usize..][..length as usize]));
+        found.1 = head.ns;
+        return Some(end);
+    }
     let mut scan = Scan::new(taken.into(), at as i64, CIDS[lane], i64::MAX).expect("a position");
     while scan.step(1).expect("there is memory") {}
     for (&offset, &length) in scan.offsets.iter().zip(&scan.lengths) {
@@ -153,6 +191,7 @@ fn pump(
             cid_document: CIDS[nth],
             pen: files.pen(&terms[nth], &places[nth]).expect("usual numbers"),
             payload_max,
+            has_runs: true,
             is_acknowledged,
             is_logged: nth == 0,
             stored: &noted[nth],

@@ -30,6 +30,7 @@
 //! appended shows in the header word at that place.
 
 use std::cell::RefCell;
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use crate::append::clock;
@@ -37,7 +38,8 @@ use crate::append::store_words::{IndexPage, StoreWords};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
-use crate::batch::layout::{Laid, MeasuredBatch};
+use crate::batch::layout::{self, Laid, MeasuredBatch};
+use crate::batch::runs::MeasuredRun;
 use crate::mem::fault::{self, Fault};
 use crate::mem::lock::{Lock, UNLOCKED};
 use crate::mem::{self, Cells, Source, Target};
@@ -87,6 +89,47 @@ impl PenPlace {
         debug_assert!(self.position.load(Ordering::Relaxed) < position);
         self.sequence.store(sequence, Ordering::Relaxed);
         self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+/// What is appended.
+#[derive(Clone, Copy)]
+enum Content<'c, 'd> {
+    /// Excerpts that are laid one by one.
+    Batch(&'c MeasuredBatch<'d>),
+    /// Excerpts that stand as they are to be stored.
+    Run(&'c MeasuredRun<'d>),
+}
+
+impl Content<'_, '_> {
+    fn count(self) -> usize {
+        match self {
+            Content::Batch(batch) => batch.count(),
+            Content::Run(run) => run.count,
+        }
+    }
+
+    fn longest(self) -> usize {
+        match self {
+            Content::Batch(batch) => batch.longest,
+            Content::Run(run) => run.longest,
+        }
+    }
+
+    /// The bytes that are stored.
+    fn size(self) -> usize {
+        match self {
+            Content::Batch(batch) => batch.size,
+            Content::Run(run) => run.size(),
+        }
+    }
+
+    /// An upper bound of these, by which both ways of storing reserve space at the same excerpt.
+    fn size_bound(self) -> usize {
+        match self {
+            Content::Batch(batch) => batch.size_bound(),
+            Content::Run(run) => layout::size_bound(run.count, run.payload_bytes),
+        }
     }
 }
 
@@ -210,6 +253,32 @@ impl<'a> Pen<'a> {
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, Option<Refusal>), Fault> {
+        self.append_content(Content::Batch(batch), index, is_kept_open)
+    }
+
+    /// The sequence of an index, and the number of excerpts to an index slot.
+    pub fn slots_from(&self, index: i64) -> (i64, i64) {
+        (index.wrapping_sub(self.terms.index_first), self.terms.index_spacing)
+    }
+
+    /// Appends a run at this index, with the bytes that it has; the answer is that of `append`. It
+    /// was measured with what `slots_from` gives for this index.
+    pub fn append_run(
+        &self,
+        run: &MeasuredRun,
+        index: i64,
+    ) -> Result<(usize, Option<Refusal>), Fault> {
+        let (_, refusal) = self.append_content(Content::Run(run), Some(index), true)?;
+        let is_done = matches!(refusal, None | Some(Refusal::LockLost));
+        Ok((if is_done { run.count } else { 0 }, refusal))
+    }
+
+    fn append_content(
+        &self,
+        content: Content,
+        index: Option<i64>,
+        is_kept_open: bool,
+    ) -> Result<(i64, Option<Refusal>), Fault> {
         let Some(held) = self.lock.take() else {
             return Ok((0, Some(Refusal::Contended)));
         };
@@ -219,18 +288,25 @@ impl<'a> Pen<'a> {
         if let Some(refusal) = self.catch_up()? {
             return Ok((0, Some(refusal)));
         }
-        let (sequence, position) = match self.room_for(batch, index, is_kept_open) {
+        let (sequence, position) = match self.room_for(content, index, is_kept_open) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
         let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
-        let written = if is_kept_open { self.write(batch, position, sequence)? } else { None };
+        let written = if !is_kept_open {
+            None
+        } else {
+            match content {
+                Content::Batch(batch) => self.write(batch, position, sequence)?,
+                Content::Run(run) => self.write_run(run, position)?,
+            }
+        };
         let laid = match written {
             Some(laid) => laid,
-            None => self.lay_batch(batch, position, sequence)?,
+            None => self.lay_content(content, position, sequence)?,
         };
-        let next = sequence + batch.count() as i64; // this is at most the end of the page
-        debug_assert_eq!(laid.end + END_MARK_BYTES, position + batch.size);
+        let next = sequence + content.count() as i64; // this is at most the end of the page
+        debug_assert_eq!(laid.end + END_MARK_BYTES, position + content.size());
         debug_assert!(laid.end + END_MARK_BYTES <= self.reserved());
         debug_assert!((position..laid.end).contains(&laid.last));
         debug_assert!(laid.marks.iter().all(|(marked, _)| (sequence..next).contains(marked)));
@@ -289,15 +365,36 @@ impl<'a> Pen<'a> {
         true
     }
 
-    fn lay_batch(
-        &self,
-        batch: &MeasuredBatch,
-        position: usize,
-        sequence: i64,
-    ) -> Result<Laid, Fault> {
+    /// The same for a run, which needs no image.
+    fn write_run(&self, run: &MeasuredRun, position: usize) -> Result<Option<Laid>, Fault> {
+        if run.size() < LONG_BATCH_BYTES {
+            return Ok(None);
+        }
+        let (bytes, zeros) = run.parts();
+        let at = position + HEADER_BYTES;
+        let mut done = 0;
+        while done < bytes.len() + zeros.len() {
+            let from = done.min(bytes.len());
+            let rest = bytes.part(from, bytes.len() - from).ok_or(fault::POSITION_OUTSIDE)?;
+            let zeros = zeros.get(done - from..).unwrap_or_default();
+            let parts = [rest.io_slice(), IoSlice::new(zeros)];
+            match mem::write_at(self.terms.descriptor, &parts, at + done) {
+                Some(count) if count > 0 => done += count,
+                _ => return Ok(None),
+            }
+        }
+        run.laid(position).map(Some)
+    }
+
+    fn lay_content(&self, content: Content, position: usize, sequence: i64) -> Result<Laid, Fault> {
         let target = self.store.target().ok_or(OUTSIDE)?;
-        self.populate(&target, position, batch.size);
-        batch.lay(target, position as i64, sequence, self.terms.index_spacing)
+        self.populate(&target, position, content.size());
+        match content {
+            Content::Batch(batch) => {
+                batch.lay(target, position as i64, sequence, self.terms.index_spacing)
+            }
+            Content::Run(run) => run.lay(target, position),
+        }
     }
 
     /// Brings the pages of a long batch and some ahead of it into memory in one call. That takes
@@ -370,7 +467,7 @@ impl<'a> Pen<'a> {
     /// Where the batch goes, if everything is as usual. The lock is held.
     fn room_for(
         &self,
-        batch: &MeasuredBatch,
+        content: Content,
         index: Option<i64>,
         is_kept_open: bool,
     ) -> Result<(i64, usize), Refusal> {
@@ -380,10 +477,10 @@ impl<'a> Pen<'a> {
         if index.is_some_and(|index| index != terms.index_first.wrapping_add(sequence)) {
             return Err(Refusal::Index);
         }
-        if batch.longest > terms.payload_max {
+        if content.longest() > terms.payload_max {
             return Err(Refusal::TooLong);
         }
-        let count = batch.count() as i64;
+        let count = content.count() as i64;
         if count > terms.sequence_end.saturating_sub(sequence) {
             return Err(Refusal::Full);
         }
@@ -394,7 +491,7 @@ impl<'a> Pen<'a> {
         // the sum is the one of `StoreWriter`, so that both reserve space at the same excerpt
         let pages = if sequence + count == self.page_end { 2 } else { 1 };
         let end = position
-            .saturating_add(batch.size_bound())
+            .saturating_add(content.size_bound())
             .saturating_add(terms.page_size.saturating_mul(pages))
             .saturating_add(END_MARK_BYTES);
         if end > self.reserved() && !(is_kept_open && self.allocate(end)) {

@@ -9,8 +9,10 @@ pub const HEADER_BYTES: usize = 4;
 pub const LENGTH_MASK: u32 = 0x3FFF_FFFF;
 /// The longest body that a header can tell of.
 pub const BODY_MAX: usize = LENGTH_MASK as usize;
-const META_DATA: u32 = 0x4000_0000;
-const NOT_COMPLETE: u32 = 0x8000_0000;
+/// Set in the header word of what is no excerpt.
+pub const META_DATA: u32 = 0x4000_0000;
+/// Set in the header word of a document that is still written.
+pub const NOT_COMPLETE: u32 = 0x8000_0000;
 const END_OF_FILE: u32 = 0xC000_0000;
 
 /// Why a walk went no further; the numbers are those of `cqrepl.kernel.batch.Stop`.

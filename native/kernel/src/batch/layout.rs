@@ -9,7 +9,8 @@ use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Longs, Source, Target};
 
 const EMPTY_STORED: [u8; 1] = [0x8F];
-const TAIL: [u8; 8] = [0; 8];
+/// The zeros behind what is laid: a dead writer may have left bytes there.
+pub const TAIL: [u8; 8] = [0; 8];
 /// The most that a document adds to its payload: a header, one byte of body, 3 bytes of gap.
 const LAID_BYTES_MAX: usize = HEADER_BYTES + EMPTY_STORED.len() + 3;
 
@@ -78,8 +79,7 @@ impl<'a> MeasuredBatch<'a> {
 
     /// The upper bound of `size` that takes every gap for 3 bytes, as `laid_size` does.
     pub fn size_bound(&self) -> usize {
-        let laid = self.count().saturating_mul(LAID_BYTES_MAX);
-        self.bytes.saturating_add(laid).saturating_add(TAIL.len())
+        size_bound(self.count(), self.bytes)
     }
 
     /// Where in the data an excerpt lies. It is compared each time, as the arrays may change.
@@ -208,15 +208,17 @@ impl<'a> MeasuredBatch<'a> {
 
 /// Finds the excerpts of a batch that belong into the index. It counts, as a division for each
 /// excerpt would cost more than all the rest.
-struct SlotCounter {
+pub struct SlotCounter {
     sequence: i64,
     spacing: i64,
     to_next: i64,
-    found: Vec<(i64, usize)>,
+    /// The sequence and header position of each.
+    pub found: Vec<(i64, usize)>,
 }
 
 impl SlotCounter {
-    fn new(sequence: i64, spacing: i64, count: usize) -> Result<Self, Fault> {
+    /// Begins with this sequence; so many excerpts come.
+    pub fn new(sequence: i64, spacing: i64, count: usize) -> Result<Self, Fault> {
         i64::try_from(count)
             .ok()
             .and_then(|count| sequence.checked_add(count))
@@ -227,7 +229,9 @@ impl SlotCounter {
         Ok(SlotCounter { sequence, spacing, to_next, found: Vec::new() })
     }
 
-    fn pass(&mut self, position: usize) -> Result<(), Fault> {
+    /// Passes the excerpt with this header.
+    #[inline]
+    pub fn pass(&mut self, position: usize) -> Result<(), Fault> {
         if self.to_next == 0 {
             push(&mut self.found, (self.sequence, position))?;
             self.to_next = self.spacing;
@@ -236,6 +240,13 @@ impl SlotCounter {
         self.sequence += 1;
         Ok(())
     }
+}
+
+/// The upper bound of the bytes that so many excerpts take, with so many bytes of payload, every gap
+/// taken for 3 bytes.
+pub fn size_bound(count: usize, payload_bytes: usize) -> usize {
+    let laid = count.saturating_mul(LAID_BYTES_MAX);
+    payload_bytes.saturating_add(laid).saturating_add(TAIL.len())
 }
 
 fn padded(length: usize) -> usize {

@@ -164,6 +164,7 @@ impl Recorded {
 }
 
 /// A walk that is held against what is recorded.
+#[derive(Clone)]
 pub struct WalkCheck<'a> {
     recorded: Recorded,
     store: Source<'a>,

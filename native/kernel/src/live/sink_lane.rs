@@ -1,7 +1,7 @@
 //! One queue in the pump of a sink: frames become excerpts at their indexes, and are acknowledged.
 //!
-//! The lane does the usual case and judges nothing: whole `re` frames, each at the next index, into
-//! a file with room. It leaves all else where it stands, from a heartbeat to the end of a cycle.
+//! The lane does the usual case and judges nothing: whole `re` frames and runs, each at the next index,
+//! into a file with room. It leaves all else where it stands, from a heartbeat to the end of a cycle.
 
 use std::sync::Mutex;
 
@@ -9,6 +9,7 @@ use crate::append::clock::monotonic_ns;
 use crate::append::pen::Pen;
 use crate::append::terms::Refusal;
 use crate::batch::frames::Scan;
+use crate::batch::runs::{MeasuredRun, RunHead, HEAD_BYTES};
 use crate::live::acks;
 use crate::live::control::{locked, PumpError};
 use crate::live::others::document_end;
@@ -33,6 +34,8 @@ pub struct SinkLane<'a> {
     pub pen: Pen<'a>,
     /// The length of the longest excerpt that is taken.
     pub payload_max: i64,
+    /// True when the source may send runs.
+    pub has_runs: bool,
     /// True when the source wants to know what is stored.
     pub is_acknowledged: bool,
     /// True when the time at which each batch was stored is to be logged.
@@ -58,6 +61,9 @@ pub enum Next {
 impl SinkLane<'_> {
     /// Stores the frames at the start of `data`, which begins with the lane's cid document.
     pub fn store(&mut self, data: &[u8]) -> Result<Next, PumpError> {
+        if self.has_runs && RunHead::stands_at(data.into(), self.cid_document.len()) {
+            return self.store_run(data);
+        }
         let mut scan = Scan::new(data.into(), 0, self.cid_document, self.payload_max)?;
         while scan.step(usize::MAX)? {}
         let count = scan.offsets.len();
@@ -77,20 +83,53 @@ impl SinkLane<'_> {
             return Ok(Next::Unusual);
         }
         debug_assert_eq!(stored, count, "a batch is appended as a whole or not at all");
+        self.note(scan.index_first, count, scan.lengths.iter().sum(), scan.ns_last);
+        // the lock was taken away by force: the appender finds that out when it looks next
+        Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
+    }
+
+    /// Stores the run at the start of `data`, behind the lane's cid document. One that is not as it
+    /// should be is for the event loop to refuse.
+    fn store_run(&mut self, data: &[u8]) -> Result<Next, PumpError> {
+        let at = self.cid_document.len();
+        let Some(end) = document_end(data, at) else {
+            return Ok(Next::Cut);
+        };
+        let data = Source::from(data);
+        let Some(head) = RunHead::read(data, at) else {
+            return Ok(Next::Unusual);
+        };
+        let (sequence, spacing) = self.pen.slots_from(head.index);
+        let Some(bytes) = data.part(at + HEAD_BYTES, head.size).filter(|_| sequence >= 0) else {
+            return Ok(Next::Unusual);
+        };
+        let run = MeasuredRun::new(bytes, head.count, self.payload_max, sequence, spacing)?;
+        let Ok(run) = run else {
+            return Ok(Next::Unusual);
+        };
+        debug_assert_eq!(end, at + HEAD_BYTES + head.size);
+        let (stored, refusal) = self.pen.append_run(&run, head.index)?;
+        if stored == 0 {
+            return Ok(Next::Unusual);
+        }
+        self.note(head.index, run.count, run.payload_bytes as i64, head.ns);
+        Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(end) })
+    }
+
+    /// Notes what was stored, and that it is to be acknowledged.
+    fn note(&mut self, index_first: i64, count: usize, bytes: i64, ns: i64) {
         let now_ns = if self.is_logged { monotonic_ns() } else { 0 };
-        let (index_last, bytes) = (scan.index_first + count as i64 - 1, scan.lengths.iter().sum());
-        debug_assert!(self.due.is_none_or(|(index, _)| index < scan.index_first));
-        self.due = Some((index_last, scan.ns_last));
+        let index_last = index_first + count as i64 - 1;
+        debug_assert!(self.due.is_none_or(|(index, _)| index < index_first));
+        self.due = Some((index_last, ns));
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
         noted.bytes += bytes;
         if self.is_logged {
-            for number in [index_last, scan.ns_last, now_ns, count as i64, bytes] {
+            for number in [index_last, ns, now_ns, count as i64, bytes] {
                 noted.entries.extend_from_slice(&number.to_le_bytes());
             }
         }
-        // the lock was taken away by force: the appender finds that out when it looks next
-        Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
     }
 
     /// Puts the acknowledgement that is due behind what is to be sent. What a removed file holds is

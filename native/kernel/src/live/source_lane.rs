@@ -15,15 +15,18 @@ use crate::append::clock::monotonic_ns;
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{self, Limits, Walk};
 use crate::batch::frames::{Frames, Framing, INT64};
+use crate::batch::runs::{self, Growing, RunHead};
 use crate::live::board::{Row, APPENDED};
 use crate::live::control::locked;
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
-use crate::mem::fault::{push, Fault};
+use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Source, Target};
 
 /// After so many excerpts what was framed is noted.
 const RUN_EXCERPTS: usize = 1024;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
+/// The most bytes of a run: the peer takes it once all of it has come.
+const RUN_BYTES: usize = 64 << 10;
 /// The most that a frame adds to its payload is less than this.
 const FRAME_BYTES: usize = 4096;
 
@@ -73,6 +76,8 @@ pub struct SourceLane<'a> {
     pub cid_document: &'a [u8],
     /// The length of the longest excerpt that may be sent.
     pub payload_max: i64,
+    /// True when the peer takes runs.
+    pub has_runs: bool,
     /// What the lane is held against.
     pub recorded: Recorded,
     /// What was sent, for the event loop, which asks while the pump runs.
@@ -85,8 +90,8 @@ pub struct SourceLane<'a> {
     pub room_low: (i64, i64),
 }
 
-/// Frames that were written, and may not all be sent.
-struct FramedRun {
+/// Excerpts that were taken, and may not all be sent.
+struct Passed {
     /// Where the lane is behind them.
     place: LanePlace,
     /// The lengths of their payloads.
@@ -97,17 +102,72 @@ struct FramedRun {
     is_astray: bool,
     /// How many are proved by a slot, at least.
     proved: Option<Proved>,
-    /// What was in `apart` before them.
-    apart_first: (usize, usize),
+    /// What was written before them.
+    first: Mark,
 }
 
-/// A place in a run of frames: all before it are certain.
+/// A place among these excerpts: all before it are certain.
 #[derive(Clone, Copy)]
 struct Proved {
     place: LanePlace,
     count: usize,
+    mark: Mark,
+}
+
+/// How much was written, and what was put apart.
+#[derive(Clone, Copy)]
+struct Mark {
     filled: usize,
     apart: (usize, usize),
+}
+
+/// What excerpts are taken into, one after the other.
+trait Taking {
+    /// Takes one more; false when it does not fit.
+    fn take(&mut self, body: i64, length: i64) -> Result<bool, Fault>;
+    /// The bytes up to where the excerpt with this header would be.
+    fn bytes(&self, header: i64) -> usize;
+    /// How much was written.
+    fn mark(&self) -> Mark;
+}
+
+impl Taking for Framing<'_, '_> {
+    #[inline]
+    fn take(&mut self, body: i64, length: i64) -> Result<bool, Fault> {
+        self.put(body, length)
+    }
+
+    fn bytes(&self, _header: i64) -> usize {
+        self.filled + self.apart.bytes
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { filled: self.filled, apart: self.apart.mark() }
+    }
+}
+
+/// Excerpts that become a run: nothing is written before it is known where it ends.
+struct RunTaking<'d> {
+    data: Source<'d>,
+    growing: Growing,
+    before: usize,
+}
+
+impl Taking for RunTaking<'_> {
+    #[inline]
+    fn take(&mut self, body: i64, length: i64) -> Result<bool, Fault> {
+        Ok(self.growing.takes(self.data, body, length))
+    }
+
+    fn bytes(&self, header: i64) -> usize {
+        let header = usize::try_from(header).unwrap_or(0);
+        let behind = self.growing.start().filter(|&start| start < header);
+        self.before + behind.map_or(0, |start| header - start)
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { filled: self.before, apart: (0, 0) }
+    }
 }
 
 /// What a look at a lane has found.
@@ -157,7 +217,7 @@ impl<'a> SourceLane<'a> {
     /// `apart`.
     pub fn frame(
         &self,
-        out: Target<'_>,
+        mut out: Target<'_>,
         filled: usize,
         apart: &mut Apart<'a>,
     ) -> Result<Look, Fault> {
@@ -186,6 +246,12 @@ impl<'a> SourceLane<'a> {
                 return Ok(if waits { Look::Nothing } else { Look::Unusual });
             }
         };
+        if self.has_runs {
+            if let Some(look) = self.run(limits, place, check.clone(), &mut out, filled, apart)? {
+                return Ok(look);
+            }
+        }
+        let check = (!is_certain).then_some(check);
         let (out_bytes, ns_item) = (out.len(), now_item());
         let none: &[i64] = &[];
         let frames = Frames {
@@ -198,8 +264,7 @@ impl<'a> SourceLane<'a> {
         let from = i64::try_from(filled).unwrap_or(i64::MAX);
         let mut framing =
             Framing::new(frames, 0, place.index, out, from)?.leaving(APART_MIN, mem::take(apart));
-        let check = (!is_certain).then_some(check);
-        let mut run = self.frame_run(&mut walk, first, &mut framing, place, check, out_bytes)?;
+        let mut run = self.pass(&mut walk, first, &mut framing, place, check, out_bytes)?;
         if run.lengths.is_empty() {
             *apart = mem::take(&mut framing.apart);
             if run.is_astray {
@@ -216,13 +281,13 @@ impl<'a> SourceLane<'a> {
         *apart = mem::take(&mut framing.apart);
         if !run.is_certain && !self.is_proved_ahead(&mut run)? {
             let Some(proved) = run.proved else {
-                apart.go_back(run.apart_first);
+                apart.go_back(run.first.apart);
                 return Ok(Look::Unusual);
             };
             run.lengths.truncate(proved.count);
             run.place = proved.place;
-            filled_end = proved.filled;
-            apart.go_back(proved.apart);
+            filled_end = proved.mark.filled;
+            apart.go_back(proved.mark.apart);
         }
         debug_assert!(filled < filled_end);
         debug_assert!(filled_end + apart.bytes <= out_bytes);
@@ -231,19 +296,83 @@ impl<'a> SourceLane<'a> {
         Ok(Look::Framed(filled_end))
     }
 
-    /// Writes the frame of one excerpt after the other, as many as fit, and holds them against what
-    /// is recorded if they are not certain yet.
-    fn frame_run(
+    /// Writes the head of a run of what is new, and puts its bytes into `apart`. `None` when there
+    /// are too few excerpts for one, and nothing was written.
+    ///
+    /// What is certain already is passed together with what is not yet, so that no run ends where
+    /// that begins.
+    fn run(
+        &self,
+        limits: Limits,
+        place: LanePlace,
+        check: WalkCheck,
+        out: &mut Target<'_>,
+        filled: usize,
+        apart: &mut Apart<'a>,
+    ) -> Result<Option<Look>, Fault> {
+        let head_end = filled + self.cid_document.len() + runs::HEAD_BYTES;
+        let before = head_end + apart.bytes;
+        let bytes_max = out.len().saturating_sub(before).min(RUN_BYTES);
+        let growing = Growing::new(i64::try_from(bytes_max).unwrap_or(i64::MAX));
+        let mut taking = RunTaking { data: self.store, growing, before };
+        let out_bytes = before + bytes_max;
+        let mut walk = Walk::new(self.store, place.position, length_of(self.store), limits)?;
+        let Ok(first) = walk.excerpt() else {
+            return Ok(None);
+        };
+        let mut run = self.pass(&mut walk, first, &mut taking, place, Some(check), out_bytes)?;
+        if run.lengths.len() < runs::EXCERPTS_MIN || place.index < 0 {
+            return Ok(None);
+        }
+        if !run.is_certain && !self.is_proved_ahead(&mut run)? {
+            let Some(proved) = run.proved.filter(|proved| proved.count >= runs::EXCERPTS_MIN)
+            else {
+                return Ok(None);
+            };
+            run.lengths.truncate(proved.count);
+            run.place = proved.place;
+        }
+        let Some((start, end)) = taking.growing.start().zip(self.end_of(&run)) else {
+            return Ok(None);
+        };
+        let (count, size) = (run.lengths.len(), end.saturating_sub(start));
+        let bytes = self.store.part(start, size).ok_or(fault::EXCERPT_OUTSIDE)?;
+        let head = RunHead { index: place.index, count, ns: monotonic_ns(), size };
+        out.put(filled, self.cid_document).ok_or(fault::POSITION_OUTSIDE)?;
+        head.put(out, filled + self.cid_document.len())?;
+        let filled_end = if size >= APART_MIN {
+            apart.put(head_end, bytes)?;
+            head_end
+        } else {
+            out.copy(head_end, bytes, 0, size).ok_or(fault::POSITION_OUTSIDE)?;
+            head_end + size
+        };
+        debug_assert!(filled_end + apart.bytes <= out_bytes);
+        run.place.index = place.index.saturating_add(count as i64);
+        self.note(run.place, &run.lengths);
+        Ok(Some(Look::Framed(filled_end)))
+    }
+
+    /// Where the last payload ends.
+    fn end_of(&self, run: &Passed) -> Option<usize> {
+        let end = run.place.position_last.checked_add(HEADER_BYTES)?;
+        usize::try_from(end.checked_add(*run.lengths.last()?)?).ok()
+    }
+
+    /// Takes one excerpt after the other, as many as fit, and holds them against what is recorded if
+    /// they are not certain yet.
+    fn pass(
         &self,
         walk: &mut Walk,
         first: (u64, i64),
-        framing: &mut Framing,
+        taking: &mut impl Taking,
         mut place: LanePlace,
         mut check: Option<WalkCheck>,
         out_bytes: usize,
-    ) -> Result<FramedRun, Fault> {
+    ) -> Result<Passed, Fault> {
         let (mut found, mut lengths, mut proved) = (first, Vec::new(), None);
-        let apart_first = framing.apart.mark();
+        let first = taking.mark();
+        let mut certain_left = check.is_some() && place.position < place.certain_end;
         let (mut is_certain, mut is_astray) = (check.is_none(), false);
         let mut stretch_start = None;
         loop {
@@ -252,17 +381,24 @@ impl<'a> SourceLane<'a> {
             debug_assert!(header >= place.position);
             debug_assert!(header >= place.position_last);
             debug_assert!(self.store.has(body as usize, length as usize));
-            match check.as_mut().map_or(Says::Nothing, |check| check.pass(header, place.sequence)) {
+            let says = check.as_mut().map_or(Says::Nothing, |it| it.pass(header, place.sequence));
+            let is_end_of_certain = certain_left && header >= place.certain_end;
+            certain_left &= !is_end_of_certain;
+            match says {
+                Says::Nothing if is_end_of_certain => {
+                    place.position = header;
+                    let count = lengths.len();
+                    proved = (count > 0).then(|| Proved { place, count, mark: taking.mark() });
+                }
                 Says::Nothing => {}
                 Says::Here => {
                     place.position = header;
-                    let (count, filled) = (lengths.len(), framing.filled);
-                    let apart = framing.apart.mark();
-                    let now = filled + framing.apart.bytes;
+                    let (count, mark) = (lengths.len(), taking.mark());
+                    let now = taking.bytes(header);
                     if let Some(start) = stretch_start.replace(now) {
                         place.stretch_bytes = now - start;
                     }
-                    proved = (count > 0).then_some(Proved { place, count, filled, apart });
+                    proved = (count > 0).then_some(Proved { place, count, mark });
                     if count >= RUN_EXCERPTS || (count > 0 && out_bytes < now + place.stretch_bytes)
                     {
                         break;
@@ -273,7 +409,7 @@ impl<'a> SourceLane<'a> {
                     break;
                 }
             }
-            if !framing.put(body, length)? {
+            if !taking.take(body, length)? {
                 place.position = header;
                 break;
             }
@@ -293,11 +429,11 @@ impl<'a> SourceLane<'a> {
                 break;
             }
         }
-        Ok(FramedRun { place, lengths, is_certain, is_astray, proved, apart_first })
+        Ok(Passed { place, lengths, is_certain, is_astray, proved, first })
     }
 
     /// True when a walk ahead proves all of a run, of which so far too little is proved.
-    fn is_proved_ahead(&self, run: &mut FramedRun) -> Result<bool, Fault> {
+    fn is_proved_ahead(&self, run: &mut Passed) -> Result<bool, Fault> {
         let enough = run.lengths.len() / 4 * 3;
         if run.is_astray || run.proved.is_some_and(|proved| proved.count >= enough) {
             return Ok(false);

@@ -10,7 +10,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 12;
+const INTERFACE: u32 = 13;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -22,6 +22,8 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::find_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::frame_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::scan_frames, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::run_length, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::split_run, module)?)?;
     module.add_function(wrap_pyfunction!(functions::gather_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(functions::join_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(functions::number_from, module)?)?;

@@ -14,7 +14,7 @@ use crate::batch::chain::Chain;
 use crate::batch::documents::{Limits, Walk};
 use crate::batch::joined::Joined;
 use crate::batch::layout::{self, MeasuredBatch};
-use crate::batch::{columns, frames};
+use crate::batch::{columns, frames, runs};
 use crate::mem::fault::{self, Fault};
 use crate::mem::{self, View, ViewOfLongs};
 
@@ -112,6 +112,37 @@ pub fn scan_frames<'py>(
     }
     let (offsets, lengths) = (array(py, &scan.offsets)?, array(py, &scan.lengths)?);
     Ok(Some((scan.end, scan.index_first, scan.ns_last, offsets, lengths)))
+}
+
+#[pyfunction]
+pub fn run_length(
+    data: &Bound<'_, PyAny>,
+    offsets: &Bound<'_, PyAny>,
+    lengths: &Bound<'_, PyAny>,
+    start: i64,
+    count_max: i64,
+    bytes_max: i64,
+) -> PyResult<i64> {
+    let data = View::of(data)?;
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    let (offsets, lengths) = (offsets.longs(), lengths.longs());
+    Ok(runs::run_length(data.source(), offsets, lengths, start, count_max, bytes_max)?)
+}
+
+#[pyfunction]
+pub fn split_run<'py>(
+    data: &Bound<'py, PyAny>,
+    start: i64,
+    end: i64,
+    count: i64,
+    payload_max: i64,
+) -> PyResult<(u8, Array<'py>, Array<'py>)> {
+    let py = data.py();
+    let view = View::of(data)?;
+    Ok(match runs::split(view.source(), start, end, count, payload_max)? {
+        Ok((offsets, lengths)) => (0, array(py, &offsets)?, array(py, &lengths)?),
+        Err(refused) => (refused as u8, array(py, &[])?, array(py, &[])?),
+    })
 }
 
 #[pyfunction]

@@ -86,6 +86,7 @@ pub struct PySourceLane {
     store: View,
     cid_document: Vec<u8>,
     payload_max: i64,
+    has_runs: bool,
     recorded: Recorded,
     sent: Mutex<Sent>,
     is_logged: bool,
@@ -97,6 +98,10 @@ pub struct PySourceLane {
 impl PySourceLane {
     #[new]
     #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (
+        store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
+        target, has_runs = false
+    ))]
     fn new(
         store: &Bound<'_, PyAny>,
         place: (i64, i64, i64, i64),
@@ -108,6 +113,7 @@ impl PySourceLane {
         row: &PyBoardRow,
         index_sent: i64,
         target: i64,
+        has_runs: bool,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -140,6 +146,7 @@ impl PySourceLane {
             store: View::of(store)?,
             cid_document,
             payload_max,
+            has_runs,
             recorded,
             sent: Mutex::new(sent),
             is_logged,
@@ -193,6 +200,7 @@ impl PySourceLane {
             store: self.store.source(),
             cid_document: &self.cid_document,
             payload_max: self.payload_max,
+            has_runs: self.has_runs,
             recorded: self.recorded,
             sent: &self.sent,
             is_logged: self.is_logged,
@@ -208,6 +216,7 @@ pub struct PySinkLane {
     pen: Py<PyPen>,
     cid_document: Vec<u8>,
     payload_max: i64,
+    has_runs: bool,
     is_acknowledged: bool,
     is_logged: bool,
     stored: Mutex<Stored>,
@@ -216,15 +225,19 @@ pub struct PySinkLane {
 #[pymethods]
 impl PySinkLane {
     #[new]
+    #[pyo3(signature = (
+        pen, cid_document, payload_max, is_acknowledged, is_logged, has_runs = false
+    ))]
     fn new(
         pen: Py<PyPen>,
         cid_document: Vec<u8>,
         payload_max: i64,
         is_acknowledged: bool,
         is_logged: bool,
+        has_runs: bool,
     ) -> Self {
         let stored = Mutex::default();
-        PySinkLane { pen, cid_document, payload_max, is_acknowledged, is_logged, stored }
+        PySinkLane { pen, cid_document, payload_max, has_runs, is_acknowledged, is_logged, stored }
     }
 
     /// How many excerpts and bytes were stored since the last call, and their entries for a log.
@@ -240,6 +253,7 @@ impl PySinkLane {
             cid_document: &self.cid_document,
             pen: self.pen.get().pen()?,
             payload_max: self.payload_max,
+            has_runs: self.has_runs,
             is_acknowledged: self.is_acknowledged,
             is_logged: self.is_logged,
             stored: &self.stored,

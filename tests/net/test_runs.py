@@ -1,0 +1,95 @@
+"""Runs between a source and a sink: what goes as a run, and that copies are the same."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cqrepl.queue import ExcerptBatch, Queue
+from tests.support.copies import assert_same
+from tests.support.relay import Relay, forward_all
+from tests.support.replicas import (
+    acked,
+    live_sink,
+    live_source,
+    received,
+)
+from tests.support.samples import fill, noon_index, read
+from wire import Reader, WireError
+
+RUNS: dict[str, Any] = {"runs": True}
+
+
+def names(relay: Relay, sender: str) -> Counter[str]:
+    """How many data documents of each name one side has sent."""
+    found: Counter[str] = Counter()
+    for entry in relay.entries:
+        if entry.direction.startswith(sender) and entry.kind == "data":
+            try:
+                found[Reader(entry.raw[4:]).read_name() or ""] += 1
+            except WireError:
+                found["?"] += 1
+    return found
+
+
+def written(path: Path, payloads: list[bytes]) -> int:
+    """A new queue; the index of the last excerpt."""
+    batch = ExcerptBatch.of(noon_index(), payloads)
+    with Queue.open_for_append(path, create="FAST_DAILY") as queue:
+        queue.appender().append_at(batch)
+    return batch.index_last
+
+
+@pytest.mark.parametrize("source_runs", [True, False])
+@pytest.mark.parametrize("sink_runs", [True, False])
+async def test_only_between_peers_that_both_have_them(
+    tmp_path: Path, source_runs: bool, sink_runs: bool
+) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    last = fill(original, "FAST_DAILY", {0: 3000, 2: 40})[-1][0]
+    async with live_source(original, runs=source_runs) as source:
+        async with Relay(source.port, on_document=forward_all).running() as relay:
+            async with live_sink(copy, relay.port, runs=sink_runs) as sink:
+                await acked(source, last)
+                await received(sink, 3040)
+    said = names(relay, "source")
+    if source_runs and sink_runs:
+        assert said["run"] > 0
+        assert said["re"] < 100
+    else:
+        assert (said["run"], said["re"]) == (0, 3040)
+    assert read(copy) == read(original)
+    assert_same(original, copy)
+
+
+async def test_excerpts_of_all_lengths(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    lengths = [1, 2, 3, 4, 5, 0, 300_000, 70_000, 7, 8, 65_535, 65_536, *range(1, 600)]
+    last = written(original, [bytes([1 + at % 251]) * each for at, each in enumerate(lengths)])
+    async with live_source(original, **RUNS) as source:
+        async with live_sink(copy, source.port, **RUNS):
+            await acked(source, last)
+    assert read(copy) == read(original)
+    assert_same(original, copy)
+
+
+async def test_across_index_pages_and_what_comes_later(tmp_path: Path) -> None:
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    last = fill(original, "TEST2_DAILY", {0: 150, 1: 30})[-1][0]
+    async with live_source(original, **RUNS) as source:
+        async with live_sink(copy, source.port, **RUNS):
+            await acked(source, last)
+            for _ in range(5):
+                last = more(original, 50)
+                await acked(source, last)
+    assert read(copy) == read(original)
+    assert_same(original, copy)
+
+
+def more(path: Path, count: int) -> int:
+    """Excerpts behind those that are there; the index of the last one."""
+    with Queue.open_for_append(path) as queue:
+        batch = ExcerptBatch.of(queue.next_index(), [b"%d" % at for at in range(count)])
+        queue.appender().append_at(batch)
+    return batch.index_last

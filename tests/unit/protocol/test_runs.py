@@ -1,0 +1,93 @@
+"""Runs in the core: only where they were agreed, and what they come to."""
+
+from typing import Any
+
+import pytest
+
+from cqrepl.protocol import RemoteProtocolError
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages.runs import write_run_head
+from tests.property.test_runs_agree import as_run
+from tests.support.peer import (
+    CID,
+    CSP,
+    NS,
+    SHIFT,
+    SINK_ID,
+    SOURCE_ID,
+    Ours,
+    Role,
+    excerpts,
+    heartbeats,
+    index,
+    register,
+    select,
+    sink_handler,
+    uber,
+)
+
+BLOCK = {"v": 1, "capabilities": ["runs"], "role": "host"}
+
+
+def receiving(*, runs: bool = True, said: bool = True, **config: Any) -> Ours:
+    """A sink that has nothing and receives.
+
+    Args:
+        runs: our side takes runs.
+        said: so does the peer.
+    """
+    ours = Ours(Role.SINK, runs=runs, **config)
+    more: dict[str, Any] = {"cqrepl": BLOCK} if said else {}
+    ours.receive(uber(SOURCE_ID, SINK_ID, **more), heartbeats())
+    ours.receive(register(CSP, CID, sink_handler()))
+    ours.connection.answer_queue(CID, 0, SHIFT, None)
+    return ours
+
+
+def run(first: int, *payloads: bytes, count: int | None = None) -> bytes:
+    laid = as_run(list(payloads))
+    return select() + write_run_head(first, count or len(payloads), NS, len(laid)) + laid
+
+
+def test_known_excerpts_and_new_ones_in_one_run(agreed: Ours) -> None:
+    agreed.receive(excerpts(index(0), b"a", b"b"))
+    known, new = agreed.receive(run(index(1), b"b", b"cc", b"d"))
+    assert isinstance(known, ev.CompareExcerpts)
+    assert isinstance(new, ev.AppendExcerpts)
+    assert [bytes(payload) for _, payload in known.batch] == [b"b"]
+    assert (new.batch.index_first, new.ns) == (index(2), NS)
+    assert [bytes(payload) for _, payload in new.batch] == [b"cc", b"d"]
+
+
+def test_a_run_that_does_not_follow_is_a_gap(agreed: Ours) -> None:
+    (event,) = agreed.receive(run(index(3), b"a", b"b"))
+    assert isinstance(event, ev.QueueStopped)
+
+
+def test_a_run_that_lies_closes_the_connection(agreed: Ours) -> None:
+    with pytest.raises(RemoteProtocolError, match="a run of 3 excerpts expected: it ends before"):
+        agreed.receive(run(index(0), b"a", b"b", count=3))
+
+
+def test_longer_than_this_side_takes() -> None:
+    ours = receiving(payload_max=10)
+    with pytest.raises(RemoteProtocolError, match="an excerpt in it is too long"):
+        ours.receive(run(index(0), b"a", b"b" * 11))
+
+
+def test_a_run_may_be_longer_than_an_excerpt() -> None:
+    (event,) = receiving(payload_max=10).receive(run(index(0), *[b"a"] * 16_384))
+    assert isinstance(event, ev.AppendExcerpts)
+    assert len(event.batch) == 16_384
+
+
+@pytest.mark.parametrize("more", [{"runs": False}, {"runs": True, "said": False}])
+def test_not_known_where_it_was_not_agreed(more: dict[str, Any]) -> None:
+    (event,) = receiving(**more).receive(run(index(0), b"a", b"b"))
+    assert isinstance(event, ev.RegistrationRefused)
+    assert "'run' is not known" in event.message
+
+
+@pytest.fixture
+def agreed() -> Ours:
+    return receiving()
