@@ -1,4 +1,4 @@
-"""Verbs for a host that runs: `cqrepl pause`, `resume`, `quarantine`, `forget`."""
+"""Verbs for a host that runs: `cqrepl reload`, `pause`, `resume`, `quarantine`, `forget`."""
 
 import sys
 from collections.abc import Callable
@@ -37,6 +37,21 @@ def _tell(
         return tell_host(name, run_dir, host_id, {"do": verb} | what, as_json=as_json)
 
     sys.exit(outcome.guarded(name, work))
+
+
+@click.command()
+@_told_options
+def reload(host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
+    """Have a running host read its file again, and print what has changed. SIGHUP does so too.
+
+    Queues that are new are added, those that are gone are removed, in order, and limits are taken
+    on. What needs a restart is named, and stays as it is. If the file is wrong, or a new queue
+    cannot be opened, all of it stays as it is.
+
+    Exit codes: 0; 1 something needs a restart; 2 the file is wrong, or a queue is not to be opened;
+    3 no host answers; 4 a new queue is damaged; 5 refused.
+    """
+    _tell("reload", host_id, run_dir, as_json)
 
 
 @click.command()

@@ -13,6 +13,7 @@ import trio
 
 from cqrepl.commands.outcome import code_of
 from cqrepl.commands.quarantine import text_of
+from cqrepl.commands.reloader import Reloader
 from cqrepl.console.exitcodes import USAGE, BadArguments
 from cqrepl.net.errors import NetError
 from cqrepl.net.threads import in_thread
@@ -26,12 +27,18 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class ControlDesk:
-    """The verbs of one host; one is done after the other."""
+    """The verbs of one host; one is done after the other.
 
-    def __init__(self, host: Host) -> None:
+    Args:
+        reloader: reads the file again that the host runs by.
+    """
+
+    def __init__(self, host: Host, reloader: Reloader) -> None:
         self._host = host
+        self._reloader = reloader
         self._turn = trio.Lock()
         self._verbs: Final[Mapping[str, Callable[[Values], Awaitable[Values]]]] = {
+            "reload": self._reload,
             "pause": self._pause,
             "resume": self._resume,
             "forget": self._forget,
@@ -52,6 +59,13 @@ class ControlDesk:
                 code = USAGE if isinstance(error, ValueError) else code_of(error)
                 return {"v": FORM, "error": str(error), "code": code}
         return {"v": FORM, "host": self._host.endpoint.protocol.host_id, "do": name} | found
+
+    async def _reload(self, _asked: Values) -> Values:
+        try:
+            return await self._reloader.reload(self._host)
+        except _FAILED as error:
+            _logger.error("by operator: all stays as it is: %s", error)
+            raise
 
     async def _pause(self, asked: Values) -> Values:
         name = _text(asked, "queue")

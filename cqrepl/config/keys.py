@@ -48,6 +48,7 @@ class Key:
         says: what it means, for people.
         default: its value where it is not there; REQUIRED where it has to be.
         is_used: false for what only a JVM can do: it is accepted, and has no effect.
+        is_live: a host that runs takes on another value, with `cqrepl reload`.
         tag: the type that the value may be marked with.
     """
 
@@ -56,6 +57,7 @@ class Key:
     says: str
     default: object = None
     is_used: bool = True
+    is_live: bool = False
     tag: str | None = None
 
     @property
@@ -183,18 +185,21 @@ SOURCE: Final = _section(
         says="whose back copy is taken: of hosts that are known and prove what they hold, and of "
         "these; or nobody's",
         default=_SOURCE.returns.hosts,
+        is_live=True,
     ),
     Key(
         name="returnExcerpts",
         kind=integer(1, 10**12),
         says="most excerpts of one back copy",
         default=_SOURCE.returns.excerpts_max,
+        is_live=True,
     ),
     Key(
         name="returnSeconds",
         kind=integer(1, 10**6),
         says="longest back copy; it keeps writers out",
         default=int(_SOURCE.returns.seconds_max),
+        is_live=True,
     ),
     Key(
         name="waitFor",
@@ -237,12 +242,14 @@ SINK: Final = _section(
         kind=BOOLEAN,
         says="take a first index of a day far from this host's clock",
         default=_SINK.any_cycle,
+        is_live=True,
     ),
     Key(
         name="onDivergence",
         kind=choice("stop", "quarantine"),
         says="what becomes of a copy that differs from its source's queue",
         default="quarantine" if _SINK.puts_aside else "stop",
+        is_live=True,
     ),
 )
 
@@ -273,12 +280,14 @@ PROCESS: Final = _section(
         kind=size(1, EXCERPT_MAX),
         says="longest excerpt; a queue that holds a longer one stops there",
         default=_PROTOCOL.payload_max,
+        is_live=True,
     ),
     Key(
         name="scrub",
         kind=size(0, _SIZE_MAX),
         says="bytes of store files that are read once more each second; 0: none",
         default=HostSettings(net=_NET).scrub_bytes_per_s,
+        is_live=True,
     ),
     Key(
         name="wireShape",
@@ -303,12 +312,14 @@ PROCESS: Final = _section(
         kind=integer(0, 1_000_000),
         says="peers that are no members, at a time",
         default=_NET.guests_max,
+        is_live=True,
     ),
     Key(
         name="guestRate",
         kind=size(1, _SIZE_MAX),
         says="bytes a second that each of them may send",
         default=_NET.guest_bytes_per_s,
+        is_live=True,
     ),
 )
 PARTS: Final[Mapping[str, Section]] = {"source": SOURCE, "sink": SINK}  # below `cqrepl`

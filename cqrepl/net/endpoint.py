@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -20,6 +20,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.roster import Roster
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import Connection, ConnectionConfig, ProtocolSettings
+from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.subhandler import HandlerKind
 
 LOOK_SECONDS: Final = 0.5  # between two looks for peers, of one that gives up
@@ -32,7 +33,7 @@ class Endpoint:
     """Runs the connections of one host.
 
     Args:
-        takes: names of the queues that may be offered to this side.
+        takes: names of the queues that may be offered to this side; there may come more.
         make_session: makes what works on a new connection.
         program: adds handlers of its own.
     """
@@ -41,7 +42,7 @@ class Endpoint:
         self,
         net: NetSettings,
         protocol: ProtocolSettings,
-        takes: frozenset[str],
+        takes: Set[str],
         make_session: MakeSession,
         program: Program | None = None,
     ) -> None:
@@ -71,6 +72,21 @@ class Endpoint:
         """The connection that counts of each host that is there, by its id."""
         live = self._roster.hosts.items()
         return {host_id: (pump, self._live[pump]) for host_id, pump in live if pump in self._live}
+
+    def change(self, net: NetSettings, protocol: ProtocolSettings) -> None:
+        """Other limits, for connections that come from now on."""
+        self.settings, self.protocol = net, protocol
+        self._roster.guests_max = net.guests_max
+
+    def tell_queues(self, *, added: QueueNames, removed: QueueNames) -> None:
+        """Tells all peers which queues there are from now on, and which are not."""
+        for pump in self._live:
+            pump.connection.change_queues(added=added, removed=removed)
+
+    def renew(self, why: str) -> None:
+        """Ends all connections, for the next ones to do better."""
+        for pump in list(self._live):
+            pump.fail(why)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -22,7 +22,7 @@ class Roster:
 
     def __init__(self, guests_max: int = 0) -> None:
         self._guests: set[Pump] = set()
-        self._guests_max = guests_max
+        self.guests_max = guests_max
         self._live: dict[int, Pump] = {}
         self._taken_over: dict[int, deque[float]] = {}
 
@@ -37,14 +37,14 @@ class Roster:
 
     @property
     def has_room_for_guest(self) -> bool:
-        return len(self._guests) < self._guests_max
+        return len(self._guests) < self.guests_max
 
     async def enter(self, host_id: int, pump: Pump) -> str | None:
         """Makes `pump` the connection of this host; what is wrong if it may not be (None:
         nothing). A guest has no host id: it counts among the guests."""
         if pump.connection.is_guest:
             if not self.has_room_for_guest:
-                return f"at most {self._guests_max} guests at a time"
+                return f"at most {self.guests_max} guests at a time"
             self._guests.add(pump)
             return None
         old = self._live.get(host_id)

@@ -3,6 +3,7 @@
 Ids are written from the receiver's point of view: `remote_id` on the wire is the sender's own.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -35,7 +36,7 @@ class ConnectionConfig:
 
     settings: ProtocolSettings = field(default_factory=ProtocolSettings)
     is_dialler: bool
-    takes: frozenset[str] = frozenset()
+    takes: Set[str] = frozenset()
     kinds: tuple[HandlerKind, ...] = ()
     takes_guests: bool = True
     cid_first: int = 0

@@ -1,12 +1,19 @@
 """A host with queues in both directions: some it streams, others it takes in, on one connection."""
 
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+import trio
 
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.errors import Refused
@@ -14,6 +21,7 @@ from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.link import Session
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.duplexsession import DuplexSession
@@ -24,7 +32,9 @@ from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import Source, open_source
+from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
@@ -64,6 +74,9 @@ class Host:
         self._writers: dict[str, OwnWriter] = {}
         self._writers_guard = threading.Lock()
         self.has_ended = False  # or it is about to
+        self._paths: dict[str, Path] = {}  # of all queues
+        self._lost: LostFiles | None = None
+        self._syncer: Syncer  # of a host that runs
 
     async def __aenter__(self) -> Self:
         check_in_trio("cqrepl.Host")
@@ -95,11 +108,11 @@ class Host:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
         while True:
-            if self.source.names:
-                await self.source.wait_stopped()
-            if self.sink.queues:
-                await self.sink.wait_stopped()
-            if not self.source.names or self.source.has_stopped:  # and not gone on meanwhile
+            if self.source.names and not self.source.has_stopped:
+                await self.source.changed.wait()
+            elif self.sink.queues and not self.sink.has_stopped:
+                await self.sink.changed.wait()
+            else:
                 return
 
     async def pause(self, name: str) -> None:
@@ -176,6 +189,113 @@ class Host:
         """
         return await self.sink.quarantine(name, self.differs_at(name))
 
+    async def change(self, settings: HostSettings) -> None:
+        """Takes on other settings while it runs: streams and takes in queues that are new, and
+        removes those that are there no more: in order, each peer is told, files are closed and
+        locks given back. All others go on; one that is to go the other way is no new one.
+
+        Of the rest these count: for connections that come from now on the limits of guests, of
+        excerpts and of back copies; the pace of scrubbing; for sinks `any_cycle`, `puts_aside`; and
+        what new queues are opened with.
+
+        Raises:
+            QueueError, OSError: a queue cannot be opened; nothing was changed.
+            Refused: as at the start, or a log would have another place; nothing was changed.
+            ValueError: a name that cannot be used; nothing was changed.
+        """
+        given: dict[str, Path | str] = {**settings.sources, **settings.sinks}
+        paths = named(given)
+        sources = {name: paths[name] for name in settings.sources if name not in self._paths}
+        sinks = {name: paths[name] for name in settings.sinks if name not in self._paths}
+        removed = self._paths.keys() - paths.keys()
+        self._place(settings, sources, sinks, removed)
+        self._set(old := self.settings, settings)
+        streamed: list[SourceQueue] = []
+        taken: list[SinkQueue] = []
+        try:
+            for name, path in sources.items():
+                streamed.append(self.source.open(name, path))
+            for name, path in sinks.items():
+                taken.append(self.sink.open(name, path))
+        except BaseException:
+            self._set(settings, old)
+            with trio.CancelScope(shield=True):
+                for each in streamed:
+                    await self.source.drop(each)
+                for one in taken:
+                    await self.sink.drop(one)
+            raise
+        with self._one_kind_of_session():
+            for each in streamed:
+                self._paths[each.name] = each.path
+                self.source.add(each)
+            for one in taken:
+                self._paths[one.name] = one.path
+                self.sink.add(one)
+            for name in sorted(removed):
+                await self._remove(name)
+
+    def _place(
+        self,
+        settings: HostSettings,
+        sources: Mapping[str, Path],
+        sinks: Mapping[str, Path],
+        removed: Set[str],
+    ) -> None:
+        """Looks whether each queue and each log would have a directory for itself.
+
+        Raises:
+            Refused: one would not, or a log would have another place than before.
+        """
+        names = {name: path for name, path in self._paths.items() if name not in removed}
+        streamed = {name: path for name, path in names.items() if name in self.source.names}
+        taken = {name: path for name, path in names.items() if name in self.sink.queues}
+        streamed |= sources
+        taken |= sinks
+        own, own_log = settings.source.ack_log, settings.sink.append_log
+        for log, now, then in (
+            (own, len(self.source.names), len(streamed)),
+            (own_log, len(self.sink.queues), len(taken)),
+        ):
+            if log is not None and 1 in (now, then) and now != then:
+                raise Refused(f"{log}: a log has another place with one queue than with several")
+        check_apart(streamed, taken, named_logs(own, streamed, own_log, taken))
+        self.source.place_logs(streamed)
+        self.sink.place_logs(taken)
+
+    def _set(self, old: HostSettings, new: HostSettings) -> None:
+        self.settings = new
+        self.endpoint.change(new.net, new.protocol)
+        self.source.change(new.source)
+        self.sink.change(new.sink)
+        if old.scrub_bytes_per_s != new.scrub_bytes_per_s:
+            self._syncer.scrub(new.scrub_bytes_per_s)
+
+    async def _remove(self, name: str) -> None:
+        if name in self.sink.queues:
+            await self.sink.remove(name)
+        else:
+            await self.source.remove(name)
+        self._paths.pop(name, None)
+        with self._writers_guard:
+            writer = self._writers.pop(name, None)
+        if writer is not None:
+            await in_thread(writer.close)
+        if self._lost is not None:
+            self._lost.forget(name)
+
+    @contextmanager
+    def _one_kind_of_session(self) -> Iterator[None]:
+        """Where queues go another way after a block than before, so do new connections."""
+        before = self._kind
+        yield
+        if self._kind != before:
+            self.endpoint.renew("its queues go other ways now")
+
+    @property
+    def _kind(self) -> tuple[bool, bool]:
+        return bool(self.source.names), bool(self.sink.queues)
+
     def _check_name(self, name: str) -> None:
         if name in self.source.late:
             raise Refused(f"queue {name!r} is not open yet: {self.source.late[name].message}")
@@ -233,17 +353,18 @@ class Host:
     async def _running(self) -> AsyncIterator[None]:
         from_here, to_here = _directions(self.settings, self._program)
         settings, names = self.settings, from_here | to_here
+        self._paths = names
         with ExitStack() as stack:
-            syncer = Syncer(settings.scrub_bytes_per_s)
+            self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
             self.source = source = open_source(from_here, settings.source, syncer, stack)
-            self.sink = sink = Sink(open_sinks(to_here, settings.sink, syncer, stack))
+            self.sink = sink = open_sinks(to_here, settings.sink, syncer, stack)
             stack.callback(self._close_writers)
             if not names:  # a guest has nothing to give, or to lose
                 self._begin(self._program)
                 async with self.endpoint.running():
                     yield
                 return
-            lost = LostFiles(names, self._program, self._restored, self._look)
+            self._lost = lost = LostFiles(names, self._program, self._restored, self._look)
             source.watch_over(lost)
             sink.watch_over(lost)
             self._begin(lost)
@@ -261,7 +382,7 @@ class Host:
         self.endpoint = Endpoint(
             settings.net,
             settings.protocol,
-            frozenset(self.sink.queues),
+            self.sink.takes,
             self._make_session,
             program,
         )

@@ -39,6 +39,10 @@ class LateQueues:
         _logger.error("queue %r pauses: %s", trouble.name, trouble.message)
         self._troubles[trouble.name] = trouble
 
+    def forget(self, name: str) -> None:
+        """It is not to be opened any more."""
+        self._troubles.pop(name, None)
+
     async def work(self, take: Callable[[SourceQueue], None]) -> None:
         """Opens all of them, as soon as that can be done; `take` gets each."""
         seconds = PAUSE_SECONDS

@@ -98,6 +98,11 @@ class LostFiles:
             self._lost[name] = list(self._links.values())
             self._changed.set()
 
+    def forget(self, name: str) -> None:
+        """The queue is not there any more."""
+        for each in (self._lost, self._known, self._later, self._rests):
+            each.pop(name, None)
+
     async def connected(self, link: LinkView) -> None:
         if link.remote_id and FETCH_CAPABILITY in link.capabilities:
             self._links[link.remote_id] = link
@@ -157,13 +162,18 @@ class LostFiles:
             if when <= now and name in self._lost:
                 self._lost[name].append(link)
 
+    def _path_of(self, name: str) -> Path:
+        if name not in self._paths:
+            raise Refused("the queue was removed")
+        return self._paths[name]
+
     async def _take(self, name: str, link: LinkView) -> None:
         """Takes what a queue has lost over this link."""
         try:
-            with Queue.open(self._paths[name]) as queue:
+            with Queue.open(self._path_of(name)) as queue:
                 wanted = await in_thread(partial(wanting, queue.cycles, self._known[name]))
                 if not wanted:  # it is damaged otherwise
-                    del self._lost[name]
+                    self._lost.pop(name, None)
                     self._rests[name] = trio.current_time() + REST_SECONDS
                     return
                 self._asker = asker = Asker(queue, wanted, name, stays=False)
@@ -179,7 +189,7 @@ class LostFiles:
             return
         finally:
             self._asker = None
-        del self._lost[name]
+        self._lost.pop(name, None)
         files = ", ".join(
             f"{queue.cycles.path_of(each.cycle).name} ({plural(each.excerpts, 'excerpt')})"
             for each in wanted

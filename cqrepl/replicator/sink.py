@@ -29,7 +29,7 @@ from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.queues import PAUSED, Signal, check_apart, named, until, until_stuck
+from cqrepl.replicator.queues import PAUSED, REMOVED, Signal, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import HostOptions, SinkSettings, host_settings
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
@@ -46,8 +46,10 @@ class Sink:
     endpoint: Endpoint  # of the host that runs it
     _lost_files: LostFiles  # of that host
 
-    def __init__(self, queues: list[SinkQueue]) -> None:
+    def __init__(self, queues: list[SinkQueue], opener: "SinkOpener") -> None:
         self.queues = {queue.name: queue for queue in queues}
+        self.takes = set(self.queues)  # names; those of queues that were removed, too
+        self._opener = opener
         self.changed = Signal()
 
     @property
@@ -68,9 +70,11 @@ class Sink:
 
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped for good: no source could get it any further."""
-        await until(self._has_stopped, self.changed)
+        await until(lambda: self.has_stopped, self.changed)
 
-    def _has_stopped(self) -> bool:
+    @property
+    def has_stopped(self) -> bool:
+        """True while `wait_stopped` would return at once."""
         is_over = all(queue.stop for queue in self.queues.values())
         return is_over and not self._lost_files.is_taking
 
@@ -172,10 +176,56 @@ class Sink:
             session.take(queue)
         self.changed.set()
 
+    def place_logs(self, names: Iterable[str]) -> None:
+        """Queues that are opened from now on log beside these."""
+        self._opener.place_logs(names)
+
+    def open(self, name: str, path: Path) -> SinkQueue:
+        """Opens or prepares a queue that is to be taken in too.
+
+        Raises:
+            QueueError, OSError: as `open_sinks`.
+        """
+        with spare_descriptors():
+            queue = self._opener.open(name, path)
+        if queue.error_at_start is not None:
+            self._opener.close_at_once(queue)
+            raise queue.error_at_start
+        return queue
+
+    def add(self, queue: SinkQueue) -> None:
+        """Takes it in from now on."""
+        self.queues[queue.name] = queue
+        self.takes.add(queue.name)
+        queue.tell_damage = partial(self._lost_files.note, queue.name)
+        self._take(queue)
+
+    async def drop(self, queue: SinkQueue) -> None:
+        """Closes a queue that was opened, and is not taken in."""
+        await self._opener.close(queue)
+
+    async def remove(self, name: str) -> None:
+        """Takes it in no more; it is closed, and its lock given back, once nothing uses it."""
+        queue = self.queues[name]
+        self._hold(queue, REMOVED)
+        await until(lambda: not self._is_used(queue), self.changed)
+        del self.queues[name]
+        for session in self._sessions():
+            session.from_here.look_again()
+        await self._opener.close(queue)
+        self.changed.set()
+
+    def change(self, settings: SinkSettings) -> None:
+        """Other limits, and other masters."""
+        self._opener.settings = settings
+        for queue in self.queues.values():
+            queue.change(any_cycle=settings.any_cycle, puts_aside=settings.puts_aside)
+
     def _hold(self, queue: SinkQueue, why: str) -> None:
         queue.held = why
         for session in list(self._sessions()):
             session.let_go(queue.name, why)
+            session.tell_free(queue)
         self.changed.set()
 
     def _is_used(self, queue: SinkQueue) -> bool:
@@ -190,42 +240,93 @@ class Sink:
         return sessions_of(SinkSession, self.endpoint.sessions)
 
 
+class SinkOpener:
+    """Opens the queues of one sink, and closes them.
+
+    Args:
+        settings: for those that are opened next.
+    """
+
+    def __init__(self, settings: SinkSettings, syncer: Syncer) -> None:
+        self.settings = settings
+        self._syncer = syncer
+        self._open: list[SinkQueue] = []
+        self._logs: dict[str, Path | None] = {}
+        self._touch_ahead_bytes = _touch_ahead(settings)
+
+    def place_logs(self, names: Iterable[str]) -> None:
+        """Where the logs of appended excerpts are depends on how many queues there are."""
+        self._logs = log_paths(self.settings.append_log, names)
+
+    def open(self, name: str, path: Path) -> SinkQueue:
+        """Opens or prepares one.
+
+        Raises:
+            QueueError: the directory holds something else, or another process its append lock.
+        """
+        settings = self.settings
+        queue = SinkQueue(
+            name,
+            path,
+            by_name(settings.roll_cycles.get(name, settings.roll_cycle)),
+            self._touch_ahead_bytes,
+            self._logs.get(name),
+            self._syncer,
+            any_cycle=settings.any_cycle,
+            puts_aside=settings.puts_aside,
+            min_free_bytes=settings.min_free_bytes,
+        )
+        queue.master_id = settings.masters.get(name)
+        self._open.append(queue)
+        return queue
+
+    async def close(self, queue: SinkQueue) -> None:
+        """Closes one, in order."""
+        try:
+            if queue.is_open:
+                await self._syncer.settle(queue.queue)
+        finally:
+            self.close_at_once(queue)
+
+    def close_at_once(self, queue: SinkQueue) -> None:
+        """Closes one that nothing was appended to."""
+        self._open.remove(queue)
+        queue.close()
+
+    def close_all(self) -> None:
+        """Closes those that are left."""
+        with ExitStack() as stack:
+            for queue in self._open:
+                stack.callback(queue.close)
+
+
+def _touch_ahead(settings: SinkSettings) -> int:
+    if settings.touch_ahead_bytes is None:
+        return usual_ahead_bytes()
+    if settings.touch_ahead_bytes and page_populator() is None:
+        _logger.warning("nothing is touched ahead: that takes the native kernel")
+    return settings.touch_ahead_bytes
+
+
 def open_sinks(
     queues: Mapping[str, Path], settings: SinkSettings, syncer: Syncer, stack: ExitStack
-) -> list[SinkQueue]:
-    """Opens or prepares queues to be taken in; `stack` closes them.
+) -> Sink:
+    """A sink with its queues opened or prepared; `stack` closes them.
 
     Raises:
         QueueError: a directory holds something else, another process holds its append lock, or a
             library is missing that writing needs.
     """
-    touch_ahead_bytes = settings.touch_ahead_bytes
-    if touch_ahead_bytes is None:
-        touch_ahead_bytes = usual_ahead_bytes()
-    elif touch_ahead_bytes and page_populator() is None:
-        _logger.warning("nothing is touched ahead: that takes the native kernel")
     if queues:
         warn_without_proof()
     atomics.require()  # now, not when the first queue is offered
-    opened = []
+    opener = SinkOpener(settings, syncer)
+    opener.place_logs(queues)
+    stack.callback(opener.close_all)
     with spare_descriptors():
-        for name, log in log_paths(settings.append_log, queues).items():
-            queue = SinkQueue(
-                name,
-                queues[name],
-                by_name(settings.roll_cycles.get(name, settings.roll_cycle)),
-                touch_ahead_bytes,
-                log,
-                syncer,
-                any_cycle=settings.any_cycle,
-                puts_aside=settings.puts_aside,
-                min_free_bytes=settings.min_free_bytes,
-            )
-            queue.master_id = settings.masters.get(name)
-            opened.append(queue)
-            stack.callback(queue.close)
+        opened = [opener.open(name, path) for name, path in queues.items()]
     _pause_late(opened)
-    return opened
+    return Sink(opened, opener)
 
 
 def _pause_late(queues: list[SinkQueue]) -> None:
@@ -298,12 +399,10 @@ async def serve_sink(
     check_apart({}, paths, named_logs(None, (), own.append_log, paths))
     with ExitStack() as stack:
         syncer = Syncer(settings.scrub_bytes_per_s)
-        sink = Sink(open_sinks(paths, own, syncer, stack))
+        sink = open_sinks(paths, own, syncer, stack)
         lost = LostFiles(paths, program, sink.restored, sink.changed.set)
         sink.watch_over(lost)
-        endpoint = Endpoint(
-            settings.net, settings.protocol, frozenset(sink.queues), sink.make_session, lost
-        )
+        endpoint = Endpoint(settings.net, settings.protocol, sink.takes, sink.make_session, lost)
         sink.endpoint = endpoint
         async with syncer.running(), lost.running(), endpoint.running():
             yield sink

@@ -410,6 +410,15 @@ class SinkQueue:
         self._close_files()
         self.append_log.close()
 
+    @property
+    def is_open(self) -> bool:
+        """True while its files are open."""
+        return self._queue is not None
+
+    def change(self, *, any_cycle: bool, puts_aside: bool) -> None:
+        """Takes other values of what it was made with."""
+        self._any_cycle, self._puts_aside = any_cycle, puts_aside
+
     def rest(self) -> None:
         """Closes its files; it is opened as at a start when it is offered next."""
         self._close_files()

@@ -18,6 +18,7 @@ from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue import QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.ackboard import AckBell, AckBoard
@@ -34,7 +35,7 @@ from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.pause import is_passing
-from cqrepl.replicator.queues import PAUSED, check_apart, named, until, until_stuck
+from cqrepl.replicator.queues import PAUSED, REMOVED, Signal, check_apart, named, until, until_stuck
 from cqrepl.replicator.settings import (
     HostOptions,
     SourceSettings,
@@ -60,9 +61,10 @@ class Source:
         self,
         queues: list[SourceQueue],
         late: LateQueues,
-        settings: SourceSettings,
-        bell: AckBell,
+        opener: "SourceOpener",
     ) -> None:
+        settings, bell = opener.settings, opener.bell
+        self._opener = opener
         self.queues = {queue.name: queue for queue in queues}
         self._late = late
         self._bell = bell
@@ -88,6 +90,11 @@ class Source:
     def names(self) -> Set[str]:
         """The queues, with those that are not open yet."""
         return self.queues.keys() | self._late.troubles.keys()
+
+    @property
+    def changed(self) -> Signal:
+        """Is set whenever something has changed that one may wait for."""
+        return self._shared.changed
 
     @property
     def stops(self) -> list[Stop]:
@@ -292,6 +299,50 @@ class Source:
         for session in list(self._sessions()):
             session.take(name)
 
+    def place_logs(self, names: Iterable[str]) -> None:
+        """Queues that are opened from now on log beside these."""
+        self._opener.place_logs(names)
+
+    def open(self, name: str, path: Path) -> SourceQueue:
+        """Opens a queue that is to be streamed too.
+
+        Raises:
+            QueueError, OSError: as `open_source`.
+        """
+        with spare_descriptors():
+            return self._opener.open(name, path)
+
+    def add(self, queue: SourceQueue) -> None:
+        """Streams it from now on."""
+        self._take(queue)
+        names = QueueNames(sources=frozenset({queue.name}))
+        self.endpoint.tell_queues(added=names, removed=QueueNames())
+
+    async def drop(self, queue: SourceQueue) -> None:
+        """Closes a queue that was opened, and is not streamed."""
+        await self._opener.close(queue)
+
+    async def remove(self, name: str) -> None:
+        """Streams it no more; it is closed once no sink has it."""
+        queue = self.queues.get(name)
+        if queue is None:
+            self._late.forget(name)
+        else:
+            await self._hold(queue, REMOVED)
+            for session in self._sessions():
+                if session in queue.sessions:  # it knows of no end of a queue, or has stopped
+                    session.leave(f"queue {name!r} was removed")
+            await until(lambda: not queue.sessions, self._shared.changed)
+            del self.queues[name]
+            await self._opener.close(queue)
+        self._shared.forget_stops(name)
+        names = QueueNames(sources=frozenset({name}))
+        self.endpoint.tell_queues(added=QueueNames(), removed=names)
+
+    def change(self, settings: SourceSettings) -> None:
+        """Other limits, for connections and queues that come from now on."""
+        self._opener.settings = self._shared.settings = settings
+
     async def _hold(self, queue: SourceQueue, why: str) -> None:
         queue.held = why
         for session in list(self._sessions()):
@@ -301,6 +352,51 @@ class Source:
     def make_session(self, connection: Connection, pump: Pump) -> SourceSession:
         """What works on a new connection."""
         return SourceSession(self.queues, self._shared, connection, pump)
+
+
+class SourceOpener:
+    """Opens the queues of one source, and closes them.
+
+    Args:
+        settings: for those that are opened next.
+    """
+
+    def __init__(self, settings: SourceSettings, syncer: Syncer) -> None:
+        self.settings = settings
+        self.bell = AckBell()
+        self._syncer = syncer
+        self._open: list[SourceQueue] = []
+        self._logs: dict[str, Path | None] = {}
+
+    def place_logs(self, names: Iterable[str]) -> None:
+        """Where the logs of acknowledgements are depends on how many queues there are."""
+        self._logs = log_paths(self.settings.ack_log, names)
+
+    def open(self, name: str, path: Path) -> SourceQueue:
+        """Opens one.
+
+        Raises:
+            OSError: no descriptor can be had.
+            QueueError: the directory holds no queue that can be read.
+        """
+        log = self._logs.get(name)
+        queue = SourceQueue(name, path, log, self._syncer, self.settings, self.bell)
+        self._open.append(queue)
+        return queue
+
+    async def close(self, queue: SourceQueue) -> None:
+        """Closes one, in order."""
+        self._open.remove(queue)
+        try:
+            await self._syncer.settle(queue.queue)
+        finally:
+            queue.close()
+
+    def close_all(self) -> None:
+        """Closes those that are left."""
+        with ExitStack() as stack:
+            for queue in self._open:
+                stack.callback(queue.close)
 
 
 def open_source(
@@ -314,19 +410,14 @@ def open_source(
     """
     if queues:
         warn_without_proof()
-    logs = log_paths(settings.ack_log, queues)
-    bell = AckBell()
-
-    def open_queue(name: str) -> SourceQueue:
-        queue = SourceQueue(name, queues[name], logs[name], syncer, settings, bell)
-        stack.callback(queue.close)
-        return queue
-
-    opened, late, errors = [], LateQueues(open_queue), []
+    opener = SourceOpener(settings, syncer)
+    opener.place_logs(queues)
+    stack.callback(opener.close_all)
+    opened, late, errors = [], LateQueues(lambda name: opener.open(name, queues[name])), []
     with spare_descriptors():
-        for name in logs:
+        for name, path in queues.items():
             try:
-                opened.append(open_queue(name))
+                opened.append(opener.open(name, path))
             except (QueueError, OSError) as error:
                 if not is_passing(error):
                     raise
@@ -335,7 +426,7 @@ def open_source(
         raise errors[0][1]
     for name, why in errors:
         late.add(Stop.of(name, why, queues[name]))
-    return Source(opened, late, settings, bell)
+    return Source(opened, late, opener)
 
 
 @asynccontextmanager

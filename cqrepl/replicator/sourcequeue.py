@@ -20,6 +20,7 @@ from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.backcopy import release_dead_back_copy
+from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.logs import EntryLog, LogKind
@@ -265,13 +266,21 @@ class SourceShared:
 
     def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
         self.late = late  # queues that are not open yet, and why
-        self.asks_ack = settings.asks_ack
-        self.returns = settings.returns
+        self.settings = settings
         self.changed = changed
         self.stop_noted = Signal()
         self.stops: list[Stop] = []
         self.has_left = False  # a sink that was there
         self.left: SinkProgress | None = None  # of the last one, where it left in order
+
+    @property
+    def returns(self) -> ReturnSettings:
+        """Whose back copy is taken."""
+        return self.settings.returns
+
+    def asks_ack(self, name: str) -> bool:
+        """Whether the sinks of a queue are to acknowledge."""
+        return self.settings.asks_ack(name)
 
     def note_stop(self, stop: Stop) -> None:
         """A queue goes no further on some connection."""

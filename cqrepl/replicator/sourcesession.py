@@ -33,7 +33,7 @@ from cqrepl.replicator.outgoinglanes import OutgoingLanes
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
-from cqrepl.replicator.queues import ANEW, until
+from cqrepl.replicator.queues import ANEW
 from cqrepl.replicator.resenddesk import ResendDesk
 from cqrepl.replicator.returndesk import ReturnDesk
 from cqrepl.replicator.sinkprogress import SinkProgress
@@ -143,11 +143,10 @@ class SourceSession:
         """How far the sink has got, once every queue was offered that could be."""
         outgoing, offers = list(self.outgoing.values()), self._offers
         stopped = {each.queue.name for each in outgoing if each.has_stopped}
-        names = self._queues.keys() | self._shared.late.keys()
-        untaken = (names - offers.offered - offers.failed) | self.withdrawn.keys()
+        untaken = self.queue_names.sources - offers.offered - offers.failed
         return SinkProgress(
             ended=frozenset(offers.failed | stopped),
-            untaken=frozenset(untaken),
+            untaken=frozenset(untaken | self.withdrawn.keys()),
             whole=frozenset(each.queue.name for each in outgoing if self.has_target(each)),
             withdrawn=dict(self.withdrawn),
             troubles=dict(self._pauses.troubles),
@@ -420,20 +419,22 @@ class SourceSession:
         False where it has not."""
         stopped = {each.queue.name for each in self.outgoing.values() if each.has_stopped}
         if name in stopped | self._offers.failed:
-            self._is_leaving = True
-            self._pump.fail(f"queue {name!r}: {why}")
+            self.leave(f"queue {name!r}: {why}")
         return self._is_leaving
 
     async def let_go(self, name: str, why: str) -> None:
         """Sends nothing more of a queue; one that has stopped stays so."""
         for each in [each for each in self.outgoing.values() if each.queue.name == name]:
-            await until(partial(self._is_left_alone, each), self._shared.changed)
+            while each.cid in self._steps:
+                await self._shared.changed.wait()
             if self.outgoing.get(each.cid) is each and not each.has_stopped:
                 self._holds.hold(each, why, self._drop)
-                self._pump.look()
+        self._pump.look()
 
-    def _is_left_alone(self, each: Outgoing) -> bool:
-        return each.cid not in self._steps
+    def leave(self, why: str) -> None:
+        """Ends the connection, for the next one to do better."""
+        self._is_leaving = True
+        self._pump.fail(why)
 
     def take(self, name: str) -> None:
         """A queue goes on that was let go of, or has stopped."""

@@ -392,6 +392,7 @@ class Syncer:
         self._scrub_bytes_per_s = scrub_bytes_per_s
         self._ends: dict[Queue, DiskEnd] = {}
         self._changed = Signal()
+        self._nursery: trio.Nursery | None = None  # while it runs
 
     def watch(
         self,
@@ -426,6 +427,19 @@ class Syncer:
         if watched is not None:
             watched.forget()
 
+    async def settle(self, queue: Queue) -> None:
+        """Brings a queue to the disk that is about to be closed."""
+        watched = self._ends.get(queue)
+        if watched is not None and watched.is_dirty:
+            await watched.sync()
+
+    def scrub(self, bytes_per_s: int) -> None:
+        """Reads store files once more at another pace."""
+        has_begun = bool(self._scrub_bytes_per_s)
+        self._scrub_bytes_per_s = bytes_per_s
+        if bytes_per_s and not has_begun and self._nursery is not None:
+            self._nursery.start_soon(self._scrub_all)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Syncs for the length of a block, and once more when that ends in order."""
@@ -436,7 +450,9 @@ class Syncer:
             nursery.start_soon(self._audit_all)
             if self._scrub_bytes_per_s:
                 nursery.start_soon(self._scrub_all)
+            self._nursery = nursery
             yield
+            self._nursery = None
             nursery.cancel_scope.cancel()
         await self._sync_all()
 

@@ -6,102 +6,17 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptidentity import new_identity
-from tests.support.commands import Start, commands, until
+from tests.support.commands import commands, until
 from tests.support.copies import assert_same
-from tests.support.ports import reserved_port
-from tests.support.replicas import copied, last_of, more_excerpts
+from tests.support.hostpairs import Pair, tell, two_queues
+from tests.support.replicas import last_of, more_excerpts
 from tests.support.samples import fill
-
-PAGE = """\
-!QueueReplicationCfg
-cluster:
-  context: !QueueClusterContext
-    heartbeatIntervalMs: 500
-    heartbeatTimeoutMs: 5000
-    baseSourcePath: {folder}/source
-    baseSinkPath: {folder}/sink
-  host1: {{hostId: 1, connectUri: "127.0.0.1:{port}"}}
-  host2: {{hostId: 2}}
-queues:
-{queues}"""
-LINE = "  {name}: {{masterId: {master}, acknowledge: true}}\n"
-CONNECTED = re.compile(r"host \d at [0-9.:]+: connected")
-
-
-class Pair:
-    """Two hosts of a cluster on this machine; host 1 is the master of "a" and "b"."""
-
-    def __init__(self, folder: Path, start: Start) -> None:
-        self.file = folder / "cluster.yaml"
-        self.folder = folder
-        self.run_dir = folder / "run"
-        self._start = start
-        self._port = reserved_port()
-        self.write(a=1, b=1)
-
-    def write(self, **masters: int) -> None:
-        """Writes the file, with these queues and their masters."""
-        queues = "".join(LINE.format(name=name, master=at) for name, at in masters.items())
-        self.file.write_text(PAGE.format(folder=self.folder, port=self._port, queues=queues))
-
-    async def begin(self) -> None:
-        """Starts both, and waits until they are connected."""
-        words = ("run", "-c", self.file, "--run-dir", self.run_dir, "--host-id")
-        self.one = await self._start(*words, 1)
-        await self.one.port()
-        self.two = await self._start(*words, 2)
-        await self.one.says(CONNECTED)
-
-    async def end(self) -> None:
-        for each in (self.one, self.two):
-            await each.terminate()
-
-    async def tell(self, *words: object) -> subprocess.CompletedProcess[str]:
-        return await trio.to_thread.run_sync(partial(tell, self.run_dir, *words))
-
-    async def told(self, *words: object) -> str:
-        """What a command prints, that ends well."""
-        done = await self.tell(*words)
-        assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout
-
-    async def state(self, host: int, name: str) -> str:
-        done = await self.tell("status", "--host-id", host, "--json")
-        said: Any = json.loads(done.stdout)
-        (found,) = [each for each in said["queues"] if each["name"] == name]
-        return str(found["state"])
-
-    async def state_begins(self, host: int, name: str, start: str) -> None:
-        while not (await self.state(host, name)).startswith(start):
-            await trio.sleep(0.05)
-
-    def source(self, name: str) -> Path:
-        return self.folder / "source" / name
-
-    def sink(self, name: str) -> Path:
-        return self.folder / "sink" / name
-
-    async def all_copied(self, *names: str) -> None:
-        for name in names:
-            await copied(self.source(name), self.sink(name))
-
-
-def tell(run_dir: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    verb, *rest = map(str, words)
-    command = [sys.executable, "-P", "-m", "cqrepl", verb, "--run-dir", str(run_dir), *rest]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-
-def two_queues(folder: Path) -> None:
-    for name in ("a", "b"):
-        fill(folder / "source" / name, "FAST_DAILY", {0: 10})
 
 
 async def test_pause_and_resume(tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""What another version of a cluster's file changes for a host that runs by an older one.
+
+Queues come and go, and masters and limits change, while it runs. All else is told as what needs a
+restart, and is as before until then.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from cqrepl.config.hostplan import HostPlan
+from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewValue:
+    """A key's value by the older version, and by the newer one, as people write them."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMaster:
+    """A queue that another host is to stream."""
+
+    name: str
+    path: Path
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChanges:
+    """The differences.
+
+    Args:
+        sources, sinks: names and directories of queues that are new, by what becomes of them.
+        removed: names of those that are there no more.
+        masters: queues whose master is another one.
+        values: keys with other values that are taken on; names as in `config show`.
+        restart: the same of those that are not.
+    """
+
+    sources: Mapping[str, Path]
+    sinks: Mapping[str, Path]
+    removed: tuple[str, ...]
+    masters: tuple[NewMaster, ...]
+    values: Mapping[str, NewValue]
+    restart: Mapping[str, NewValue]
+
+
+def changes_between(old: HostPlan, new: HostPlan) -> PlanChanges:
+    """What is different between two plans of one host."""
+    before, after = _paths(old), _paths(new)
+    both = sorted(before.keys() & after.keys())
+    other = {
+        name: NewValue(old=old.process[name].written, new=setting.written)
+        for name, setting in new.process.items()
+        if old.process[name].value != setting.value
+    }
+    is_live = {name: old.process[name].key.is_live for name in other}
+    restart = {f"cqrepl.{name}": each for name, each in other.items() if not is_live[name]}
+    restart |= dict(_of_host(old.settings, new.settings))
+    for name in both:
+        restart |= dict(_of_queue(old, new, name))
+    return PlanChanges(
+        sources={name: path for name, path in new.sources.items() if name not in before},
+        sinks={name: path for name, path in new.sinks.items() if name not in before},
+        removed=tuple(sorted(before.keys() - after.keys())),
+        masters=tuple(
+            NewMaster(name=name, path=after[name], old=_master(old, name), new=_master(new, name))
+            for name in both
+            if before[name] == after[name] and _master(old, name) != _master(new, name)
+        ),
+        values={f"cqrepl.{name}": each for name, each in other.items() if is_live[name]},
+        restart=restart,
+    )
+
+
+def merged(old: HostPlan, new: HostPlan) -> HostPlan:
+    """The plan of a host that runs by the older one, with all of the newer one that it takes on
+    while it runs; masters are as before."""
+    process = {
+        name: setting if setting.key.is_live else old.process[name]
+        for name, setting in new.process.items()
+    }
+    kept = _paths(old).keys() & _paths(new).keys()
+    sources = _merged_paths(old.sources, new.sources, kept)
+    sinks = _merged_paths(old.sinks, new.sinks, kept)
+    settings = _merged_settings(old.settings, new.settings, kept)
+    return HostPlan(
+        settings=replace(settings, sources=sources, sinks=sinks),
+        sources=sources,
+        sinks=sinks,
+        process=process,
+    )
+
+
+def with_master(plan: HostPlan, change: NewMaster) -> HostPlan:
+    """The plan once another host streams this queue."""
+    sources, sinks = dict(plan.sources), dict(plan.sinks)
+    own = plan.settings.protocol.host_id
+    for role in (sources, sinks):
+        role.pop(change.name, None)
+    (sources if change.new == own else sinks)[change.name] = change.path
+    masters = dict(plan.settings.sink.masters) | {change.name: change.new}
+    sink = replace(plan.settings.sink, masters=masters)
+    settings = replace(plan.settings, sink=sink, sources=sources, sinks=sinks)
+    return replace(plan, sources=sources, sinks=sinks, settings=settings)
+
+
+def _paths(plan: HostPlan) -> dict[str, Path]:
+    return {**plan.sources, **plan.sinks}
+
+
+def _master(plan: HostPlan, name: str) -> int:
+    return plan.settings.sink.masters[name]
+
+
+def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewValue]]:
+    """What all connections are made with."""
+    beats = (old.protocol.heartbeat, new.protocol.heartbeat)
+    for name, values in (
+        ("heartbeatIntervalMs", [each.interval_ms for each in beats]),
+        ("heartbeatTimeoutMs", [each.timeout_ms for each in beats]),
+    ):
+        if values[0] != values[1]:
+            yield f"context.{name}", NewValue(old=str(values[0]), new=str(values[1]))
+    ids = [", ".join(map(str, sorted(each.protocol.remote_ids))) for each in (old, new)]
+    if ids[0] != ids[1]:
+        yield "hosts", NewValue(old=ids[0], new=ids[1])
+    for host_id in sorted(old.net.peers.keys() & new.net.peers.keys()):
+        was, now = old.net.peers[host_id], new.net.peers[host_id]
+        if was != now:
+            yield f"host {host_id}: connectUri", NewValue(old=str(was), new=str(now))
+    if old.net.listen != new.net.listen:
+        yield "connectUri", NewValue(old=str(old.net.listen), new=str(new.net.listen))
+
+
+def _of_queue(old: HostPlan, new: HostPlan, name: str) -> Iterator[tuple[str, NewValue]]:
+    """What a queue is opened with."""
+    was, now = _paths(old)[name], _paths(new)[name]
+    if was != now:  # also where its role changes, and the base paths are two
+        yield f"queues.{name}: path", NewValue(old=str(was), new=str(now))
+    masters = [_master(each, name) for each in (old, new)]
+    if masters[0] != masters[1]:
+        yield f"queues.{name}: masterId", NewValue(old=str(masters[0]), new=str(masters[1]))
+    for key, values in (
+        ("acknowledge", [each.settings.source.asks_ack(name) for each in (old, new)]),
+        ("sourceId", [each.settings.source.source_ids.get(name) for each in (old, new)]),
+    ):
+        if name in old.sources and values[0] != values[1]:
+            yield f"queues.{name}: {key}", NewValue(old=_text(values[0]), new=_text(values[1]))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def _merged_paths(
+    old: Mapping[str, Path], new: Mapping[str, Path], kept: Set[str]
+) -> dict[str, Path]:
+    added = {name: path for name, path in new.items() if name not in kept}
+    return {name: path for name, path in old.items() if name in kept} | added
+
+
+def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> HostSettings:
+    return replace(
+        old,
+        net=replace(
+            old.net,
+            guests_max=new.net.guests_max,
+            guest_bytes_per_s=new.net.guest_bytes_per_s,
+        ),
+        protocol=replace(old.protocol, payload_max=new.protocol.payload_max),
+        source=_merged_source(old.source, new.source, kept),
+        sink=_merged_sink(old.sink, new.sink, kept),
+        scrub_bytes_per_s=new.scrub_bytes_per_s,
+    )
+
+
+def _merged_source(old: SourceSettings, new: SourceSettings, kept: Set[str]) -> SourceSettings:
+    return replace(
+        old,
+        returns=new.returns,
+        unacknowledged=(old.unacknowledged & kept) | (new.unacknowledged - kept),
+        source_ids=_merged_values(old.source_ids, new.source_ids, kept),
+        made_with=_merged_values(old.made_with, new.made_with, kept),
+    )
+
+
+def _merged_sink(old: SinkSettings, new: SinkSettings, kept: Set[str]) -> SinkSettings:
+    return replace(
+        old,
+        any_cycle=new.any_cycle,
+        puts_aside=new.puts_aside,
+        roll_cycles=_merged_values(old.roll_cycles, new.roll_cycles, kept),
+        masters=_merged_values(old.masters, new.masters, kept),
+    )
+
+
+def _merged_values(
+    old: Mapping[str, Value], new: Mapping[str, Value], kept: Set[str]
+) -> dict[str, Value]:
+    """Of queues that stay, the older ones."""
+    stay = {name: value for name, value in old.items() if name in kept}
+    return stay | {name: value for name, value in new.items() if name not in kept}

@@ -1,0 +1,156 @@
+"""`cqrepl reload` and SIGHUP: a running host follows another version of its file."""
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import trio
+
+from cqrepl.queue import Queue
+from tests.support.commands import commands
+from tests.support.copies import assert_same
+from tests.support.hostpairs import CONNECTED, Pair, tell, two_queues
+from tests.support.replicas import held_by_another_process, last_of, more_excerpts
+from tests.support.samples import fill
+
+
+async def test_queues_come_and_go(tmp_path: Path) -> None:
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        await pair.all_copied("a", "b")
+        assert await pair.told("reload", "--host-id", 1) == "host 1: nothing has changed\n"
+        fill(pair.source("c"), "FAST_DAILY", {0: 10})
+        pair.write(b=1, c=1)
+        says = (
+            f"host 1: queue 'c' is added: source, {pair.source('c')}\n"
+            "host 1: queue 'a' is removed\n"
+        )
+        assert await pair.told("reload", "--host-id", 1) == says
+        line = json.loads(await pair.told("reload", "--host-id", 2, "--json"))
+        added = {"c": {"role": "sink", "path": str(pair.sink("c"))}}
+        assert (line["added"], line["removed"]) == (added, ["a"])
+        with Queue.open_for_append(pair.sink("a")) as queue:
+            queue.append_lock.acquire()  # it was given back
+        for name in ("b", "c"):
+            more_excerpts(pair.source(name), 10, 10)
+        await pair.all_copied("b", "c")
+        pair.write(a=1, b=1, c=1)
+        more_excerpts(pair.source("a"), 10, 10)
+        for host in (1, 2):
+            await pair.told("reload", "--host-id", host)
+        await pair.all_copied("a", "b", "c")
+        for each in (pair.one, pair.two):
+            assert len(CONNECTED.findall(each.said)) == 1  # one connection all the time
+        await pair.end()
+
+
+async def test_sighup_does_so_too(tmp_path: Path) -> None:
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        fill(pair.source("c"), "FAST_DAILY", {0: 10})
+        pair.write(a=1, b=1, c=1)
+        for each in (pair.one, pair.two):
+            os.kill(each.pid, signal.SIGHUP)
+        await pair.all_copied("a", "b", "c")
+        pair.file.write_text("queues: [")
+        os.kill(pair.one.pid, signal.SIGHUP)
+        wrong = rf"by operator: all stays as it is: {re.escape(str(pair.file))}:1:10: "
+        await pair.one.says(re.compile(wrong))
+        await pair.end()
+
+
+async def test_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        await pair.all_copied("a", "b")
+        good = pair.file.read_text()
+        pair.file.write_text(good.replace("b: {masterId: 1,", "b: {masterId: 7,"))
+        done = await pair.tell("reload", "--host-id", 1)
+        says = f"{pair.file}:12:17: the id of a host (1, 2) expected for 'masterId', 7 came"
+        assert (done.returncode, done.stderr) == (2, f"cqrepl reload: {says}\n")
+        assert f"by operator: all stays as it is: {says}" in pair.one.said
+        pair.write(a=1, b=1, c=1, d=1)
+        fill(pair.sink("c"), "FAST_DAILY", {0: 10})
+        with held_by_another_process(pair.sink("c")) as process:
+            done = await pair.tell("reload", "--host-id", 2)
+        assert (done.returncode, str(process) in done.stderr) == (5, True)
+        pair.file.unlink()
+        done = await pair.tell("reload", "--host-id", 1)
+        assert (done.returncode, "cannot be read" in done.stderr) == (2, True)
+        for name in ("a", "b"):
+            more_excerpts(pair.source(name), 10, 10)
+        await pair.all_copied("a", "b")
+        assert await pair.state(2, "a") == await pair.state(2, "b") == "live"
+        await pair.end()
+
+
+async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None:
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        await pair.all_copied("a", "b")
+        with Queue.open_for_append(pair.source("a")) as queue:
+            queue.appender(payload_max=1 << 30).append([bytes(20 << 20)])
+        await pair.state_begins(1, "a", "stopped")
+        more = "cqrepl: {maxExcerpt: 32MiB, scrub: 1MiB, pauser: sleepy}\n"
+        pair.write(more, a=1, b=1)
+        text = pair.file.read_text().replace("TimeoutMs: 5000", "TimeoutMs: 6000")
+        pair.file.write_text(text)
+        for host in (1, 2):
+            done = await pair.tell("reload", "--host-id", host)
+            said = done.stdout.replace(f"host {host}: ", "").splitlines()
+            assert "cqrepl.maxExcerpt is 33554432, was 16777216" in said
+            assert "cqrepl.scrub is 1048576, was 0" in said
+            needs = "needs a restart: "
+            assert f"{needs}cqrepl.pauser stays balanced, to be sleepy" in said
+            assert f"{needs}context.heartbeatTimeoutMs stays 5000, to be 6000" in said
+            assert (done.returncode, len(said)) == (1, 4)
+        await pair.told("resume", "a", "--host-id", 1)
+        await pair.all_copied("a", "b")
+        done = await pair.tell("reload", "--host-id", 1)
+        assert (done.returncode, done.stdout.count("needs a restart")) == (1, 2)
+        await pair.end()
+
+
+async def test_reloads_under_load_lose_nothing(tmp_path: Path) -> None:
+    """Queues are removed and added while an application writes to them."""
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+
+        async def write(name: str) -> None:
+            for nth in range(200):
+                more_excerpts(pair.source(name), 10 + 10 * nth, 10, seed=nth)
+                await trio.sleep(0.01)
+
+        async with trio.open_nursery() as nursery:
+            for name in ("a", "b"):
+                nursery.start_soon(write, name)
+            for _ in range(2):
+                pair.write(b=1)
+                for host in (1, 2):
+                    await pair.told("reload", "--host-id", host)
+                pair.write(a=1, b=1)
+                for host in (2, 1):
+                    await pair.told("reload", "--host-id", host)
+        await pair.all_copied("a", "b")
+        for name in ("a", "b"):
+            assert_same(pair.source(name), pair.sink(name))
+            assert last_of(pair.sink(name)) is not None
+        await pair.end()
+
+
+def test_without_a_host_it_says_so(tmp_path: Path) -> None:
+    done = tell(tmp_path / "run", "reload")
+    says = f"cqrepl reload: {tmp_path}/run: no host runs here\n"
+    assert (done.returncode, done.stderr) == (3, says)
