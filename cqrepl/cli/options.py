@@ -145,6 +145,27 @@ def cluster_options(command: Command) -> Command:
     return command
 
 
+def log_options(command: Command) -> Command:
+    """Adds what of its log a command shows that runs on."""
+    options = (
+        click.option(
+            "--verbose",
+            "-v",
+            is_flag=True,
+            help="Show all of the log, with time, level and place; errors with their traces.",
+        ),
+        click.option("--quiet", "-q", is_flag=True, help="Show warnings and errors only."),
+        click.option(
+            "--log-json",
+            is_flag=True,
+            help="Show the log as JSON, one object a line, also on a terminal.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def json_option(command: Command) -> Command:
     """Adds the option for output that programs read."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, one value a line.")(

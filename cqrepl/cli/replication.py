@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from cqrepl.cli.options import SIZE, TIME, Command
+from cqrepl.cli.options import SIZE, TIME, Command, log_options
 
 _LIMITS: Final = (
     click.option(
@@ -85,7 +85,7 @@ def replication_options(default_id: int, default_remote: int) -> Callable[[Comma
     def add(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
-        return command
+        return log_options(command)
 
     return add
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cqrepl.cli.options import QUEUE_DIR, cluster_options, run_dir_option
+from cqrepl.cli.options import QUEUE_DIR, cluster_options, log_options, run_dir_option
 
 
 @click.command()
@@ -22,6 +22,7 @@ from cqrepl.cli.options import QUEUE_DIR, cluster_options, run_dir_option
 )
 @cluster_options
 @run_dir_option
+@log_options
 def run(path: Path, **options: object) -> None:
     """Run one host of a cluster: stream the queues that it is the master of, take in all others.
 

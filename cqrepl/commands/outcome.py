@@ -33,12 +33,14 @@ def guarded(
     work: Callable[[], int],
     *,
     interrupted_by: Iterable[signal.Signals] = (signal.SIGINT,),
+    say: Callable[[Exception], None] | None = None,
 ) -> int:
     """The exit code of `work`, which may run tasks; an expected error is printed.
 
     Args:
         interrupted_by: signals that raise `KeyboardInterrupt` in it; none for one that takes them
             for itself.
+        say: says an expected error; None: it is printed as one line.
     """
     name_cut_files(name, DAMAGED, DISK_FULL)
     try:
@@ -49,19 +51,23 @@ def guarded(
     except OutputError as error:
         return end_of_output(name, error)
     except _EXPECTED as error:
-        return report(name, error)
+        return report(name, error, say)
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
             return INTERRUPTED
         expected = _expected(group)
         if expected is None:
             raise
-        return report(name, expected)
+        return report(name, expected, say)
 
 
-def report(name: str, error: Exception) -> int:
-    """Prints an error of the user's or of the world's as one line; its exit code."""
-    print(f"{name}: {error}", file=sys.stderr)
+def report(name: str, error: Exception, say: Callable[[Exception], None] | None = None) -> int:
+    """Says an error of the user's or of the world's, as one line where nothing else is given; its
+    exit code."""
+    if say is None:
+        print(f"{name}: {error}", file=sys.stderr)
+    else:
+        say(error)
     return code_of(error)
 
 

@@ -6,7 +6,7 @@ The first SIGTERM, SIGHUP or Ctrl-C ends in order, the second one at once.
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +16,7 @@ import trio
 
 from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
+from cqrepl.commands.reaches import log_reaches
 from cqrepl.commands.screen import Screen
 from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (
@@ -27,6 +28,7 @@ from cqrepl.console.exitcodes import (
     STOPPED,
     BadArguments,
 )
+from cqrepl.console.loglines import LogChoice
 from cqrepl.protocol import StopReason, WireShape
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.settings import HostOptions
@@ -34,6 +36,7 @@ from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.stops import Stop
 
+_logger: Final = logging.getLogger(__name__)
 MEND_SECONDS: Final = 2.0  # from a stop to the leave of a sink that puts right its copy
 Replicator = TypeVar("Replicator", Source, Sink, Host)
 
@@ -51,6 +54,9 @@ class ReplicationOptions(TypedDict):
     scrub: int
     wire_shape: str
     runs: bool
+    verbose: bool
+    quiet: bool
+    log_json: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,21 @@ def host_options(
     }
 
 
+def log_choice(options: Mapping[str, object]) -> LogChoice:
+    """What is shown of the log, from the options of a command; `--verbose` and `--quiet` together
+    show the usual."""
+    host_id = options["host_id"]
+    assert isinstance(host_id, int)
+    verbosity = int(options["verbose"] is True) - int(options["quiet"] is True)
+    as_json = options["log_json"] is True
+    return LogChoice(verbosity=verbosity, as_json=as_json, host_id=host_id)
+
+
 def run_command(
     name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
+    choice: LogChoice | None = None,
 ) -> int:
     """Serves until `finished` returns or something else ends it; gives the exit code.
 
@@ -91,16 +108,34 @@ def run_command(
         name: how lines on stderr begin.
         finished: waits for the command's own end, and gives the queues that have stopped all the
             same; None for a command that runs until it is told.
+        choice: what of the log is shown; None: the usual.
 
-    The port that is listened on is printed at once.
+    The port that is listened on is logged at once.
     """
     screen = Screen(sys.stderr)
+    choice = choice or LogChoice()
     handler = logging.StreamHandler(screen)
-    logging.basicConfig(
-        level=logging.INFO, handlers=[handler], format=f"{name}: %(message)s", force=True
-    )
-    run = partial(trio.run, _run, name, serve, finished, screen)
-    return outcome.guarded(name, run, interrupted_by=())
+    handler.setFormatter(choice.formatter(name))
+    logging.basicConfig(level=choice.level, handlers=[handler], force=True)
+    show = partial(_show, screen=screen, choice=choice, has_end=finished is not None)
+    run = partial(trio.run, _run, serve, finished, show)
+    say = partial(_say_error, choice) if choice.as_json or choice.verbosity > 0 else None
+    return outcome.guarded(name, run, interrupted_by=(), say=say)
+
+
+def _say_error(choice: LogChoice, error: Exception) -> None:
+    _logger.error("%s", error, exc_info=error if choice.verbosity > 0 else None)
+
+
+async def _show(
+    replicator: Source | Sink | Host, *, screen: Screen, choice: LogChoice, has_end: bool
+) -> None:
+    """Shows how far it is, until it is cancelled: drawn on a terminal, in lines elsewhere."""
+    if screen.is_terminal and not choice.as_json:
+        if choice.verbosity >= 0:
+            await show_progress(replicator, screen)
+    elif not has_end:  # one that has tells by its end
+        await log_reaches(replicator)
 
 
 def code_of_stops(stops: list[Stop]) -> int:
@@ -116,10 +151,9 @@ def code_of_stops(stops: list[Stop]) -> int:
 
 
 async def _run(
-    name: str,
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
-    screen: Screen,
+    show: Callable[[Replicator], Awaitable[None]],
 ) -> int:
     ended: list[_Ended] = []
     first_signal = trio.Event()
@@ -132,9 +166,8 @@ async def _run(
                 if listen is not None:
                     assert replicator.port is not None
                     address = replace(listen, port=replicator.port)
-                    screen.write(f"{name}: listening on {address}\n")
-                    screen.flush()
-                code = await _until_over(replicator, finished, first_signal, screen)
+                    _logger.info("listening on %s", address)
+                code = await _until_over(replicator, finished, first_signal, show)
                 if not ended:
                     ended.append(_Ended(code))
             nursery.cancel_scope.cancel()
@@ -154,7 +187,7 @@ async def _until_over(
     replicator: Replicator,
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     first_signal: trio.Event,
-    screen: Screen,
+    show: Callable[[Replicator], Awaitable[None]],
 ) -> int:
     """Waits for the first of these: a signal, the command's own end, or the stop of all
     queues."""
@@ -183,7 +216,7 @@ async def _until_over(
 
         for wait in (wait_signal, wait_finished, wait_stopped):
             nursery.start_soon(wait)
-        nursery.start_soon(show_progress, replicator, screen)
+        nursery.start_soon(show, replicator)
     return code
 
 

@@ -14,6 +14,7 @@ from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
 from cqrepl.commands.controldesk import ControlDesk
 from cqrepl.commands.reloader import Reloader
+from cqrepl.commands.replication import log_choice
 from cqrepl.console.endings import ending_signals
 from cqrepl.replicator.host import Host, serve_host
 from cqrepl.status.controlsocket import asked_at
@@ -25,7 +26,9 @@ _TERMINAL: Final = "/dev/tty"
 
 def run_host(path: Path, options: Options) -> int:
     """Streams and takes in the queues of one host; the exit code."""
-    return replication.run_command("cqrepl run", partial(_serve, path, options), None)
+    return replication.run_command(
+        "cqrepl run", partial(_serve, path, options), None, log_choice(options)
+    )
 
 
 @asynccontextmanager

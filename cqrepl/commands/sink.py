@@ -36,6 +36,7 @@ def run_sink(queues: Mapping[str, Path], options: SinkOptions) -> int:
             on_divergence=options["on_divergence"],
         ),
         _ended if once else None,
+        replication.log_choice(options),
     )
 
 

@@ -39,6 +39,7 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             wait_for_seconds=options["wait_for_seconds"],
         ),
         _caught_up if until_caught_up else None,
+        replication.log_choice(options),
     )
 
 

@@ -1,6 +1,7 @@
 """The frames of one connection's queues: which queue is looked at next, and how much of it goes
 out."""
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,9 +13,11 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.surroundings import surroundings
 
+_logger: Final = logging.getLogger(__name__)
 MANY: Final = 16  # queues of one connection
 ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more often
 
@@ -52,6 +55,9 @@ class OutgoingFrames:
 
     def begin(self, each: Outgoing) -> None:
         """Its stream has begun."""
+        start = format_index(Index(each.stream_from or NEXT_OF_EMPTY))
+        host = each.marks.host_id
+        _logger.debug("queue %r, host %d: streamed from %s on", each.queue.name, host, start)
         self._started.append(each)
         self._started_at = trio.current_time()
 

@@ -94,6 +94,7 @@ class SinkQueue:
         self.tell_damage: TellDamage = lambda known: None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.was_offered = False
+        self.offered_end = Index(0)  # of its source, when it was offered last
         self.was_left_out = False  # by a source that has named what it has
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
@@ -311,6 +312,7 @@ class SinkQueue:
         Raises:
             QueueError: the queue cannot be read.
         """
+        self.offered_end = Index(offered)
         self.end_comparing()
         end, doubtful = self.next_index, self.disk.unproved_from
         if offered < end:
@@ -320,6 +322,7 @@ class SinkQueue:
             start = min(start, doubtful)
         if start < end or doubtful is not None:
             self._overlap = Overlap(self.queue, start, doubtful)
+        _logger.debug("queue %r: taken in from %s on", self.name, format_index(start))
         return start
 
     def uncompared(self, start: Index, offered: int) -> str | None:

@@ -101,12 +101,44 @@ def test_a_line_for_each_sink_and_for_each_queue_that_comes_in() -> None:
     title, _, *rows = live.lines(host(100), 10.0, 40)
     assert title == "host 1: 1 of 2 peers connected, 2 queues, 100 excerpts"
     assert cells(rows) == [
-        ["q", "source", "host", "2", "0x2", "0", "100", "1", "kB", "-", "live"],
-        ["host", "3", "?", "away"],
-        ["r", "sink", "host", "2", "-", "-", "0", "0", "B", "-", "waits"],
+        ["q", "source", "host", "2", "0x2", "0", "0", "0", "-", "live"],
+        ["host", "3", "?", "?", "0.0s", "away"],
+        ["r", "sink", "host", "2", "-", "-", "-", "-", "-", "waits"],
     ]
     rows = live.lines(host(600), 12.5, 40)[2:]
     assert cells(rows)[0][-2:] == ["200/s", "live"]
+
+
+def behind(lag: int | None, end: int) -> dict[str, Any]:
+    """A host that has sent excerpts of 10 bytes, and one sink that lacks so many."""
+    sink = {"host": 2, "state": "live", "lag": lag, "acknowledged": None}
+    return host(100, sinks=[sink], last=hex(end))
+
+
+def lag_of(lines: list[str]) -> list[str]:
+    """The lag of the first queue, in excerpts, bytes and time."""
+    return re.split(r" {2,}", lines[2])[4:7]
+
+
+def test_the_lag_in_excerpts_bytes_and_time() -> None:
+    live = LiveTable()
+    looks = [(0.0, 0, 10), (1.0, 5, 15), (2.5, 5, 15), (3.0, 20, 35), (4.0, 15, 35), (200.0, 1, 36)]
+    assert [lag_of(live.lines(behind(lag, end), now, 40)) for now, lag, end in looks] == [
+        ["0", "0", "0"],
+        ["5", "~50 B", "0.0s"],
+        ["5", "~50 B", "1.5s"],
+        ["20", "~200 B", "0.0s"],  # the first five have come, what is missing was seen later
+        ["15", "~150 B", "1.0s"],
+        ["1", "~10 B", "0.0s"],
+    ]
+    assert lag_of(live.lines(behind(None, 40), 400.0, 40)) == ["?", "?", "3min"]
+
+
+def test_many_ends_are_remembered_less_finely() -> None:
+    live = LiveTable()
+    for second in range(3000):
+        lines = live.lines(behind(second, second + 1), float(second), 40)
+    assert lag_of(lines)[2] == "50min"
 
 
 def test_a_queue_that_has_stopped_says_so_at_each_sink() -> None:
@@ -145,4 +177,4 @@ def test_the_command_on_a_terminal(tmp_path: Path) -> None:
     assert any(line.startswith("cqrepl run: listening on 127.0.0.1:") for line in lines)
     assert "host 1: 0 of 1 peer connected, 1 queue, 0 excerpts" in lines
     (row,) = [line.split() for line in lines if line.startswith("queue1")]
-    assert row == ["queue1", "source", "host", "2", "-", "0", "0", "0", "B", "-", "away"]
+    assert row == ["queue1", "source", "host", "2", "-", "0", "0", "0", "-", "away"]

@@ -178,6 +178,7 @@ def test_an_event_loop_is_told_what_there_is(tmp_path: Path) -> None:
         asyncio.run(enter())
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_is_told(tmp_path: Path) -> None:
     with Host(source_of(tmp_path / "q")) as host:
         queue = host.queue()
