@@ -2,7 +2,8 @@
 
 Theory of operation. A chain over what the files hold (`queue.read.chains`) is what two copies
 compare. So each excerpt is read once after it was appended, in short stretches, so that a stream at
-full rate is hardly held up; a copy is at its end half a second after the last excerpt has come. How
+full rate is hardly held up, nor are many; a copy is at its end half a second after the last excerpt
+has come. How
 far that was is kept in side files: the next start goes on from there. A store file that was written
 to since its side file was is read once more as a whole, in the same way, and what is there has to
 be what was there.
@@ -26,7 +27,7 @@ from cqrepl.queue.read.closeddigest import ClosedDigest
 from cqrepl.queue.read.count import end_index
 from cqrepl.surroundings import monotonic
 
-FOLLOW_SECONDS: Final = 0.02  # of reading, each time
+FOLLOW_SECONDS: Final = 0.02  # of reading, each time: of all queues together
 ALONE_SECONDS: Final = 60.0  # between two times, where nobody waits for it
 ALONE_FOLLOW_SECONDS: Final = 0.5  # of reading then
 REREAD_SECONDS: Final = 0.2  # of reading once more, each time
@@ -75,7 +76,7 @@ class QueueAudit:
             if end != self.at:
                 self.follow(end, ALONE_FOLLOW_SECONDS)
 
-    def follow(self, end: Index, seconds: float = FOLLOW_SECONDS) -> list[Place]:
+    def follow(self, end: Index, seconds: float) -> list[Place]:
         """Reads on towards the end, for a short time.
 
         Returns:

@@ -47,7 +47,7 @@ from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_ind
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.descriptors import is_none_left
-from cqrepl.replicator.queueaudit import Place, QueueAudit
+from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.queues import Signal
 from cqrepl.surroundings import monotonic, surroundings, sync_path
 
@@ -103,6 +103,7 @@ class DiskEnd:
         self._check_names = check_names
         # what is there at the start is compared before a stream begins
         self._audit = QueueAudit(chains, None if audited is None else end())
+        self._end_read: Index | None = None  # of the queue, when it was read last
         self._audited = audited
         self._is_looking = False
         self._looked: _Looked | None = None  # how things stood at the last look, if it told nothing
@@ -253,23 +254,30 @@ class DiskEnd:
             return True  # who reads it tells
 
     async def audit(self) -> None:
-        """Reads what has come since the last time, where somebody waits for that; what still comes
-        leaves the rest for the next time."""
-        while self._audited is not None and await self.audit_a_while():
+        """Reads the rest of what had come when it was read last; what has come since, or still
+        comes, leaves that for the next time."""
+        while await self.audit_a_while(FOLLOW_SECONDS, rest_only=True):
             pass
 
-    async def audit_a_while(self) -> bool:
-        """Reads a short stretch of that; true while there is more, and nothing comes."""
+    async def audit_a_while(self, seconds: float, *, rest_only: bool = False) -> bool:
+        """Reads what has come since the last time, for so long; true while there is more, and
+        nothing comes.
+
+        Args:
+            rest_only: nothing, if something has come since it was read last.
+        """
         if self.unproved_from is not None or self._is_forgotten:
             return False
         is_behind = False
         with self._telling():
             end = self._end()
-            if end != self._audit.at:
-                found = await in_thread(partial(self._audit.follow, end))
+            has_come, self._end_read = end != self._end_read, end
+            if end != self._audit.at and not (rest_only and has_come):
+                found = await in_thread(partial(self._audit.follow, end, seconds))
                 if self._audited is not None:
                     self._audited(found)
-                is_behind = not self._has_ended() and self._end() == end
+                is_behind = self._audit.at != end
+                is_behind = is_behind and not self._has_ended() and self._end() == end
         return is_behind
 
     async def scrub_a_while(self) -> int | None:
@@ -482,10 +490,18 @@ class Syncer:
     async def _audit_all(self) -> None:
         while True:
             await trio.sleep(AUDIT_SECONDS)
-            for nth, end in self._each():
-                if end.has_to_audit:
-                    await end.audit()
-                await _turn_for_others(nth)
+            await self._audit_due([end for _, end in self._each() if end.has_to_audit])
+
+    async def _audit_due(self, due: "list[DiskEnd]") -> None:
+        """All for a short time together, however many they are. Then those to which nothing has
+        come meanwhile to their ends: their streams are at rest."""
+        behind = []
+        for nth, end in enumerate(due, 1):
+            if await end.audit_a_while(FOLLOW_SECONDS / len(due)):
+                behind.append(end)
+            await _turn_for_others(nth)
+        for end in behind:
+            await end.audit()
 
     def _each(self) -> Iterator[tuple[int, DiskEnd]]:
         """Every queue that is not closed meanwhile, with a number."""
@@ -502,10 +518,11 @@ class Syncer:
             await trio.sleep(LOOK_SECONDS)
 
     async def _sync_all(self) -> None:
-        for end in list(self._ends.values()):
+        dirty = [end for end in self._ends.values() if end.is_dirty]
+        for end in dirty:
             if end.is_dirty:
                 await end.sync()
-                await end.audit_a_while()
+                await end.audit_a_while(FOLLOW_SECONDS / len(dirty))
                 await end.look()
 
 

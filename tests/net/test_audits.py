@@ -1,5 +1,7 @@
 """What a copy holds is read from its files behind the stream, and held against its source."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +13,14 @@ from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read import chains
+from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator import syncer
+from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.syncer import Syncer
 from tests.support.replicas import acked, copied, eventually, joined, live_sink, stopped
 from tests.support.samples import flip_byte, layout, noon_index, noon_path
 
@@ -194,3 +199,52 @@ async def test_both_copies_altered_alike_are_not_taken_for_good(tmp_path: Path, 
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await eventually(lambda: bool(source.stops and sink.stops))
         assert {each.reason for each in (*source.stops, *sink.stops)} == {StopReason.DAMAGED}
+
+
+async def test_many_queues_are_read_no_longer_together_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While something comes to all of them; when nothing does any more, each is read to its end."""
+    monkeypatch.setattr(chains, "BATCH_BYTES", 2000)
+    asked: list[float] = []
+    follow = QueueAudit.follow
+
+    def noting(audit: QueueAudit, end: Index, seconds: float) -> list[Place]:
+        asked.append(seconds)
+        return follow(audit, end, seconds)
+
+    monkeypatch.setattr(QueueAudit, "follow", noting)
+    count, comes, watch = 20, True, Syncer()
+    with ExitStack() as stack:
+        ends = []
+        for nth in range(count):
+            path = tmp_path / f"q{nth}"
+            append(path, 0, 1)
+            queue = stack.enter_context(Queue.open(path))
+            more = count_up(path, lambda: comes)
+            check = queue.check_name
+            chain = Chains(queue.cycles)
+            told = partial(watch.watch, f"q{nth}", queue, more, chain, pytest.fail, check, list)
+            ends.append(told(is_proved=True))
+        for _ in range(3):
+            asked.clear()
+            await watch._audit_due(ends)
+            assert len(asked) == count
+            assert sum(asked) <= FOLLOW_SECONDS * 1.001
+        comes = False
+        await watch._audit_due(ends)
+        await watch._audit_due(ends)
+        assert not any(end.has_to_audit for end in ends)
+
+
+def count_up(path: Path, comes: Callable[[], bool]) -> Callable[[], Index]:
+    """The next index of a queue, to which something is appended with each look while it `comes`."""
+    at = [1]
+
+    def end() -> Index:
+        if comes():
+            append(path, at[0], 100)
+            at[0] += 100
+        return Index(noon_index(sequence=at[0]))
+
+    return end

@@ -167,7 +167,8 @@ class Chains:
         return end
 
     def follow(self, start: Index, end: Index, seconds: float) -> list[tuple[Index, bytes]]:
-        """Reads on from `start` to `end`, for so many seconds: the chains on the way.
+        """Reads on from `start` to `end`, for so many seconds, but one batch at least: the chains
+        on the way.
 
         Returns:
             An index behind the last excerpt of each cycle on the way, and how far it was read in
@@ -187,7 +188,7 @@ class Chains:
             for cycle, count in way:
                 sequence, chain = self._read_to(cycle, Sequence(count), lambda: monotonic() > until)
                 found.append((index_of(cycle, sequence, shift), chain))
-                if sequence < count:
+                if sequence < count or monotonic() > until:
                     break
         return found
 
@@ -330,7 +331,7 @@ class Chains:
         shift = self._cycles.shift
         tailer = Tailer(self._cycles, index_of(cycle, sequence, shift))
         try:
-            while sequence < target and not is_over():
+            while sequence < target:
                 batch = tailer.next_batch(
                     count_max=target - sequence, bytes_max=BATCH_BYTES, payload_max=NO_LIMIT
                 )
@@ -345,6 +346,8 @@ class Chains:
                 if known is not None:
                     known.note(sequence, chain)
                     self._is_unsaved = True
+                if is_over():
+                    break
         finally:
             tailer.close()
         return sequence, chain
