@@ -8,7 +8,7 @@ from cqrepl.queue import Queue, QueueError, Tailer
 from cqrepl.queue.format.index import format_index
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, Written, check_invented, digest_of
-from cqrepl.testing.labhosts import LabHost
+from cqrepl.testing.labhosts import Copy
 
 READ_SECONDS: Final = 1.5  # between two looks
 
@@ -16,10 +16,10 @@ READ_SECONDS: Final = 1.5  # between two looks
 class Bystander:
     """Reads what comes, and checks that it was written, each once and in order."""
 
-    def __init__(self, host: LabHost, written: Written) -> None:
-        self._host = host
+    def __init__(self, copy: Copy, written: Written) -> None:
+        self._copy = copy
         self._written = written
-        self._process = host.machine.start("reader")
+        self._process = copy.host.machine.start("reader")
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
         self._generation: object = None
@@ -42,14 +42,14 @@ class Bystander:
                     self._leave()
 
     def _read(self) -> None:
-        generation = (self._host.machine.path, self._written.queues)
+        generation = (self._copy.host.machine.path, self._written.queues)
         if self._generation != generation:
             self._leave()
         if self._tailer is None:
-            if not any(self._host.path.glob("*.cq4")):
+            if not any(self._copy.path.glob("*.cq4")):
                 return
             self._generation = generation
-            self._queue = Queue.open(self._host.path)
+            self._queue = Queue.open(self._copy.path)
             self._tailer = self._queue.tailer()
             self._last = -1
         found = {}
@@ -57,14 +57,14 @@ class Bystander:
             for index, data in batch:
                 if index <= self._last:
                     text = f"{format_index(index)} after {format_index(self._last)}"
-                    raise BrokenPromiseError("order", f"a reader of {self._host.path} got {text}")
+                    raise BrokenPromiseError("order", f"a reader of {self._copy.path} got {text}")
                 found[index] = digest_of(bytes(data))
                 self._last = index
-        host = self._host
+        copy = self._copy
         # those are judged in the end; a link leads into the source's directory, not to a copy
-        is_judged = not (host.holds_others or host.was_cut or host.path.is_symlink())
-        if is_judged and host.flipped_at is None:
-            check_invented(f"{self._host.machine.name}, as a reader sees it,", found, self._written)
+        is_judged = not (copy.holds_others or copy.was_cut or copy.path.is_symlink())
+        if is_judged and copy.flipped_at is None:
+            check_invented(f"{copy.title}, as a reader sees it,", found, self._written)
 
     def _leave(self) -> None:
         if self._queue is not None:

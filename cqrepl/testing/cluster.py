@@ -9,6 +9,7 @@ async with running_cluster(folder, 3) as cluster:
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.testing.checker import content, last_index
 from cqrepl.testing.freezer import Freezer
-from cqrepl.testing.labhosts import Application, LabHost, looking
+from cqrepl.testing.labhosts import QUEUE, Application, Copy, LabHost, looking
 from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.network import Network
 from cqrepl.testing.plan import SOURCE
@@ -31,13 +32,34 @@ RATE: Final = 20.0
 _END_SECONDS: Final = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A queue of a cluster: its master's own, the copies of it, and the application that writes."""
+
+    source: Copy
+    sinks: list[Copy]
+    application: Application
+
+    @property
+    def master(self) -> int:
+        """The id of the host whose own it is."""
+        return self.source.host.host
+
+    def is_settled(self, sink: Copy) -> bool:
+        """True when a copy holds what the source holds, and the source knows."""
+        return last_index(sink.path) == last_index(self.source.path) == self.source.known_of(sink)
+
+
 class Cluster:
-    """A source, host 1, and sinks, hosts 2 and on, of one queue.
+    """A source, host 1, and sinks, hosts 2 and on, of one queue; or hosts that each stream a queue
+    of their own to all others, over one connection for two of them.
 
     Args:
         folder: where the disks of the hosts are.
-        seed: decides how long bytes take, what a power cut leaves, what the application writes.
+        seed: decides how long bytes take, what a power cut leaves, what applications write.
+        rate: appends a second, of each application.
         programs: the handlers of its own that a host has, by host id.
+        both_ways: the other kind of cluster.
     """
 
     def __init__(
@@ -51,39 +73,54 @@ class Cluster:
         rate: float = RATE,
         story: Story | None = None,
         programs: Mapping[int, Program] | None = None,
+        both_ways: bool = False,
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
         self.hosts: dict[int, LabHost] = {}
         self.folder = folder
+        ids = range(1, hosts + 1)
+        queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
         freezer = Freezer()
         trio.lowlevel.add_instrument(freezer)
-        for host in range(1, hosts + 1):
+        for host in ids:
             disk = _rng(f"disk {host}", seed)
-            machine = Machine(host, folder / f"host{host}", disk, self.story)
-            program = None if programs is None else programs.get(host)
-            self.hosts[host] = LabHost(machine, self.network, freezer, nursery, self.story, program)
-        source = self.hosts[SOURCE].machine
-        self.application = Application(
-            source, roll_cycle, rate, _rng("application", seed), self.story
+            self.hosts[host] = LabHost(
+                Machine(host, folder / f"host{host}", disk, self.story),
+                self.network,
+                freezer,
+                nursery,
+                self.story,
+                None if programs is None else programs.get(host),
+                queues=queues,
+                both_ways=both_ways,
+            )
+        self.streams = {
+            master: self._stream(
+                master, name, roll_cycle, rate, _rng(_application(master, both_ways), seed)
+            )
+            for master, name in queues.items()
+        }
+
+    def _stream(
+        self, master: int, name: str, roll_cycle: str, rate: float, rng: random.Random
+    ) -> Stream:
+        machine = self.hosts[master].machine
+        return Stream(
+            source=self.hosts[master].copies[master],
+            sinks=[each.copies[master] for host, each in self.hosts.items() if host != master],
+            application=Application(machine, name, roll_cycle, rate, rng, self.story),
         )
 
-    @property
-    def source(self) -> LabHost:
-        return self.hosts[SOURCE]
-
-    @property
-    def sinks(self) -> list[LabHost]:
-        return [each for host, each in self.hosts.items() if host != SOURCE]
-
-    def append(self, *payloads: bytes) -> None:
-        """The application of the source's host appends; something of its own without payloads."""
-        self.application.append(payloads)
+    def append(self, *payloads: bytes, master: int = SOURCE) -> None:
+        """The application of a source's host appends; something of its own without payloads."""
+        self.streams[master].application.append(payloads)
         word_watch().look()
 
     def start(self) -> None:
-        """The application makes its queue; all hosts start."""
-        self.application.append()
+        """Applications make their queues; all hosts start."""
+        for stream in self.streams.values():
+            stream.application.append()
         for each in self.hosts.values():
             each.start()
 
@@ -96,22 +133,27 @@ class Cluster:
                 await trio.sleep(0.1)
 
     async def settled(self, seconds: float = SETTLED_SECONDS) -> None:
-        """Returns when each sink holds what the source holds, and the source knows.
+        """Returns when each sink holds what its source holds, and the source knows.
 
         Raises:
             TooSlowError: it took longer.
         """
         with trio.fail_after(seconds):
-            while not all(self.is_settled(each) for each in self.sinks):
+            while not all(self.is_settled(each) for each in self.hosts.values()):
                 await trio.sleep(0.05)
 
-    def is_settled(self, sink: LabHost) -> bool:
-        """True when this one does."""
-        return last_index(sink.path) == last_index(self.source.path) == self.source.known_of(sink)
+    def is_settled(self, host: LabHost) -> bool:
+        """True when this one does, with all that it takes in."""
+        return all(
+            stream.is_settled(sink)
+            for stream in self.streams.values()
+            for sink in stream.sinks
+            if sink.host is host
+        )
 
-    def content(self, host: int) -> dict[int, bytes]:
-        """A digest of each excerpt that a host holds, by index."""
-        return content(self.hosts[host].path)
+    def content(self, host: int, master: int = SOURCE) -> dict[int, bytes]:
+        """A digest of each excerpt of a queue that a host holds, by index."""
+        return content(self.hosts[host].copies[master].path)
 
 
 @asynccontextmanager
@@ -124,6 +166,7 @@ async def running_cluster(
     rate: float = RATE,
     story: Story | None = None,
     programs: Mapping[int, Program] | None = None,
+    both_ways: bool = False,
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -140,6 +183,7 @@ async def running_cluster(
                 rate=rate,
                 story=story,
                 programs=programs,
+                both_ways=both_ways,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:
@@ -151,6 +195,10 @@ async def running_cluster(
             nursery.cancel_scope.cancel()
     finally:
         give_back_time()  # behind the last task: each may have set it
+
+
+def _application(master: int, both_ways: bool) -> str:
+    return f"application {master}" if both_ways else "application"
 
 
 def _rng(what: str, seed: int) -> random.Random:

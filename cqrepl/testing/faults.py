@@ -9,15 +9,16 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.read.count import count_in
 from cqrepl.queue.write.retention import Policy, remove
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable, last_index
-from cqrepl.testing.cluster import Cluster
-from cqrepl.testing.labhosts import PORT, QUEUE, LabHost, fill_with_others
+from cqrepl.testing.cluster import Cluster, Stream
+from cqrepl.testing.labhosts import Copy, LabHost, fill_with_others
 from cqrepl.testing.labmachine import Machine, copy_directory
-from cqrepl.testing.liar import HOST as LIAR_HOST
+from cqrepl.testing.labserving import LIAR_HOST
 from cqrepl.testing.liar import Liar
 from cqrepl.testing.network import Link
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
@@ -29,6 +30,8 @@ _ENDS_SECONDS_MAX: Final = 60.0
 _KEPT_CYCLES: Final = 2
 _SEEN_CYCLES: Final = 7  # the newest ones, which may have been closed just now
 _CLOSED_AFTER_SECONDS: Final = 7.0  # of cycles that last a second
+FLOOD: Final = 100  # excerpts
+FLOOD_FILLING: Final = b"~" * 4000
 
 
 class Injector:
@@ -45,16 +48,17 @@ class Injector:
         await trio.sleep_until(fault.at)
         self.injected[fault.kind.value] += 1
         self._cluster.story.tell("fault", str(fault))
-        host = self._cluster.hosts[fault.host]
+        host, stream = self._cluster.hosts[fault.host], self._stream(fault)
+        copy = host.copies[stream.master]
         match fault.kind:
             case Kind.KILL | Kind.STOP | Kind.FREEZE | Kind.KILL_AT_CALL:
                 await self._end(fault, host)
             case Kind.KILL_APPLICATION:
-                self._cluster.application.kill()
+                stream.application.kill()
             case Kind.POWER_CUT:
                 await self._power_cut(fault, host)
             case Kind.BIT_FLIP:
-                await self._flip(host)
+                await self._flip(copy)
             case Kind.DISK_FULL | Kind.DISK_ERROR | Kind.DISK_SLOW:
                 await self._trouble_disk(fault, host.machine)
             case Kind.CLOCK_STEP:
@@ -62,23 +66,31 @@ class Injector:
             case Kind.LIAR | Kind.INTRUDER:
                 await self._liar(fault).run(fault.lasting)
             case Kind.GC:
-                self._collect(host)
+                self._collect(copy, stream)
             case Kind.ANEW | Kind.RESTORED | Kind.FOREIGN | Kind.SAME_DIRECTORY | Kind.ACK_LOG:
-                await self._operate(fault, host)
-            case Kind.FILE_GONE | Kind.FILE_OLD | Kind.MOVED_AWAY if host.path.is_symlink():
+                await self._operate(fault, copy, stream)
+            case Kind.FILE_GONE | Kind.FILE_OLD | Kind.MOVED_AWAY if copy.path.is_symlink():
                 pass  # it would be a file of the source, or no queue
             case Kind.FILE_GONE:
-                self._remove_one(host)
+                self._remove_one(copy)
             case Kind.FILE_OLD:
-                await self._put_back_one(fault, host)
-            case Kind.MOVED_AWAY if host.path.exists():
-                await self._move_away(fault, host)
+                await self._put_back_one(fault, copy)
+            case Kind.MOVED_AWAY if copy.path.exists():
+                await self._move_away(fault, copy)
             case Kind.MOVED_AWAY:
                 pass  # there is nothing yet
+            case Kind.FLOOD:
+                self._flood(fault)
+            case Kind.CUT_INSIDE:
+                self._cluster.network.cut_after(fault.nth, fault.host, fault.peer)
             case Kind.CUT:
                 self._cut(fault)
             case _:
                 await self._weather(fault)
+
+    def _stream(self, fault: Fault) -> Stream:
+        """That of the queue which a fault is about."""
+        return self._cluster.streams[fault.queue or SOURCE]
 
     async def _end(self, fault: Fault, host: LabHost) -> None:
         match fault.kind:
@@ -112,14 +124,15 @@ class Injector:
         host.start()
 
     async def _power_cut(self, fault: Fault, host: LabHost) -> None:
-        if fault.host == SOURCE:
-            acknowledged = max(host.known_of(each) or -1 for each in self._cluster.sinks)
-            last = last_index(host.path)
-            self._cluster.application.written.may_be_torn(acknowledged + 1, last)
+        own = self._cluster.streams.get(fault.host)
+        if own is not None:
+            acknowledged = max(own.source.known_of(each) or -1 for each in own.sinks)
+            last = last_index(own.source.path)
+            own.application.written.may_be_torn(acknowledged + 1, last)
         host.power_cut()
         await trio.sleep(fault.lasting)
-        if fault.host == SOURCE:
-            self._cluster.application.restart()
+        if own is not None:
+            own.application.restart()
         host.start()
 
     async def _trouble_disk(self, fault: Fault, machine: Machine) -> None:
@@ -134,11 +147,11 @@ class Injector:
         await trio.sleep(fault.lasting)
         machine.is_full, machine.slow_s = False, 0.0
 
-    async def _flip(self, host: LabHost) -> None:
+    async def _flip(self, copy: Copy) -> None:
         """Changes a bit of the last excerpt, before its copy has read it from the file."""
         with trio.move_on_after(FLIPS_WITHIN_SECONDS):
             rng = random.Random(f"flip {self._plan.seed}")
-            while not (host.holds_unread and host.flip_last(rng)):
+            while not (copy.holds_unread and copy.flip_last(rng)):
                 await trio.sleep(0.01)
 
     def _liar(self, fault: Fault) -> Liar:
@@ -147,117 +160,129 @@ class Injector:
             self._liars = Machine(LIAR_HOST, folder, random.Random(LIAR_HOST), story)
         rng = random.Random(f"lies {self._plan.seed} {fault.at}")
         intrudes = fault.kind is Kind.INTRUDER
-        return Liar(self._liars, QUEUE, PORT, rng, self._cluster.story, intrudes=intrudes)
+        copy = self._stream(fault).source
+        return Liar(self._liars, fault.host, copy.name, rng, self._cluster.story, intrudes=intrudes)
 
     # ---- what operators do -----------------------------------------------------------------------
 
-    async def _operate(self, fault: Fault, host: LabHost) -> None:
-        application, source = self._cluster.application, self._cluster.source
+    async def _operate(self, fault: Fault, copy: Copy, stream: Stream) -> None:
+        application, source, host = stream.application, stream.source, copy.host
         if fault.kind is Kind.RESTORED:
-            await self._restore(fault, host)
+            await self._restore(fault, copy, stream)
             return
         host.kill()
         match fault.kind:
             case Kind.ANEW:
-                _remove(host.path)
+                _remove(copy.path)
                 application.restart()
                 written = application.written
                 before = written.digests.copy(), written.newest.copy()
                 written.begin_anew()
                 application.append()
                 if written.newest:
-                    for sink in self._cluster.sinks:
+                    for sink in stream.sinks:
                         sink.holds_others = True
                 else:  # its disk was in trouble: an empty queue takes back what its sinks have
                     written.digests, written.newest = before
-                    host.was_cut = True
+                    copy.was_cut = True
             case Kind.FOREIGN:
-                _remove(host.path)
-                fill_with_others(host.machine, self._plan.roll_cycle)
-                host.holds_others = True
+                _remove(copy.path)
+                fill_with_others(copy, self._plan.roll_cycle)
+                copy.holds_others = True
             case Kind.SAME_DIRECTORY:
-                _remove(host.path)
-                disk = source.machine.disk.relative_to(self._cluster.folder)
-                host.path.symlink_to(Path("..", "..", disk, source.path.name))
+                _remove(copy.path)
+                disk = source.host.machine.disk.relative_to(self._cluster.folder)
+                copy.path.symlink_to(Path("..", "..", disk, source.path.name))
             case Kind.ACK_LOG:
-                host.ack_log = host.path
+                host.ack_log = copy.path
         await trio.sleep(fault.lasting)
         host.start()
         if fault.kind is Kind.ACK_LOG:
             await trio.sleep(fault.lasting + 1.0)
             host.ack_log = None  # the operator has read why it does not start
 
-    async def _restore(self, fault: Fault, host: LabHost) -> None:
-        backup, written = f"backup of {fault.at}", self._cluster.application.written
-        copy_directory(host.path, host.machine.path / backup)
+    async def _restore(self, fault: Fault, copy: Copy, stream: Stream) -> None:
+        backup, written = f"backup of {fault.at}", stream.application.written
+        host = copy.host
+        copy_directory(copy.path, host.machine.path / backup)
         queues = written.queues
         await trio.sleep(fault.lasting + 1.0)
         if written.queues != queues:
             return  # another queue was begun meanwhile: what the backup holds belongs nowhere
         host.kill()  # the disk goes on elsewhere
-        _remove(host.path)
-        (host.machine.path / backup).rename(host.path)
-        self._cluster.application.restart()
-        host.was_cut = True
+        _remove(copy.path)
+        (host.machine.path / backup).rename(copy.path)
+        stream.application.restart()
+        copy.was_cut = True
         host.start()
 
-    def _collect(self, host: LabHost) -> None:
+    def _collect(self, copy: Copy, stream: Stream) -> None:
         """As `cqrepl gc --apply`, in a process of its own."""
+        host = copy.host
         process = host.machine.start("gc")
-        before = _content(host.path)
+        before = _content(copy.path)
         with within(process):
             process.give_time()
             try:
-                with Queue.open(host.path) as queue:
+                with Queue.open(copy.path) as queue:
                     gone = remove(queue.cycles, Policy(cycles_min=_KEPT_CYCLES))
             except (QueueError, OSError) as error:
-                self._cluster.story.tell(host.machine.name, f"gc: {error}")
+                host.tell(f"gc: {error}")
             else:
-                self._cluster.story.tell(host.machine.name, f"gc removes {len(gone)} files")
-                removed = before.keys() - _content(host.path).keys() if gone else ()
-                written = self._cluster.application.written
+                host.tell(f"gc removes {len(gone)} files")
+                removed = before.keys() - _content(copy.path).keys() if gone else ()
+                written = stream.application.written
                 written.collected |= {index: before[index] for index in removed}
         host.machine.alive.discard(process.pid)
 
-    def _remove_one(self, host: LabHost) -> None:
+    def _remove_one(self, copy: Copy) -> None:
         # nobody can tell of a file that went before anybody had looked at it
-        files = sorted(host.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
+        files = sorted(copy.path.glob("*.cq4"))[1:-_SEEN_CYCLES]
         file = files[len(files) // 2] if files else None
         if file is not None and _holds_excerpts(file):
             file.unlink()
-            host.was_cut |= host.host != SOURCE  # that a source lacks it has to be told
-            self._cluster.story.tell(host.machine.name, "a store file in the middle is removed")
+            copy.was_cut |= not copy.is_own  # that a source lacks it has to be told
+            copy.host.tell("a store file in the middle is removed")
 
-    async def _put_back_one(self, fault: Fault, host: LabHost) -> None:
+    async def _put_back_one(self, fault: Fault, copy: Copy) -> None:
         """Of a roll cycle that is long nothing has been closed by then, and nothing is done."""
-        name = max((file.name for file in host.path.glob("*.cq4")), default="")
-        content = (host.path / name).read_bytes() if name else b""
+        host = copy.host
+        name = max((file.name for file in copy.path.glob("*.cq4")), default="")
+        content = (copy.path / name).read_bytes() if name else b""
         process = host.process
         await trio.sleep(fault.lasting + _CLOSED_AFTER_SECONDS)
-        if host.process is not process or not _is_noted(host.path, name):
+        if host.process is not process or not _is_noted(copy.path, name):
             return  # nobody has looked at it since it was closed
-        later = [file for file in host.path.glob("*.cq4") if file.name > name]
-        if name and later and (host.path / name).exists():
-            new = host.path / f"{name}.old"
+        later = [file for file in copy.path.glob("*.cq4") if file.name > name]
+        if name and later and (copy.path / name).exists():
+            new = copy.path / f"{name}.old"
             new.write_bytes(content)
-            new.rename(host.path / name)
-            host.was_cut |= host.host != SOURCE  # that a source lacks it has to be told
-            self._cluster.story.tell(host.machine.name, "an older store file is put in its place")
+            new.rename(copy.path / name)
+            copy.was_cut |= not copy.is_own  # that a source lacks it has to be told
+            host.tell("an older store file is put in its place")
 
-    async def _move_away(self, fault: Fault, host: LabHost) -> None:
+    async def _move_away(self, fault: Fault, copy: Copy) -> None:
         """The process goes on; one that is started meanwhile makes a new copy, which goes."""
-        host.was_cut = True
-        name = f"{QUEUE} of {fault.at}"
-        host.path.rename(host.machine.path / name)
+        host = copy.host
+        copy.was_cut = True
+        name = f"{copy.name} of {fault.at}"
+        copy.path.rename(host.machine.path / name)
         host.machine.names_synced()
         await trio.sleep(fault.lasting)
         host.kill()  # the disk goes on elsewhere
-        _remove(host.path)
-        (host.machine.path / name).rename(host.path)
+        _remove(copy.path)
+        (host.machine.path / name).rename(copy.path)
         host.machine.names_synced()
         host.start()
 
     # ---- links -----------------------------------------------------------------------------------
+
+    def _flood(self, fault: Fault) -> None:
+        """Two hosts have more for each other than goes into a socket."""
+        for host in (fault.host, fault.peer):
+            application = self._cluster.streams[host].application
+            application.append([b"%d of a flood " % nth + FLOOD_FILLING for nth in range(FLOOD)])
+        word_watch().look()
 
     async def _weather(self, fault: Fault) -> None:
         there = self._cluster.network.weather(fault.host, fault.peer)

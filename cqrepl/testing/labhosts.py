@@ -1,7 +1,7 @@
 """The hosts of a run: replication, and an application that appends, each a process of its own."""
 
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -14,22 +14,19 @@ from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.settings import HostOptions
-from cqrepl.replicator.sink import Sink, serve_sink
-from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.host import Host
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.network import Network, address_of
-from cqrepl.testing.plan import SOURCE
+from cqrepl.testing.labserving import Node, serving_both_ways, serving_one_way
+from cqrepl.testing.network import Network
 from cqrepl.testing.story import Story
 
-QUEUE: Final = "q"
-PORT: Final = 7000
-HEARTBEAT_MS: Final = 500
-TIMEOUT_MS: Final = 2000
+QUEUE: Final = "q"  # where there is one
 BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
 PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
@@ -37,66 +34,70 @@ _ENDS: Final = (QueueError, NetError, OSError)  # what a process ends with, and 
 RESTART_SECONDS: Final = 1.0  # a process that has ended by itself is started again after
 
 
-class LabHost:
-    """The replication of one host, started again when it ends by itself."""
+class Copy:
+    """A queue as one host has it: its own, or one that it takes in.
 
-    def __init__(
-        self,
-        machine: Machine,
-        network: Network,
-        freezer: Freezer,
-        nursery: trio.Nursery,
-        story: Story,
-        program: Program | None = None,
-    ) -> None:
-        self.machine = machine
-        self._freezer = freezer
-        self._program = program
-        self.node: Source | Sink | None = None
-        self.process: Process | None = None
-        self.ends: list[str] = []  # why it ended by itself
+    Args:
+        master: the id of the host whose own it is.
+    """
+
+    def __init__(self, host: "LabHost", name: str, master: int) -> None:
+        self.host = host
+        self.name = name
+        self.master = master
         self.was_cut = False  # its power was cut, or an operator has taken back what it had
         self.holds_others = False  # an operator has put another queue there
         self.flipped_at: int | None = None  # index of an excerpt in which a bit has changed
-        self.ack_log: Path | None = None  # of a source, from its next start on
-        self._network = network
-        self._nursery = nursery
-        self._story = story
-        self._scope = trio.CancelScope()
-        self._stopping = trio.Event()
-
-    @property
-    def host(self) -> int:
-        return self.machine.host
 
     @property
     def path(self) -> Path:
         """The queue's directory as it is now."""
-        return self.machine.path / QUEUE
+        return self.host.machine.path / self.name
 
-    def known_of(self, sink: "LabHost") -> int | None:
+    @property
+    def is_own(self) -> bool:
+        """True where the application writes."""
+        return self.master == self.host.host
+
+    @property
+    def title(self) -> str:
+        """How checks call it."""
+        name = self.host.machine.name
+        return name if len(self.host.copies) == 1 else f"{self.name} at {name}"
+
+    def known_of(self, sink: "Copy") -> int | None:
         """Up to where this source knows that a sink is; None while that is not known."""
-        if not isinstance(self.node, Source):
-            return None
-        marks = self.node.queues[QUEUE].marks.get(sink.host)
+        source = self.host.source
+        queue = None if source is None else source.queues.get(self.name)
+        marks = None if queue is None else queue.marks.get(sink.host.host)
         return None if marks is None else marks.acknowledged
 
-    def has_told_of(self, sink: "LabHost") -> bool:
+    def has_told_of(self, sink: "Copy") -> bool:
         """Whether this source has said that it goes no further with a sink, or with none."""
-        if not isinstance(self.node, Source):
+        source = self.host.source
+        if source is None:
             return False
-        return any(stop.is_own_damage for stop in self.node.stops) or any(
-            each.marks.host_id == sink.host and each.has_stopped
-            for session in sessions_of(SourceSession, self.node.endpoint.sessions)
+        return any(stop.is_own_damage and stop.name == self.name for stop in source.stops) or any(
+            each.queue.name == self.name
+            and each.marks.host_id == sink.host.host
+            and each.has_stopped
+            for session in sessions_of(SourceSession, source.endpoint.sessions)
             for each in session.outgoing.values()
         )
 
     @property
+    def has_stopped(self) -> bool:
+        """Whether the sink says that it goes no further."""
+        sink = self.host.sink
+        return sink is not None and any(stop.name == self.name for stop in sink.stops)
+
+    @property
     def holds_unread(self) -> bool:
         """True while this sink has stored what it has not read from its files since."""
-        if not isinstance(self.node, Sink) or self.path.is_symlink():
+        sink = self.host.sink
+        if sink is None or self.path.is_symlink():
             return False
-        queue = self.node.queues[QUEUE]
+        queue = sink.queues[self.name]
         return queue.is_taking and queue.disk.audited < queue.next_index
 
     def flip_last(self, rng: random.Random) -> bool:
@@ -118,8 +119,64 @@ class LabHost:
                 file.seek(at + place)
                 file.write(bytes([payload[place] ^ bit]))
         self.flipped_at = index
-        self._story.tell(self.machine.name, f"a bit of {format_index(index)} is another one")
+        self.host.tell(f"a bit of {format_index(index)} is another one")
         return True
+
+
+class LabHost:
+    """The replication of one host, started again when it ends by itself.
+
+    Args:
+        queues: the names of those that it has, by the ids of their masters.
+        both_ways: it is started as `cqrepl run` would be; else as a source or a sink.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        network: Network,
+        freezer: Freezer,
+        nursery: trio.Nursery,
+        story: Story,
+        program: Program | None = None,
+        *,
+        queues: Mapping[int, str],
+        both_ways: bool,
+    ) -> None:
+        self.machine = machine
+        self.copies = {master: Copy(self, name, master) for master, name in queues.items()}
+        self._freezer = freezer
+        self._program = program
+        self._both_ways = both_ways
+        self.node: Node | None = None
+        self.process: Process | None = None
+        self.ends: list[str] = []  # why it ended by itself
+        self.ack_log: Path | None = None  # of a source, from its next start on
+        self._network = network
+        self._nursery = nursery
+        self._story = story
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+
+    @property
+    def host(self) -> int:
+        return self.machine.host
+
+    @property
+    def source(self) -> Source | None:
+        """What streams, while it runs."""
+        node = self.node.source if isinstance(self.node, Host) else self.node
+        return node if isinstance(node, Source) else None
+
+    @property
+    def sink(self) -> Sink | None:
+        """What takes in, while it runs."""
+        node = self.node.sink if isinstance(self.node, Host) else self.node
+        return node if isinstance(node, Sink) else None
+
+    def tell(self, text: str) -> None:
+        """Something has happened here."""
+        self._story.tell(self.machine.name, text)
 
     def start(self) -> None:
         if self.process is not None:
@@ -150,7 +207,8 @@ class LabHost:
         self._freezer.thaw(process)
 
     def power_cut(self) -> None:
-        self.was_cut = True
+        for each in self.copies.values():
+            each.was_cut = True
         self.machine.power_cut()
         if self.process is not None:
             self._leave(self.process)
@@ -194,28 +252,30 @@ class LabHost:
         self.ends.append(why)
         self._story.tell(self.machine.name, f"replication ends by itself: {why}")
 
-    def _serving(self) -> AbstractAsyncContextManager[Source | Sink]:
-        place = f"{address_of(SOURCE)}:{PORT}"
-        options: HostOptions = {
-            "host_id": self.host,
-            "heartbeat_interval_ms": HEARTBEAT_MS,
-            "heartbeat_timeout_ms": TIMEOUT_MS,
-        }
-        queues, program = {QUEUE: self.path}, self._program
-        if self.host == SOURCE:
-            options["listen"] = place
-            return serve_source(queues, program=program, ack_log=self.ack_log, **options)
-        options["connect"] = place
-        return serve_sink(queues, program=program, touch_ahead_bytes=0, **options)
+    def _serving(self) -> AbstractAsyncContextManager[Node]:
+        program, ack_log = self._program, self.ack_log
+        if self._both_ways:
+            names = {master: each.name for master, each in self.copies.items()}
+            path = self.machine.path
+            return serving_both_ways(self.host, path, names, program=program, ack_log=ack_log)
+        [copy] = self.copies.values()
+        return serving_one_way(self.host, copy.path, copy.name, program=program, ack_log=ack_log)
 
 
 class Application:
-    """Appends to the queue of a host, and keeps what it was told."""
+    """Appends to a host's own queue, and keeps what it was told."""
 
     def __init__(
-        self, machine: Machine, roll_cycle: str, rate: float, rng: random.Random, story: Story
+        self,
+        machine: Machine,
+        name: str,
+        roll_cycle: str,
+        rate: float,
+        rng: random.Random,
+        story: Story,
     ) -> None:
         self.machine = machine
+        self._name = name
         self.written = Written()
         self.refused_since: float | None = None  # it is kept out since then
         self._told = ""  # why it could not append, the last time
@@ -283,19 +343,20 @@ class Application:
                 self._queue.close()
             self._queue = None
             self._disk = self.machine.path
-            self._queue = Queue.open_for_append(self._disk / QUEUE, create=self._roll_cycle)
+            self._queue = Queue.open_for_append(self._disk / self._name, create=self._roll_cycle)
         return self._queue
 
 
-def fill_with_others(machine: Machine, roll_cycle: str) -> None:
+def fill_with_others(copy: Copy, roll_cycle: str) -> None:
     """Another queue, in the directory of ours."""
+    machine = copy.host.machine
     process = machine.start("another application")
     with within(process):
         process.give_time()
         # a fault of the disk, or a full cycle, may come in between
         with (
             suppress(QueueError, OSError),
-            Queue.open_for_append(machine.path / QUEUE, create=roll_cycle) as queue,
+            Queue.open_for_append(copy.path, create=roll_cycle) as queue,
         ):
             for nth in range(FOREIGN_EXCERPTS):
                 queue.append(b"%d of another queue" % nth)

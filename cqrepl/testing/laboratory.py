@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
@@ -20,35 +20,20 @@ from typing import Final
 import trio
 from trio.testing import MockClock
 
-from cqrepl.replicator.source import Source
 from cqrepl.testing.bystander import Bystander
-from cqrepl.testing.checker import (
-    PATIENCE_SECONDS,
-    BrokenPromiseError,
-    check_agreed,
-    check_arrived,
-    check_invented,
-    check_kept,
-    check_mark,
-    check_moving,
-    check_patience,
-    content,
-    difference,
-    is_readable,
-    last_index,
-)
+from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
 from cqrepl.testing.cluster import Cluster, running_cluster
 from cqrepl.testing.faults import Injector
-from cqrepl.testing.labhosts import QUEUE, LabHost
+from cqrepl.testing.judge import Judge
+from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.order import ordered_by
-from cqrepl.testing.plan import SOURCE, Kind, RunPlan
+from cqrepl.testing.plan import Kind, RunPlan
 from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
 
 QUIET_SECONDS: Final = 60.0  # so long may copies take to be equal, once no faults come
 CHECK_SECONDS: Final = 1.0
 WRITE_BACK_SECONDS: Final = 5.0
-AFTER_FAULT_SECONDS: Final = 5.0  # to start again, to notice, to dial: not counted as waiting
 LATE_SECONDS: Final = 15.0  # until a file that was lost at last is missed
 _LATE: Final = {Kind.FILE_GONE, Kind.FILE_OLD}
 _MEMORY: Final = Path("/dev/shm")
@@ -117,7 +102,7 @@ class _Laboratory:
         self.appended = 0
         self._story = story
         self._hosts: dict[int, LabHost] = {}
-        self._ends: deque[tuple[float, int]] = deque()  # of the source, and when that was so
+        self._judges: list[Judge] = []
         self._cluster: Cluster
 
     async def run(self) -> None:
@@ -131,17 +116,22 @@ class _Laboratory:
                 roll_cycle=plan.roll_cycle,
                 rate=plan.rate,
                 story=self._story,
+                both_ways=plan.both_ways,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):
             self._hosts = self._cluster.hosts
             standstill = Standstill(nursery.cancel_scope)
             trio.lowlevel.add_instrument(standstill)
-            nursery.start_soon(self._cluster.application.run)
+            streams = self._cluster.streams.values()
+            self._judges = [Judge(self._cluster, each, plan.faults) for each in streams]
+            for stream in streams:
+                nursery.start_soon(stream.application.run)
             nursery.start_soon(self._check_now_and_then)
             nursery.start_soon(self._write_back)
-            for each in self._hosts.values():
-                nursery.start_soon(Bystander(each, self._cluster.application.written).run)
+            for stream in streams:
+                for copy in (stream.source, *stream.sinks):
+                    nursery.start_soon(Bystander(copy, stream.application.written).run)
             injector = Injector(plan, self._cluster)
             self.injected = injector.injected
             for fault in plan.faults:
@@ -165,54 +155,15 @@ class _Laboratory:
     async def _check_now_and_then(self) -> None:
         while True:
             await trio.sleep(CHECK_SECONDS)
-            self._check_marks()
-            self._check_waiting()
-
-    def _check_waiting(self) -> None:
-        """Nobody waits longer than a limit where nothing has been in the way for so long."""
-        now = trio.current_time()
-        application = self._cluster.application
-        source = self._hosts[SOURCE]
-        self._ends.append((now, last_index(source.path)))
-        if application.refused_since is not None:
-            since = max(application.refused_since, self._fine_since(SOURCE))
-            check_patience("the application", now - since)
-        while self._ends[0][0] < now - PATIENCE_SECONDS:
-            _, end = self._ends.popleft()
-            for sink in self._cluster.sinks:
-                if now - self._fine_since(sink.host) > PATIENCE_SECONDS and not self._has_told(
-                    sink
-                ):
-                    check_arrived(sink.machine.name, end, last_index(sink.path))
-
-    def _fine_since(self, host: int) -> float:
-        """When the last fault was over that such a host feels; the source feels all."""
-        felt = {SOURCE, host} if host != SOURCE else set(self._hosts)
-        now = trio.current_time()
-        return max(
-            (
-                fault.at + fault.lasting + AFTER_FAULT_SECONDS
-                for fault in self.plan.faults
-                if fault.at <= now and {fault.host, fault.peer or fault.host} <= felt
-            ),
-            default=0.0,
-        )
-
-    def _check_marks(self) -> None:
-        node = self._hosts[SOURCE].node
-        if not isinstance(node, Source):
-            return
-        own = self._hosts[SOURCE].path
-        for host, marks in sorted(node.queues[QUEUE].marks.items()):
-            there = self._hosts.get(host)
-            if there is not None and not there.was_cut and not there.holds_others:
-                check_mark(f"host {host}", marks.acknowledged, there.path)
-            check_mark("the source itself", marks.acknowledged, own)
+            for judge in self._judges:
+                judge.check_marks()
+                judge.check_waiting()
 
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
         self._story.tell("laboratory", "no more faults")
-        self._cluster.application.end_writing()
+        for stream in self._cluster.streams.values():
+            stream.application.end_writing()
         longest = max((fault.lasting for fault in self.plan.faults), default=0.0) + 4.0
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS
@@ -220,63 +171,15 @@ class _Laboratory:
         for each in self._hosts.values():
             each.start()
         with trio.move_on_after(QUIET_SECONDS):
-            while not self._is_settled():
+            while not all(judge.is_settled for judge in self._judges):
                 await trio.sleep(0.5)
-
-    def _is_settled(self) -> bool:
-        return all(
-            self._has_told(each) or (self._cluster.is_settled(each) and not _is_astray(each))
-            for each in self._cluster.sinks
-        )
-
-    def _has_told(self, sink: LabHost) -> bool:
-        """Why this copy goes no further was said: by both sides, or by a process that has ended
-        and says so each time that it is started."""
-        source = self._cluster.source
-        if sink.node is None or source.node is None:
-            return bool(sink.ends if sink.node is None else source.ends)
-        return bool(sink.node.stops) and source.has_told_of(sink)
 
     def _judge(self) -> None:
         check_agreed(entry.text for entry in self._story.entries)
-        written = self._cluster.application.written
-        source = self._cluster.source
-        if all(map(self._has_told, self._cluster.sinks)) and not is_readable(source.path):
-            self._story.tell("laboratory", "the source's queue is damaged, as all were told")
-            return
-        found = content(source.path)
-        # what was deleted because all sinks have it is asked of them
-        first = min(found, default=0) if self.injected[Kind.GC.value] else 0
-        if not (source.was_cut and any(map(self._has_told, self._cluster.sinks))):
-            check_invented("the source", found, written)
-        if not source.was_cut:
-            check_kept("the source", found, written.newest, first=first)
-        for each in self._cluster.sinks:
-            if not self._has_told(each):
-                self._judge_copy(each, found, first)
-        self.appended = self._cluster.application.count
-        self._story.tell("laboratory", f"{len(found)} excerpts, copies are equal or say why not")
-
-    def _judge_copy(self, sink: LabHost, found: dict[int, bytes], first: int) -> None:
-        written = self._cluster.application.written
-        if _is_astray(sink):
-            why = f"{sink.machine.name} goes on in the source's own directory"
-            raise BrokenPromiseError("refused", why)
-        copy = content(sink.path)
-        check_invented(sink.machine.name, copy, written)
-        if not sink.holds_others:  # an operator removed the copy, for what did not come to be
-            check_kept(sink.machine.name, copy, written.collected)
-        text = difference(found, {index: copy[index] for index in copy if index >= first})
-        if text is not None:
-            raise BrokenPromiseError("equal", f"{sink.machine.name} differs silently: {text}")
-        if self._cluster.source.known_of(sink) != max(found, default=-1):
-            text = f"{sink.machine.name} has all, and the source was not told so"
-            raise BrokenPromiseError("acknowledged", text)
-
-
-def _is_astray(sink: LabHost) -> bool:
-    """True when an operator has led its path into the source's directory."""
-    return sink.path.is_symlink()
+        for judge in self._judges:
+            judge.judge(was_collected=bool(self.injected[Kind.GC.value]))
+        streams = self._cluster.streams.values()
+        self.appended = sum(stream.application.count for stream in streams)
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:

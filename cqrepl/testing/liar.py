@@ -22,11 +22,10 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import monotonic, within
 from cqrepl.testing.labmachine import Machine, Process
+from cqrepl.testing.labserving import LIAR_HOST, PORT
 from cqrepl.testing.network import address_of
-from cqrepl.testing.plan import SOURCE
 from cqrepl.testing.story import Story
 
-HOST: Final = 99
 _STEP_SECONDS: Final = 0.05
 _GARBAGE_MAX: Final = 4000
 _CLAIMS: Final = 0.3
@@ -44,25 +43,26 @@ class _Silent(ConnectionConfig):
 
 
 class Liar:
-    """A host of its own, which dials the source.
+    """A host of its own, which dials a source.
 
     Args:
+        target: the id of the source's host.
         intrudes: it says that it has more than the source, and gives it; else all but that.
     """
 
     def __init__(
         self,
         machine: Machine,
+        target: int,
         queue: str,
-        port: int,
         rng: random.Random,
         story: Story,
         *,
         intrudes: bool,
     ) -> None:
         self._process: Process = machine.start("liar")
+        self._target = target
         self._queue = queue
-        self._port = port
         self._rng = rng
         self._story = story
         self._intrudes = intrudes
@@ -73,14 +73,14 @@ class Liar:
         """Lies for so long, or until the source has had enough."""
         with within(self._process), trio.move_on_after(seconds):
             try:
-                stream = await trio.open_tcp_stream(address_of(SOURCE), self._port)
+                stream = await trio.open_tcp_stream(address_of(self._target), PORT)
             except OSError:
                 return
             async with stream:
                 await self._lie(stream)
 
     async def _lie(self, stream: trio.SocketStream) -> None:
-        settings = ProtocolSettings(host_id=HOST, remote_ids=frozenset({SOURCE}))
+        settings = ProtocolSettings(host_id=LIAR_HOST, remote_ids=frozenset({self._target}))
         kind = _Silent if self._intrudes else ConnectionConfig
         takes = frozenset({self._queue})
         config = kind(settings=settings, is_dialler=True, takes=takes)

@@ -77,6 +77,15 @@ class Link:
             end.attach(trio.socket.from_stdlib_socket(near), self)
             self.inner.append(trio.socket.from_stdlib_socket(far))
         self.is_cut = False
+        self.left: list[int | None] = [None, None]  # bytes that each way carries until a cut
+
+    def let_through(self, way: int, data: bytes) -> tuple[bytes, bool]:
+        """What of some bytes comes through, and whether the link is to be cut then."""
+        left = self.left[way]
+        if left is None:
+            return data, False
+        self.left[way] = max(0, left - len(data))
+        return data[:left], len(data) > left
 
     def cut(self) -> None:
         """Both ends find the connection broken at once."""
@@ -122,6 +131,13 @@ class Network(trio.abc.SocketFactory):
             link.cut()
         self.links = [link for link in self.links if not link.is_cut]
         return len(links)
+
+    def cut_after(self, count: int, source: int, target: int) -> None:
+        """Cuts what is between two hosts once so many bytes more have come from one to the other,
+        wherever in a document that is."""
+        for link in self.links:
+            if set(link.hosts) == {source, target} and not link.is_cut:
+                link.left[link.hosts.index(source)] = count
 
     def host_died(self, host: int) -> None:
         """No socket of it is there any more."""
@@ -188,10 +204,14 @@ class Network(trio.abc.SocketFactory):
                     self._story.carry(link.number, ends, way, b"")
                     return
                 for piece in self._pieces(data, weather):
-                    self._story.carry(link.number, ends, way, piece)
-                    view = memoryview(piece)
+                    goes, is_last = link.let_through(way, piece)
+                    self._story.carry(link.number, ends, way, goes)
+                    view = memoryview(goes)
                     while view:
                         view = view[await far.send(view) :]
+                    if is_last:
+                        self.cut(lambda each: each is link)
+                        return
         except (OSError, trio.ClosedResourceError):
             # one end is gone, and so is the connection
             self.cut(lambda each: each is link)

@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Self
 
-SOURCE: Final = 1  # the id of the host whose application writes
+SOURCE: Final = 1  # the id of the host whose application writes, where only one does
 ROLL_CYCLES: Final = ("FAST_DAILY", "FAST_DAILY", "MINUTELY", "TEST4_DAILY", "TEST_SECONDLY")
 RATES: Final = (2.0, 20.0, 20.0, 60.0)  # appends a second
 FAULT_EVERY_SECONDS: Final = (4.0, 8.0, 16.0)
+# clusters in which each host has a queue of its own and takes in those of all others
+SHARE_BOTH_WAYS: Final = 1 / 3
+HOSTS_BOTH_WAYS: Final = (3, 3, 4, 5)
+RATES_BOTH_WAYS: Final = (1.0, 5.0, 5.0, 15.0)  # appends a second, of each application
 
 
 class Kind(Enum):
@@ -50,6 +54,9 @@ class Kind(Enum):
     ACK_LOG = "ack-log"  # the source logs acknowledgements into the queue that it streams
     # what a peer does that is no sink of ours
     INTRUDER = "intruder"  # says that it has more than the source, and gives it
+    # of hosts that are source and sink at once
+    CUT_INSIDE = "cut-inside"  # a connection breaks after so many bytes more
+    FLOOD = "flood"  # two hosts have much for each other, all at once
 
 
 WEIGHTS: Final = {
@@ -82,8 +89,18 @@ WEIGHTS: Final = {
     Kind.ACK_LOG: 1,
     Kind.INTRUDER: 1,
 }
+WEIGHTS_BOTH_WAYS: Final = WEIGHTS | {Kind.CUT_INSIDE: 8, Kind.FLOOD: 4}
 AT_LINKS: Final = frozenset(
-    {Kind.CUT, Kind.STALL, Kind.STALL_ONE_WAY, Kind.SWALLOW, Kind.SPLIT, Kind.SLOW}
+    {
+        Kind.CUT,
+        Kind.STALL,
+        Kind.STALL_ONE_WAY,
+        Kind.SWALLOW,
+        Kind.SPLIT,
+        Kind.SLOW,
+        Kind.CUT_INSIDE,
+        Kind.FLOOD,
+    }
 )
 AT_THE_SOURCE: Final = frozenset(
     {
@@ -97,10 +114,21 @@ AT_THE_SOURCE: Final = frozenset(
     }
 )
 AT_SINKS: Final = frozenset({Kind.FOREIGN, Kind.SAME_DIRECTORY, Kind.MOVED_AWAY, Kind.BIT_FLIP})
+AT_FILES: Final = frozenset({Kind.FILE_GONE, Kind.FILE_OLD})
 AT_ONCE: Final = frozenset(
-    {Kind.CUT, Kind.CLOCK_STEP, Kind.GC, Kind.FILE_GONE, Kind.DISK_ERROR, Kind.BIT_FLIP}
+    {
+        Kind.CUT,
+        Kind.CLOCK_STEP,
+        Kind.GC,
+        Kind.FILE_GONE,
+        Kind.DISK_ERROR,
+        Kind.BIT_FLIP,
+        Kind.CUT_INSIDE,
+        Kind.FLOOD,
+    }
 )
 AT_A_CALL: Final = frozenset({Kind.KILL_AT_CALL, Kind.DISK_ERROR})
+BYTES: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 2000, 9000)
 CALLS: Final = (1, 2, 3, 5, 8, 20, 100)
 LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)
 CLOCK_STEPS_SECONDS: Final = (-7200.0, -70.0, -1.5, 1.5, 70.0, 7200.0, 90_000.0)
@@ -108,7 +136,8 @@ CLOCK_STEPS_SECONDS: Final = (-7200.0, -70.0, -1.5, 1.5, 70.0, 7200.0, 90_000.0)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`step_s` is for clocks alone, `nth` for what happens at the n-th call."""
+    """`step_s` is for clocks alone, `nth` for what happens at the n-th call or byte; `queue` is the
+    id of the master of the queue that it is about, 0 where there is one queue."""
 
     at: float
     kind: Kind
@@ -117,19 +146,29 @@ class Fault:
     lasting: float
     step_s: float = 0.0
     nth: int = 1
+    queue: int = 0
 
     def __str__(self) -> str:
         at_link = self.kind in AT_LINKS
         where = f"hosts {self.host} and {self.peer}" if at_link else f"host {self.host}"
+        if self.queue and self.kind in AT_SINKS | AT_FILES:
+            where += f", queue of host {self.queue}"
         step = f" by {self.step_s:g} s" if self.kind is Kind.CLOCK_STEP else ""
         call = f" {self.nth} from here" if self.kind in AT_A_CALL else ""
+        if self.kind is Kind.CUT_INSIDE:
+            call = f" {self.nth} bytes on"
         lasting = "" if self.kind in AT_ONCE else f" for {self.lasting:g} s"
         return f"{self.kind.value}{call}{step} at {where}{lasting}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """A run; equal plans give equal runs."""
+    """A run; equal plans give equal runs.
+
+    Args:
+        both_ways: each host has a queue of its own and takes in those of all others; else host 1
+            has the only one.
+    """
 
     seed: int
     seconds: float
@@ -137,20 +176,38 @@ class RunPlan:
     roll_cycle: str
     rate: float
     faults: tuple[Fault, ...]
+    both_ways: bool = False
 
     @classmethod
     def of(
-        cls, seed: int, seconds: float, hosts: int | None = None, without: Iterable[Kind] = ()
+        cls,
+        seed: int,
+        seconds: float,
+        hosts: int | None = None,
+        without: Iterable[Kind] = (),
+        *,
+        both_ways: bool | None = None,
     ) -> Self:
-        """What this seed stands for; `without` are kinds of faults that are left out."""
-        rng = random.Random(f"plan {seed}")
-        drawn = rng.choice((2, 2, 3))
-        roll_cycle, rate = rng.choice(ROLL_CYCLES), rng.choice(RATES)
+        """What this seed stands for.
+
+        Args:
+            hosts: how many; drawn if None.
+            without: kinds of faults that are left out.
+            both_ways: as the plan has it; drawn if None. What a seed stands for otherwise does not
+                depend on whether this was drawn.
+        """
+        if both_ways is None:
+            both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
+        rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
+        drawn = rng.choice(HOSTS_BOTH_WAYS if both_ways else (2, 2, 3))
+        roll_cycle = rng.choice(ROLL_CYCLES)
+        rate = rng.choice(RATES_BOTH_WAYS if both_ways else RATES)
         count = drawn if hosts is None else hosts
         left_out, faults, at = frozenset(without), [], 0.0
         pause = rng.choice(FAULT_EVERY_SECONDS)
+        draw = _fault_both_ways if both_ways else _fault
         while (at := at + rng.expovariate(1 / pause)) < seconds:
-            fault = _fault(rng, at, count)
+            fault = draw(rng, at, count)
             if fault.kind not in left_out:
                 faults.append(fault)
         return cls(
@@ -160,6 +217,7 @@ class RunPlan:
             roll_cycle=roll_cycle,
             rate=rate,
             faults=tuple(faults),
+            both_ways=both_ways,
         )
 
     def only(self, faults: Iterable[Fault]) -> Self:
@@ -172,9 +230,10 @@ class RunPlan:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
+        both_ways = " both ways" if self.both_ways else ""
         return (
-            f"seed {self.seed}: {self.hosts} hosts, {self.seconds:g} s, {self.roll_cycle},"
-            f" {self.rate:g} appends/s, {len(self.faults)} faults"
+            f"seed {self.seed}: {self.hosts} hosts{both_ways}, {self.seconds:g} s,"
+            f" {self.roll_cycle}, {self.rate:g} appends/s, {len(self.faults)} faults"
         )
 
 
@@ -190,3 +249,21 @@ def _fault(rng: random.Random, at: float, hosts: int) -> Fault:
         host = sink
     lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
     return Fault(round(at, 3), kind, host, peer, lasting, step_s, rng.choice(CALLS))
+
+
+def _fault_both_ways(rng: random.Random, at: float, hosts: int) -> Fault:
+    """Each host is source of its own queue, and sink of all others."""
+    [kind] = rng.choices(list(WEIGHTS_BOTH_WAYS), list(WEIGHTS_BOTH_WAYS.values()))
+    host, other = rng.sample(range(1, hosts + 1), 2)
+    queue = other if kind in AT_SINKS else rng.choice((host, other)) if kind in AT_FILES else host
+    lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
+    return Fault(
+        at=round(at, 3),
+        kind=kind,
+        host=host,
+        peer=other if kind in AT_LINKS else 0,
+        lasting=lasting,
+        step_s=step_s,
+        nth=rng.choice(BYTES if kind is Kind.CUT_INSIDE else CALLS),
+        queue=queue,
+    )

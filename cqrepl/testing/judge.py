@@ -1,0 +1,151 @@
+"""What must be true of one queue of a cluster, while faults come and when all is quiet."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from cqrepl.testing.checker import (
+    PATIENCE_SECONDS,
+    BrokenPromiseError,
+    check_arrived,
+    check_invented,
+    check_kept,
+    check_mark,
+    check_patience,
+    content,
+    difference,
+    is_readable,
+    last_index,
+)
+from cqrepl.testing.cluster import Cluster, Stream
+from cqrepl.testing.labhosts import Copy
+from cqrepl.testing.plan import Fault
+
+AFTER_FAULT_SECONDS: Final = 5.0  # to start again, to notice, to dial: not counted as waiting
+
+
+class Judge:
+    """Of one queue.
+
+    Args:
+        faults: those of the plan.
+    """
+
+    def __init__(self, cluster: Cluster, stream: Stream, faults: Iterable[Fault]) -> None:
+        self._cluster = cluster
+        self._stream = stream
+        self._faults = tuple(faults)
+        self._ends: deque[tuple[float, int]] = deque()  # of the source, and when that was so
+
+    def check_waiting(self) -> None:
+        """Nobody waits longer than a limit where nothing has been in the way for so long."""
+        now = trio.current_time()
+        application, source = self._stream.application, self._stream.source
+        self._ends.append((now, last_index(source.path)))
+        if application.refused_since is not None:
+            since = max(application.refused_since, self._fine_since(self._stream.master))
+            check_patience(self._who("the application"), now - since)
+        while self._ends[0][0] < now - PATIENCE_SECONDS:
+            _, end = self._ends.popleft()
+            for sink in self._stream.sinks:
+                is_fine = now - self._fine_since(sink.host.host) > PATIENCE_SECONDS
+                if is_fine and not self._has_told(sink):
+                    check_arrived(sink.title, end, last_index(sink.path))
+
+    def _fine_since(self, host: int) -> float:
+        """When the last fault was over that such a host feels; the source feels all."""
+        master = self._stream.master
+        felt = {master, host} if host != master else set(self._cluster.hosts)
+        now = trio.current_time()
+        return max(
+            (
+                fault.at + fault.lasting + AFTER_FAULT_SECONDS
+                for fault in self._faults
+                if fault.at <= now and {fault.host, fault.peer or fault.host} <= felt
+            ),
+            default=0.0,
+        )
+
+    def check_marks(self) -> None:
+        """No host counts as having what it does not have, nor anything beyond the source's end."""
+        copy = self._stream.source
+        source = copy.host.source
+        queue = None if source is None else source.queues.get(copy.name)
+        if queue is None:
+            return
+        for host, marks in sorted(queue.marks.items()):
+            there = self._cluster.hosts.get(host)
+            sink = None if there is None else there.copies[self._stream.master]
+            if sink is not None and not sink.was_cut and not sink.holds_others:
+                check_mark(sink.title, marks.acknowledged, sink.path)
+            check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
+
+    @property
+    def is_settled(self) -> bool:
+        """True when copies are equal, or it was said why not."""
+        return all(
+            self._has_told(each) or (self._stream.is_settled(each) and not _is_astray(each))
+            for each in self._stream.sinks
+        )
+
+    def _has_told(self, sink: Copy) -> bool:
+        """Why this copy goes no further was said: by both sides, or by a process that has ended
+        and says so each time that it is started."""
+        source = self._stream.source
+        if sink.host.node is None or source.host.node is None:
+            return bool(sink.host.ends if sink.host.node is None else source.host.ends)
+        return sink.has_stopped and source.has_told_of(sink)
+
+    def judge(self, *, was_collected: bool) -> None:
+        """When all is quiet.
+
+        Args:
+            was_collected: retention was at work in the cluster.
+
+        Raises:
+            BrokenPromiseError: something is not as it must be.
+        """
+        stream, told = self._stream, self._cluster.story.tell
+        written, source = stream.application.written, stream.source
+        if all(map(self._has_told, stream.sinks)) and not is_readable(source.path):
+            told("laboratory", self._who("the source's queue is damaged, as all were told"))
+            return
+        found = content(source.path)
+        # what was deleted because all sinks have it is asked of them
+        first = min(found, default=0) if was_collected else 0
+        if not (source.was_cut and any(map(self._has_told, stream.sinks))):
+            check_invented(self._who("the source"), found, written)
+        if not source.was_cut:
+            check_kept(self._who("the source"), found, written.newest, first=first)
+        for each in stream.sinks:
+            if not self._has_told(each):
+                self._judge_copy(each, found, first)
+        told("laboratory", self._who(f"{len(found)} excerpts, copies are equal or say why not"))
+
+    def _judge_copy(self, sink: Copy, found: dict[int, bytes], first: int) -> None:
+        written = self._stream.application.written
+        if _is_astray(sink):
+            raise BrokenPromiseError(
+                "refused", f"{sink.title} goes on in the source's own directory"
+            )
+        copy = content(sink.path)
+        check_invented(sink.title, copy, written)
+        if not sink.holds_others:  # an operator removed the copy, for what did not come to be
+            check_kept(sink.title, copy, written.collected)
+        text = difference(found, {index: copy[index] for index in copy if index >= first})
+        if text is not None:
+            raise BrokenPromiseError("equal", f"{sink.title} differs silently: {text}")
+        if self._stream.source.known_of(sink) != max(found, default=-1):
+            text = f"{sink.title} has all, and the source was not told so"
+            raise BrokenPromiseError("acknowledged", text)
+
+    def _who(self, text: str) -> str:
+        """What is said, with the queue where there are several."""
+        return text if len(self._cluster.streams) == 1 else f"{self._stream.source.name}: {text}"
+
+
+def _is_astray(sink: Copy) -> bool:
+    """True when an operator has led its path into the source's directory."""
+    return sink.path.is_symlink()
