@@ -121,6 +121,8 @@ class _Laboratory:
             trio.open_nursery() as nursery,
         ):
             self._hosts = self._cluster.hosts
+            for each in self._hosts.values():
+                each.machine.loses_power = self._loses_power
             standstill = Standstill(nursery.cancel_scope)
             trio.lowlevel.add_instrument(standstill)
             streams = self._cluster.streams.values()
@@ -142,8 +144,12 @@ class _Laboratory:
             nursery.cancel_scope.cancel()
         check_moving(standstill.busy)
 
+    @property
+    def _loses_power(self) -> bool:
+        return any(fault.kind is Kind.POWER_CUT for fault in self.plan.faults)
+
     async def _write_back(self) -> None:
-        if all(fault.kind is not Kind.POWER_CUT for fault in self.plan.faults):
+        if not self._loses_power:
             return
         while True:
             await trio.sleep(WRITE_BACK_SECONDS)

@@ -17,8 +17,8 @@ RATES: Final = (2.0, 20.0, 20.0, 60.0)  # appends a second
 FAULT_EVERY_SECONDS: Final = (4.0, 8.0, 16.0)
 # clusters in which each host has a queue of its own and takes in those of all others
 SHARE_BOTH_WAYS: Final = 1 / 3
-HOSTS_BOTH_WAYS: Final = (3, 3, 4, 5)
-RATES_BOTH_WAYS: Final = (1.0, 5.0, 5.0, 15.0)  # appends a second, of each application
+HOSTS_BOTH_WAYS: Final = (3, 3, 3, 4, 5)
+RATES_BOTH_WAYS: Final = (0.5, 2.0, 2.0, 10.0)  # appends a second, of each application
 
 
 class Kind(Enum):
