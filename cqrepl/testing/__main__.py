@@ -23,6 +23,7 @@ from cqrepl.testing.transcript import record, told, transcript
 SECONDS = 60.0
 FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
 FOR_MANY = {"jobs": "--jobs", "results": "--results"}
+ROLES = {"one-way": False, "both-ways": True}
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -42,7 +43,12 @@ class SeedRange(click.ParamType[range]):
 @click.option("--seed", type=click.IntRange(0), help="Run this seed, and tell what happened.")
 @click.option("--seeds", type=SeedRange(), help="Run all of these, one line each.")
 @click.option("--seconds", type=click.FloatRange(1), default=SECONDS, show_default=True)
-@click.option("--hosts", type=click.IntRange(2, 9), help="A source and sinks; drawn if not given.")
+@click.option("--hosts", type=click.IntRange(2, 9), help="So many; drawn if not given.")
+@click.option(
+    "--roles",
+    type=click.Choice(list(ROLES)),
+    help="A source and its sinks, or hosts that are both; drawn if not given.",
+)
 @click.option(
     "--without",
     "left_out",
@@ -80,7 +86,7 @@ def main(**options: Any) -> None:
     if not options["everything"]:
         left_out |= LEFT_OUT
     if seed is not None:
-        sys.exit(_one(RunPlan.of(seed, options["seconds"], options["hosts"], left_out), options))
+        sys.exit(_one(_plan(seed, left_out, options), options))
     if options["jobs"] > 1:
         sys.exit(_spread(seeds, options))
     sys.exit(_many(seeds, left_out, options))
@@ -92,6 +98,11 @@ def _check_use(needed: str, names: Mapping[str, str]) -> None:
     for name, option in names.items():
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"{option} goes with {needed}")
+
+
+def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
+    both_ways = None if options["roles"] is None else ROLES[options["roles"]]
+    return RunPlan.of(seed, options["seconds"], options["hosts"], left_out, both_ways=both_ways)
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
@@ -113,7 +124,7 @@ def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any
     failed = 0
     injected: Counter[str] = Counter()
     for seed in seeds:
-        plan = RunPlan.of(seed, options["seconds"], options["hosts"], left_out)
+        plan = _plan(seed, left_out, options)
         if plan.key in done:
             failed += done[plan.key]
             continue
@@ -136,6 +147,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
         words += ["--without", name]
     words += ["--all"] if options["everything"] else []
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
+    words += [] if options["roles"] is None else ["--roles", options["roles"]]
     size = -(-len(seeds) // jobs)
     running = []
     for start in range(0, len(seeds), size):

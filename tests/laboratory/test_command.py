@@ -38,7 +38,7 @@ def test_a_seed_and_its_story() -> None:
 
 def test_a_failing_seed_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     acknowledged_before_it_is_stored(monkeypatch)
-    words = ["--seed", FAILS[0], "--seconds", FAILS[1]]
+    words = ["--seed", FAILS[0], "--seconds", FAILS[1], "--roles", "one-way"]
     result, whole = invoke(*words), invoke(*words, "--whole")
     assert result.exit_code == whole.exit_code == 1
     assert faults(result.stdout) < faults(whole.stdout)
@@ -73,9 +73,14 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
 
 def test_results_of_other_runs_do_not_count(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    for words in (["--seconds", 3], ["--seconds", 4], ["--seconds", 4, "--hosts", 3]):
+    for words in (
+        ["--seconds", 3, "--roles", "one-way"],
+        ["--seconds", 4, "--roles", "one-way"],
+        ["--seconds", 4, "--roles", "one-way", "--hosts", 3],
+        ["--seconds", 4, "--roles", "both-ways", "--hosts", 3],
+    ):
         assert invoke("--seeds", "1..1", *words, "--results", results).stdout.count("trace") == 1
-    assert len(results.read_text().splitlines()) == 3
+    assert len(results.read_text().splitlines()) == 4
 
 
 def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
@@ -96,6 +101,7 @@ def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
         ["--seeds", "x"],
         ["--seed", "1", "--without", "rain"],
         ["--seed", "1", "--hosts", "1"],
+        ["--seed", "1", "--roles", "none"],
         ["--seed", "1", "--jobs", "2"],
         ["--seed", "1", "--results", "r"],
         ["--seeds", "1..2", "--story"],

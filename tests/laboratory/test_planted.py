@@ -98,7 +98,7 @@ def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
 
 
 def drawn(seed: int) -> RunPlan:
-    return RunPlan.of(seed, SECONDS, without=LEFT_OUT)
+    return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
 
 
 def power_cut(seed: int) -> RunPlan:

@@ -10,13 +10,15 @@ import pytest
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import RunPlan
 
-PAIRS = 50
+PAIRS = {False: 50, True: 8}  # by whether hosts are both source and sink: those take longer
 SECONDS = 10.0
 
 
-@pytest.mark.parametrize("seed", range(PAIRS))
-def test_the_same_seed_twice(seed: int) -> None:
-    first, again = (run(RunPlan.of(seed, SECONDS)) for _ in range(2))
+@pytest.mark.parametrize(
+    ("both_ways", "seed"), [(each, seed) for each, count in PAIRS.items() for seed in range(count)]
+)
+def test_the_same_seed_twice(*, both_ways: bool, seed: int) -> None:
+    first, again = (run(RunPlan.of(seed, SECONDS, both_ways=both_ways)) for _ in range(2))
     assert first.digest == again.digest
     assert first.story == again.story
 
@@ -25,10 +27,18 @@ def test_other_seeds_are_other_runs() -> None:
     assert len({run(RunPlan.of(seed, SECONDS)).digest for seed in range(5)}) == 5
 
 
-def digests(hash_seed: str) -> list[str]:
-    words = [sys.executable, "-P", "-m", "cqrepl.testing", "--seeds", "0..5", "--all"]
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_what_a_seed_stands_for_is_asked_for_or_drawn(*, both_ways: bool) -> None:
+    drawn = [RunPlan.of(seed, SECONDS) for seed in range(300)]
+    same = [plan for plan in drawn if plan.both_ways is both_ways]
+    assert same == [RunPlan.of(plan.seed, SECONDS, both_ways=both_ways) for plan in same]
+    assert len(same) > 60
+
+
+def digests(hash_seed: str, roles: str, last: int) -> list[str]:
+    words = [sys.executable, "-P", "-m", "cqrepl.testing", "--seeds", f"0..{last}", "--all"]
     found = subprocess.run(
-        [*words, "--seconds", str(SECONDS)],
+        [*words, "--roles", roles, "--seconds", str(SECONDS)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
@@ -37,9 +47,11 @@ def digests(hash_seed: str) -> list[str]:
     return re.findall(r"trace (\w+)", found.stdout)
 
 
-def test_other_processes_and_hash_seeds() -> None:
-    one, other = digests("0"), digests("12345")
-    assert len(one) == 6
+@pytest.mark.parametrize(("roles", "last"), [("one-way", 5), ("both-ways", 1)])
+def test_other_processes_and_hash_seeds(roles: str, last: int) -> None:
+    one, other = digests("0", roles, last), digests("12345", roles, last)
+    assert len(one) == last + 1
     assert one == other
-    here = [run(RunPlan.of(seed, SECONDS)).digest for seed in range(6)]
-    assert [digest[: len(one[0])] for digest in here] == one
+    both_ways = roles == "both-ways"
+    plans = [RunPlan.of(seed, SECONDS, both_ways=both_ways) for seed in range(last + 1)]
+    assert [run(plan).digest[: len(one[0])] for plan in plans] == one
