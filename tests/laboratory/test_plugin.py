@@ -39,3 +39,17 @@ async def test_a_cluster_through_faults(
         assert cluster.content(1) == cluster.content(2) == cluster.content(3)
     said = [entry.text for entry in cluster.story.entries]
     assert "replication is killed" in said
+
+
+async def test_a_cluster_whose_hosts_stream_to_each_other(
+    cq_cluster: Callable[..., Any], autojump_clock: MockClock
+) -> None:
+    async with cq_cluster(3, both_ways=True) as cluster:
+        for master in (1, 2, 3):
+            cluster.append(b"from host %d" % master, master=master)
+        await cluster.settled()
+        for master in (1, 2, 3):
+            [own, one, other] = [cluster.content(host, master) for host in (1, 2, 3)]
+            assert own == one == other
+            assert len(own) >= 2
+        assert len(cluster.network.links) == 3  # one for two of them
