@@ -18,7 +18,7 @@ from cqrepl.testing.checker import BrokenPromiseError, content, is_readable, las
 from cqrepl.testing.cluster import Cluster, Stream
 from cqrepl.testing.labhosts import Copy, LabHost, fill_with_others
 from cqrepl.testing.labmachine import Machine, copy_directory
-from cqrepl.testing.labserving import LIAR_HOST
+from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.liar import Liar
 from cqrepl.testing.network import Link
 from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan

@@ -22,7 +22,7 @@ from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.labserving import Node, serving_both_ways, serving_one_way
+from cqrepl.testing.labroles import Node, serving_both_ways, serving_one_way
 from cqrepl.testing.network import Network
 from cqrepl.testing.story import Story
 

@@ -22,7 +22,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import monotonic, within
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.labserving import LIAR_HOST, PORT
+from cqrepl.testing.labroles import LIAR_HOST, PORT
 from cqrepl.testing.network import address_of
 from cqrepl.testing.story import Story
 
