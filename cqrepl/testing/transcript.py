@@ -1,7 +1,7 @@
 """A run as text: what happened, and every document that went over a link as `wire-dump` has it."""
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from cqrepl.dump.captures import CapturedConnection
 from cqrepl.dump.entries import Entry
@@ -12,6 +12,16 @@ from cqrepl.testing.laboratory import Outcome
 _NS = 1_000_000_000
 
 
+class Document(NamedTuple):
+    """One that has come to the end of a link, or what `wire-dump` says of bytes that are none; way
+    0 is that from the dialler."""
+
+    seconds: float
+    link: int
+    way: int
+    text: str
+
+
 def told(outcome: Outcome) -> Iterator[str]:
     """What happened, one line each."""
     return (str(entry) for entry in outcome.story)
@@ -20,7 +30,7 @@ def told(outcome: Outcome) -> Iterator[str]:
 def transcript(outcome: Outcome) -> Iterator[str]:
     """The same, with all documents in between."""
     lines = [(entry.seconds, 0, str(entry)) for entry in outcome.story]
-    lines += [(seconds, 1, text) for seconds, text in _documents(outcome)]
+    lines += [(each.seconds, 1, each.text) for each in documents(outcome)]
     lines.sort(key=lambda line: line[:2])
     return (text for _, _, text in lines)
 
@@ -39,7 +49,8 @@ def record(outcome: Outcome, file: BinaryIO) -> None:
             links[number].end(way, now_ns)
 
 
-def _documents(outcome: Outcome) -> Iterator[tuple[float, str]]:
+def documents(outcome: Outcome) -> Iterator[Document]:
+    """All that went over links, each at the time of its last byte."""
     links: dict[int, CapturedConnection] = {}
     for packet, (seconds, number, ends, way, data) in enumerate(outcome.carried, 1):
         if number not in links:
@@ -47,4 +58,4 @@ def _documents(outcome: Outcome) -> Iterator[tuple[float, str]]:
         now_ns = WALL_NS + int(seconds * _NS)
         for each in links[number].add_bytes(way, data, now_ns, packet):
             text = each.text() if isinstance(each, Entry) else str(each)
-            yield seconds, text.rstrip("\n")
+            yield Document(seconds, number, way, text.rstrip("\n"))
