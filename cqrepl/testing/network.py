@@ -103,6 +103,7 @@ class Network(trio.abc.SocketFactory):
         self._story = story
         self._weather: dict[tuple[int, int], Weather] = {}
         self._listeners: dict[tuple[str, int], LabSocket] = {}
+        self._awaited: dict[tuple[int, int], int] = {}  # of links to come: bytes until a cut
         self._ports = _PORT_FIRST
         self._count = 0
         self.links: list[Link] = []
@@ -134,10 +135,12 @@ class Network(trio.abc.SocketFactory):
 
     def cut_after(self, count: int, source: int, target: int) -> None:
         """Cuts what is between two hosts once so many bytes more have come from one to the other,
-        wherever in a document that is."""
-        for link in self.links:
-            if set(link.hosts) == {source, target} and not link.is_cut:
-                link.left[link.hosts.index(source)] = count
+        wherever in a document that is; or the next connection of theirs, where there is none."""
+        links = [link for link in self.links if set(link.hosts) == {source, target}]
+        for link in links:
+            link.left[link.hosts.index(source)] = count
+        if not links:
+            self._awaited[source, target] = count
 
     def host_died(self, host: int) -> None:
         """No socket of it is there any more."""
@@ -170,6 +173,8 @@ class Network(trio.abc.SocketFactory):
         dialler.name, dialler.peer = accepted.peer, place
         self._count += 1
         link = Link(self._count, dialler, accepted, self._rng.choice(BUFFERS_BYTES))
+        for way, (source, end) in enumerate((link.hosts, link.hosts[::-1])):
+            link.left[way] = self._awaited.pop((source, end), None)
         self.links.append(link)
         self._all.append(link)
         listener.came.send_nowait(accepted)
