@@ -147,7 +147,7 @@ def test_modules_and_public_names_are_documented() -> None:
 
 def _is_plain(path: Path, node: ast.AST) -> bool:
     """The kernel's functions are documented where they are offered, in cqrepl/kernel/batch.py."""
-    return named(path) == "cqrepl/kernel/plain.py" or (
+    return named(path) in ("cqrepl/kernel/plain.py", "cqrepl/kernel/plainruns.py") or (
         isinstance(node, ast.ClassDef) and named(path) == "wire/codes.py"
     )
 

@@ -46,10 +46,8 @@ from cqrepl.protocol.messages.names import QUEUES_CSP
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.messages.registry import QueuesHandler
-from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import OwnQueues
-from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import AnswerPace, SourceHandler
 from cqrepl.protocol.states import (
@@ -575,10 +573,7 @@ class Connection:
         self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
-        longest = self.config.settings.payload_max
-        if self._outbox.run_payload_max is not None:
-            longest = max(longest, RUN_BYTES_MAX)
-        self._inflow.splitter.length_max = longest + FRAME_OVERHEAD_MAX
+        self._inflow.splitter.length_max = self._outbox.frame_max(self.config.settings.payload_max)
         if not self.config.is_dialler:
             self._answer_uber(handler)
         self._outbox.tell(Connected(remote_id=handler.remote_id))

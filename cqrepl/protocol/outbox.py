@@ -6,6 +6,8 @@ from typing import Protocol
 
 from cqrepl.protocol.events import Event, RegistrationRefused
 from cqrepl.protocol.messages import WireShape
+from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
+from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 
 # acknowledgements are merged while more than this waits, so that a peer that reads nothing costs
 # little
@@ -48,6 +50,11 @@ class Outbox:
         self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back
         self.wake: Callable[[], None] = lambda: None  # tells the shell that there is something
+
+    def frame_max(self, payload_max: int) -> int:
+        """The longest frame that may come, in bytes, where no excerpt is longer than this."""
+        has_runs = self.run_payload_max is not None
+        return (max(payload_max, RUN_BYTES_MAX) if has_runs else payload_max) + FRAME_OVERHEAD_MAX
 
     def send(self, *documents: bytes) -> None:
         """Appends documents that belong together."""

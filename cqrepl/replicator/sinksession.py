@@ -165,13 +165,9 @@ class SinkSession:
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
                 is_logged = queue.append_log.is_wanted
+                has_runs = handler.framing.has_runs
                 lane = live.SinkLane(
-                    pen,
-                    handler.cid_document,
-                    payload_max,
-                    is_acknowledged,
-                    is_logged,
-                    handler.framing.has_runs,
+                    pen, handler.cid_document, payload_max, is_acknowledged, is_logged, has_runs
                 )
                 self._lanes.append((handler, queue, lane))
         return [lane for _, _, lane in self._lanes]

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
@@ -224,8 +224,8 @@ async def test_many_queues_are_read_no_longer_together_than_one(
             more = count_up(path, lambda: comes)
             check = queue.check_name
             chain = Chains(queue.cycles)
-            told = partial(watch.watch, f"q{nth}", queue, more, chain, pytest.fail, check, list)
-            ends.append(told(is_proved=True))
+            watched = watch.watch(f"q{nth}", queue, more, chain, fail, check, is_proved=True)
+            ends.append(watched)
         for _ in range(3):
             asked.clear()
             await watch._audit_due(ends)
@@ -235,6 +235,10 @@ async def test_many_queues_are_read_no_longer_together_than_one(
         await watch._audit_due(ends)
         await watch._audit_due(ends)
         assert not any(end.has_to_audit for end in ends)
+
+
+def fail(error: QueueDamaged) -> None:
+    raise AssertionError(error)
 
 
 def count_up(path: Path, comes: Callable[[], bool]) -> Callable[[], Index]:
