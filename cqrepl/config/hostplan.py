@@ -210,6 +210,7 @@ def _host_settings(
         heartbeat=config.heartbeat,
         payload_max=_integer(values["maxExcerpt"]),
         shape=WireShape(values["wireShape"]),
+        runs=bool(values["runs"]),
     )
     return HostSettings(
         net=net,

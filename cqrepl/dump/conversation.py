@@ -74,7 +74,9 @@ class ConversationRouter:
             if name == EVENT:
                 return self._event(said, *read_replication_event(reader), time_ns)
             if name == RUN:
-                return self._event(said, *read_run(reader, NO_LIMIT), time_ns)
+                batch, ns, _ = read_run(reader, NO_LIMIT)
+                assert batch is not None  # none is too long
+                return self._event(said, batch, ns, time_ns)
             if name == ACKNOWLEDGED:
                 return self._acknowledgement(said, reader, time_ns)
         except WireError:

@@ -40,6 +40,7 @@ def run_length(
     count_max: int,
     bytes_max: int,
 ) -> int:
+    """See `cqrepl.kernel.batch`."""
     if start < 0 or len(offsets) != len(lengths):
         raise ValueError(_PART_OUTSIDE)
     if start >= len(offsets):
@@ -65,6 +66,7 @@ def run_length(
 def split_run(
     data: bytes | memoryview, start: int, end: int, count: int, payload_max: int
 ) -> tuple[int, array[int], array[int]]:
+    """See `cqrepl.kernel.batch`."""
     if not 0 <= start <= end <= len(data):
         raise ValueError(_POSITION_OUTSIDE)
     offsets, lengths = array("q"), array("q")

@@ -534,6 +534,7 @@ class Connection:
     def _take_next(self) -> bool:
         """Takes what comes next; false when more bytes are needed."""
         try:
+            self._outbox.check()
             return self._take_run() or self._take_document()
         except WireError as error:  # there is no next document to be found
             raise RemoteProtocolError(str(error)) from error
@@ -573,7 +574,7 @@ class Connection:
         self._router.opened(handler.remote_id, handler.announcement, is_guest=is_guest(handler))
         self._move(ConnectionMove.UBER_ACCEPTED)
         self._greeting_deadline = math.inf
-        self._inflow.splitter.length_max = self._outbox.frame_max(self.config.settings.payload_max)
+        self._inflow.splitter.length_max = self._router.body_max
         if not self.config.is_dialler:
             self._answer_uber(handler)
         self._outbox.tell(Connected(remote_id=handler.remote_id))

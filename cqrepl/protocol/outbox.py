@@ -6,8 +6,7 @@ from typing import Protocol
 
 from cqrepl.protocol.events import Event, RegistrationRefused
 from cqrepl.protocol.messages import WireShape
-from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
-from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
+from wire import WireError
 
 # acknowledgements are merged while more than this waits, so that a peer that reads nothing costs
 # little
@@ -26,6 +25,7 @@ class Outbox:
 
     __slots__ = (
         "_told",
+        "broken",
         "data",
         "events",
         "has_identities",
@@ -46,15 +46,11 @@ class Outbox:
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
         self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none
+        self.broken: str | None = None  # what ends the connection, after what came before it
         self.refused = 0  # of those that count
         self._told = 0
         self.held: list[Flushing] = []  # with a message that was held back
         self.wake: Callable[[], None] = lambda: None  # tells the shell that there is something
-
-    def frame_max(self, payload_max: int) -> int:
-        """The longest frame that may come, in bytes, where no excerpt is longer than this."""
-        has_runs = self.run_payload_max is not None
-        return (max(payload_max, RUN_BYTES_MAX) if has_runs else payload_max) + FRAME_OVERHEAD_MAX
 
     def send(self, *documents: bytes) -> None:
         """Appends documents that belong together."""
@@ -64,6 +60,15 @@ class Outbox:
     def tell(self, event: Event) -> None:
         """Appends an event."""
         self.events.append(event)
+
+    def check(self) -> None:
+        """To be called before more of what came is taken.
+
+        Raises:
+            WireError: something in it ends the connection.
+        """
+        if self.broken is not None:
+            raise WireError(self.broken)
 
     def refuse(self, message: str, *, counts: bool = True) -> None:
         """One registration or message is not acted on; the connection goes on, up to a limit.

@@ -125,7 +125,10 @@ class SinkHandler(Stoppable):
         if name == "re":
             self.receive_batch(*read_replication_event(reader), now)
         elif name == RUN and self._outbox.run_payload_max is not None:
-            self.receive_batch(*read_run(reader, self._outbox.run_payload_max), now)
+            run = read_run(reader, self._outbox.run_payload_max)
+            if run.batch is not None:
+                self.receive_batch(run.batch, run.ns, now)
+            self._outbox.broken = run.problem
         elif name == PROVED:
             self._proved()
         elif name == IDENTITY:

@@ -222,7 +222,10 @@ class SourceHandler(Stoppable):
         elif name == "re":
             self.receive_batch(*read_replication_event(reader), now)
         elif name == RUN and self._outbox.run_payload_max is not None:
-            self.receive_batch(*read_run(reader, self._outbox.run_payload_max), now)
+            run = read_run(reader, self._outbox.run_payload_max)
+            if run.batch is not None:
+                self.receive_batch(run.batch, run.ns, now)
+            self._outbox.broken = run.problem
         elif name == "eos":
             self._end_of_stream()
         elif name == PENDING:

@@ -43,8 +43,10 @@ from cqrepl.protocol.messages.announcement import Announcement
 from cqrepl.protocol.messages.names import ENDED, EVENT, RUN
 from cqrepl.protocol.messages.queuenames import write_ended
 from cqrepl.protocol.messages.registry import HANDLERS, ProgramHandler, name_of
+from cqrepl.protocol.messages.runs import RUN_BYTES_MAX
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import PeerQueues
+from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.protocol.states import SinkState
@@ -55,7 +57,6 @@ REFUSALS_MAX: Final = 100
 HANDLERS_MAX: Final = 16_384
 # only what carries excerpts may be larger: other documents hold each field apart while read
 SMALL_DOCUMENT_MAX: Final = 64 * 1024
-_LONG: Final = frozenset({EVENT, RUN})
 PRODUCED_MAX: Final = 64 * 1024  # bytes of what handlers produce, taken in one step
 WAITING_MAX: Final = 8 * 1024 * 1024  # bytes that wait for a peer that goes on sending
 _CSP_MAX: Final = 1024
@@ -102,6 +103,16 @@ class Router:
             if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
                 self.outbox.run_payload_max = self.config.settings.payload_max
             self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
+
+    @property
+    def body_max(self) -> int:
+        """Most bytes of a document's body that the peer may send now."""
+        has_runs = self.outbox.run_payload_max is not None
+        return max(self._event_max, RUN_BYTES_MAX + FRAME_OVERHEAD_MAX if has_runs else 0)
+
+    @property
+    def _event_max(self) -> int:
+        return self.config.settings.payload_max + FRAME_OVERHEAD_MAX
 
     def close(self, reason: str) -> None:
         """The connection is over: a program's handlers hear of it. The queues can still be asked
@@ -286,7 +297,9 @@ class Router:
         if reader.peek_code() is None:
             return  # an empty data document says nothing
         name = reader.read_name()
-        if name not in _LONG:
+        if name == EVENT:
+            self._require_length(document, self._event_max)
+        elif name != RUN:
             self._require_small(document)
         if name is None:  # text, for instance
             raise WireError(f"a field name was expected, code 0x{reader.peek_code():02X} came")
@@ -340,9 +353,12 @@ class Router:
         self._register(csp, cid, routing.handler, now)
 
     def _require_small(self, document: Document) -> None:
-        if len(document.body) > SMALL_DOCUMENT_MAX:
+        self._require_length(document, SMALL_DOCUMENT_MAX)
+
+    def _require_length(self, document: Document, length_max: int) -> None:
+        if len(document.body) > length_max:
             raise RemoteProtocolError(
-                f"a document of at most {SMALL_DOCUMENT_MAX} bytes expected at position "
+                f"a document of at most {length_max} bytes expected at position "
                 f"{document.position}, {len(document.body)} came"
             )
 

@@ -37,7 +37,10 @@ def read(data: bytes) -> tuple[int, list[bytes], int]:
     reader = Reader(found.body)
     if reader.read_name() != "run":
         raise WireError("a run expected")
-    batch, ns = read_run(reader, LONGEST)
+    batch, ns, problem = read_run(reader, LONGEST)
+    if problem is not None:
+        raise WireError(problem)
+    assert batch is not None
     return batch.index_first, [bytes(payload) for _, payload in batch], ns
 
 

@@ -225,7 +225,10 @@ def decoded(stream: bytes) -> list[Message]:
         message: Message = {"meta": True} if each.is_metadata else {}
         reader = Reader(each.body)
         while (name := reader.read_name()) is not None:
-            message[name] = _replicated(reader) if name == "re" else _value(reader)
+            if name == "run":
+                message[name] = _run(reader)
+            else:
+                message[name] = _replicated(reader) if name == "re" else _value(reader)
         assert reader.peek_code() is None
         messages.append(message)
     assert not splitter.pending_bytes
@@ -236,6 +239,18 @@ def _replicated(reader: Reader) -> tuple[int, bytes, int]:
     reader = reader.read_block()
     at, payload = reader.read_int(), reader.read_block()
     return at, bytes(payload.data[payload.position : payload.end]), reader.read_int()
+
+
+def _run(reader: Reader) -> tuple[int, list[bytes], int]:
+    values = reader.read_block()
+    at, count, ns, run = *(values.read_int() for _ in range(3)), values.read_block()
+    laid, payloads = bytes(run.data[run.position : run.end]), []
+    while laid:
+        length = int.from_bytes(laid[:4], "little")
+        payloads.append(laid[4 : 4 + length])
+        laid = laid[4 + length + -length % 4 :]
+    assert len(payloads) == count
+    return at, payloads, ns
 
 
 def _value(reader: Reader) -> Any:
@@ -337,9 +352,12 @@ class Ours:
         return self
 
     def frame(self, cid: Cid, run: ExcerptBatch, start: int = 0, ns: int = NS) -> bytes:
-        out = bytearray(1 << 16)
-        framed, filled = self.connection.frame_excerpts(cid, run, start, ns, out, 0)
-        assert framed == run.part(start, len(run))
+        out, filled = bytearray(1 << 16), 0
+        while start < len(run):
+            framed, filled = self.connection.frame_excerpts(cid, run, start, ns, out, filled)
+            assert framed is not None
+            assert framed == run.part(start, start + len(framed))
+            start += len(framed)
         return bytes(out[:filled])
 
 

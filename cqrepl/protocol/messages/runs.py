@@ -7,9 +7,9 @@ told in `cqrepl.kernel.plainruns`. Only peers that have announced it get runs.
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from cqrepl.kernel.batch import RunFault, split_run
+from cqrepl.kernel.batch import RunFault, find_excerpts, run_length, split_run
 from cqrepl.protocol.messages.names import RUN
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import INDEX_MAX, Index
@@ -40,7 +40,6 @@ _FAULTS: Final = {
     RunFault.META: "meta-data stand in it",
     RunFault.WORKING: "an excerpt in it is not complete",
     RunFault.EMPTY: "a header in it is 0",
-    RunFault.TOO_LONG: "an excerpt in it is too long",
     RunFault.GAP: "a gap in it is not empty",
 }
 
@@ -58,8 +57,21 @@ def write_run_head(index: int, count: int, ns: int, size: int) -> bytes:
     return _HEAD.pack(body, _NAME, block, length, *numbers, block, size)
 
 
-def read_run(reader: Reader, payload_max: int) -> tuple[ExcerptBatch, int]:
-    """The excerpts and the nano time of a run whose name was read.
+class RunRead(NamedTuple):
+    """What a run says.
+
+    Args:
+        batch: its excerpts; where one is too long, those before it, None for none.
+        problem: that one is too long.
+    """
+
+    batch: ExcerptBatch | None
+    ns: int
+    problem: str | None = None
+
+
+def read_run(reader: Reader, payload_max: int) -> RunRead:
+    """A run whose name was read.
 
     Args:
         payload_max: most bytes of an excerpt.
@@ -83,6 +95,17 @@ def read_run(reader: Reader, payload_max: int) -> tuple[ExcerptBatch, int]:
         raise WireError(f"a run from an index on expected, {index} came")
     data = memoryview(reader.data)
     fault, offsets, lengths = split_run(data, start, reader.end, count, payload_max)
+    if fault is RunFault.TOO_LONG:
+        before = _before_too_long(data[start : reader.end], index, payload_max)
+        what = f"a run of excerpts of at most {payload_max} bytes expected, a longer one came"
+        return RunRead(before, ns, what)
     if fault is not RunFault.WHOLE:
         raise WireError(f"a run of {count} excerpts expected: {_FAULTS[fault]}")
-    return ExcerptBatch(Index(index), data, offsets, lengths), ns
+    return RunRead(ExcerptBatch(Index(index), data, offsets, lengths), ns)
+
+
+def _before_too_long(run: memoryview, index: int, payload_max: int) -> ExcerptBatch | None:
+    found = find_excerpts(run, 0, len(run), payload_max=payload_max)
+    batch = run, found.offsets, found.lengths
+    count = run_length(*batch, 0, count_max=RUN_EXCERPTS_MAX, bytes_max=RUN_BYTES_MAX)
+    return ExcerptBatch(Index(index), *batch).part(0, count) if count else None

@@ -35,6 +35,7 @@ def test_flags_show_the_defaults_of_the_settings(
     assert flags["heartbeat_timeout"] == tree.protocol.heartbeat.timeout_ms
     assert flags["max_excerpt"] == tree.protocol.payload_max
     assert flags["wire_shape"] == tree.protocol.shape.value
+    assert flags["runs"] == tree.protocol.runs
 
 
 def test_flags_of_one_side_show_the_defaults_of_its_settings() -> None:

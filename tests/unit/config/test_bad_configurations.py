@@ -66,6 +66,7 @@ VALUES = {
     ],
     "maxExcerpt": ["0.5", "16 MiB", "2GiB", "-1", "all", "0"],
     "scrub": ["fast", "-1", "[1]", "2048GiB"],
+    "runs": ["yes", "1", ""],
     "wireShape": ["Network", "java", ""],
     "pauser": ["idle", "BUSY", "[busy]"],
     "guests": ["-1", "many", "1.0"],

@@ -70,9 +70,16 @@ def test_a_run_that_lies_closes_the_connection(agreed: Ours) -> None:
 
 
 def test_longer_than_this_side_takes() -> None:
+    """What stands before it is taken, as it is of frames."""
     ours = receiving(payload_max=10)
-    with pytest.raises(RemoteProtocolError, match="an excerpt in it is too long"):
-        ours.receive(run(index(0), b"a", b"b" * 11))
+    ours.connection.receive_data(run(index(0), b"a", b"b", b"c" * 11, b"d"), 0)
+    event = ours.connection.next_event()
+    assert isinstance(event, ev.AppendExcerpts)
+    assert [bytes(payload) for _, payload in event.batch] == [b"a", b"b"]
+    with pytest.raises(RemoteProtocolError, match="at most 10 bytes expected"):
+        ours.connection.next_event()
+    with pytest.raises(RemoteProtocolError, match="at most 10 bytes expected"):
+        receiving(payload_max=10).receive(run(index(0), b"c" * 11, b"d"))
 
 
 def test_a_run_may_be_longer_than_an_excerpt() -> None:
