@@ -45,11 +45,12 @@ def reload(host_id: int | None, run_dir: Path | None, as_json: bool) -> None:
     """Have a running host read its file again, and print what has changed. SIGHUP does so too.
 
     Queues that are new are added, those that are gone are removed, in order, and limits are taken
-    on. What needs a restart is named, and stays as it is. If the file is wrong, or a new queue
+    on. A queue gets another master once the old one has given it back: reload there first. What
+    needs a restart is named, and stays as it is. If the file is wrong, or a new queue
     cannot be opened, all of it stays as it is.
 
     Exit codes: 0; 1 something needs a restart; 2 the file is wrong, or a queue is not to be opened;
-    3 no host answers; 4 a new queue is damaged; 5 refused.
+    3 no host answers; 4 a new queue is damaged; 5 refused, or another master is.
     """
     _tell("reload", host_id, run_dir, as_json)
 

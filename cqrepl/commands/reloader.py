@@ -12,9 +12,18 @@ from typing import Final
 
 from cqrepl.commands.config import Options, plan
 from cqrepl.config.hostplan import HostPlan
-from cqrepl.config.planchanges import NewValue, PlanChanges, changes_between, merged
+from cqrepl.config.planchanges import (
+    NewMaster,
+    NewValue,
+    PlanChanges,
+    changes_between,
+    merged,
+    with_master,
+)
 from cqrepl.console import exitcodes
+from cqrepl.net.errors import NetError
 from cqrepl.net.threads import in_thread
+from cqrepl.queue import QueueError
 from cqrepl.replicator.host import Host
 from cqrepl.status.controlsocket import Values
 
@@ -47,14 +56,27 @@ class Reloader:
         then = merged(self._plan, new)
         await host.change(then.settings)
         self._plan = then
-        lines = list(_lines(found)) or ["nothing has changed"]
+        refused = {each.name: await self._follow(host, each) for each in found.masters}
+        refused = {name: why for name, why in refused.items() if why}
+        lines = list(_lines(found, refused)) or ["nothing has changed"]
         for line in lines:
             _logger.info("by operator: %s", line)
         code = exitcodes.STOPPED if found.restart else exitcodes.OK
-        return _fields(found) | {"said": lines, "code": code}
+        code = exitcodes.REFUSED if refused else code
+        return _fields(found, refused) | {"said": lines, "code": code}
+
+    async def _follow(self, host: Host, change: NewMaster) -> str:
+        """Has another host be the master of a queue; why not, if that cannot be."""
+        then = with_master(self._plan, change)
+        try:
+            await host.change_master(change.name, then.settings)
+        except (NetError, QueueError, OSError) as error:
+            return str(error)
+        self._plan = then
+        return ""
 
 
-def _lines(found: PlanChanges) -> Iterator[str]:
+def _lines(found: PlanChanges, refused: Mapping[str, str]) -> Iterator[str]:
     for name, path in found.sources.items():
         yield f"queue {name!r} is added: source, {path}"
     for name, path in found.sinks.items():
@@ -63,6 +85,11 @@ def _lines(found: PlanChanges) -> Iterator[str]:
         yield f"queue {name!r} is removed"
     for name, value in found.values.items():
         yield f"{name} is {_shown(value.new)}, was {_shown(value.old)}"
+    for each in found.masters:
+        if each.name not in refused:
+            yield f"queue {each.name!r} is streamed from host {each.new}, was from host {each.old}"
+    for why in refused.values():
+        yield f"refused: {why}"
     for name, value in found.restart.items():
         yield f"needs a restart: {name} stays {_shown(value.old)}, to be {_shown(value.new)}"
 
@@ -71,12 +98,18 @@ def _shown(value: str) -> str:
     return value or "unset"
 
 
-def _fields(found: PlanChanges) -> Values:
+def _fields(found: PlanChanges, refused: Mapping[str, str]) -> Values:
     added = {name: {"role": "source", "path": str(path)} for name, path in found.sources.items()}
     added |= {name: {"role": "sink", "path": str(path)} for name, path in found.sinks.items()}
     return {
         "added": added,
         "removed": list(found.removed),
+        "masters": {
+            each.name: {"from": each.old, "to": each.new}
+            for each in found.masters
+            if each.name not in refused
+        },
+        "refused": dict(refused),
         "changed": _values(found.values),
         "restart": _values(found.restart),
     }

@@ -144,10 +144,10 @@ def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewVal
 def _of_queue(old: HostPlan, new: HostPlan, name: str) -> Iterator[tuple[str, NewValue]]:
     """What a queue is opened with."""
     was, now = _paths(old)[name], _paths(new)[name]
+    masters = [_master(each, name) for each in (old, new)]
     if was != now:  # also where its role changes, and the base paths are two
         yield f"queues.{name}: path", NewValue(old=str(was), new=str(now))
-    masters = [_master(each, name) for each in (old, new)]
-    if masters[0] != masters[1]:
+    if was != now and masters[0] != masters[1]:
         yield f"queues.{name}: masterId", NewValue(old=str(masters[0]), new=str(masters[1]))
     for key, values in (
         ("acknowledge", [each.settings.source.asks_ack(name) for each in (old, new)]),

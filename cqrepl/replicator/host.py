@@ -1,7 +1,7 @@
 """A host with queues in both directions: some it streams, others it takes in, on one connection."""
 
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -9,6 +9,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,19 +27,22 @@ from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostend import ended_by
+from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
-from cqrepl.replicator.sinkqueue import SinkQueue
+from cqrepl.replicator.sinkqueue import SinkQueue, append_fence
 from cqrepl.replicator.source import Source, open_source
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 
 SHOWN_MAX: Final = 10  # names of queues, of an error
+HAND_OVER_SECONDS: Final = 10.0  # for the other host to be ready, when a queue changes its master
+LOOK_SECONDS: Final = 0.05  # between two looks for that
 
 
 class Host:
@@ -76,6 +80,7 @@ class Host:
         self.has_ended = False  # or it is about to
         self._paths: dict[str, Path] = {}  # of all queues
         self._lost: LostFiles | None = None
+        self._is_changing = False
         self._syncer: Syncer  # of a host that runs
 
     async def __aenter__(self) -> Self:
@@ -108,7 +113,9 @@ class Host:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
         while True:
-            if self.source.names and not self.source.has_stopped:
+            if self._is_changing:  # it may have no queue for a moment
+                await self.sink.changed.wait()
+            elif self.source.names and not self.source.has_stopped:
                 await self.source.changed.wait()
             elif self.sink.queues and not self.sink.has_stopped:
                 await self.sink.changed.wait()
@@ -225,7 +232,7 @@ class Host:
                 for one in taken:
                     await self.sink.drop(one)
             raise
-        with self._one_kind_of_session():
+        with self._changing():
             for each in streamed:
                 self._paths[each.name] = each.path
                 self.source.add(each)
@@ -277,20 +284,105 @@ class Host:
         else:
             await self.source.remove(name)
         self._paths.pop(name, None)
+        await self._close_writer(name)
+        if self._lost is not None:
+            self._lost.forget(name)
+
+    async def change_master(self, name: str, settings: HostSettings) -> None:
+        """Takes on settings by which another host streams a queue, in the same directory.
+
+        A master gives it back once the new one is connected and has all of it, and no writer of
+        this machine gets in any more. This host becomes the master once the old one is connected
+        and takes it in. A host that takes it in takes it from the new one.
+
+        Raises:
+            Refused: that is not so, not within `HAND_OVER_SECONDS` either; nothing was changed.
+            QueueError, OSError: it cannot be opened the other way; nothing was changed.
+        """
+        self._check_name(name)
+        old, own = self.settings, self.settings.protocol.host_id
+        was, now = old.sink.masters[name], settings.sink.masters[name]
+        with self._changing():
+            self._set(old, settings)
+            try:
+                if was == own:
+                    await self._hand_over(name, now)
+                elif now == own:
+                    await self._take_over(name, was)
+                else:
+                    self.sink.follow(name, now)
+            except BaseException:
+                self._set(settings, old)
+                raise
+
+    async def _hand_over(self, name: str, master_id: int) -> None:
+        path = self.source.queues[name].path
+        with ExitStack() as stack:
+            fence = await in_thread(partial(append_fence, path))
+            stack.callback(fence.close)
+            if not await self._until_so(partial(self.source.has_all, name, master_id)):
+                has = "has not all of it" if master_id in self.endpoint.connections else "is away"
+                raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
+            await self._close_writer(name)
+            await self.source.remove(name, f"host {master_id} is its master now")
+        try:
+            taken = self.sink.open(name, path)
+            await in_thread(taken.lock)
+        except BaseException:
+            self.source.add(self.source.open(name, path))
+            raise
+        self.sink.add(taken)
+
+    async def _take_over(self, name: str, master_id: int) -> None:
+        queue = self.sink.queues[name]
+        if queue.stop is not None:
+            raise Refused(str(queue.stop))
+        if not await self._until_so(partial(self._is_given_back, name, master_id)):
+            is_there = master_id in self.endpoint.connections
+            has = "has not given it back: reload there first" if is_there else "is not connected"
+            raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
+        await self.sink.remove(name)
+        try:
+            streamed = self.source.open(name, queue.path)
+        except BaseException:
+            self.sink.add(self.sink.open(name, queue.path))
+            raise
+        # what the old master had last may come back from there
+        streamed.marks_of(master_id).raise_sent(NOTHING_SENT)
+        self.source.add(streamed)
+
+    def _is_given_back(self, name: str, master_id: int) -> bool:
+        """True where the old master is connected, and names the queue as one that it takes in: it
+        has locked it by then."""
+        connection = self.endpoint.connections.get(master_id)
+        named = None if connection is None else connection[0].connection.peer_queues
+        return named is not None and name in named.sinks
+
+    async def _until_so(self, is_so: Callable[[], bool]) -> bool:
+        """Waits a while for something to come true."""
+        with trio.move_on_after(HAND_OVER_SECONDS):
+            while not is_so():
+                await trio.sleep(LOOK_SECONDS)
+        return is_so()
+
+    async def _close_writer(self, name: str) -> None:
         with self._writers_guard:
             writer = self._writers.pop(name, None)
         if writer is not None:
             await in_thread(writer.close)
-        if self._lost is not None:
-            self._lost.forget(name)
 
     @contextmanager
-    def _one_kind_of_session(self) -> Iterator[None]:
-        """Where queues go another way after a block than before, so do new connections."""
-        before = self._kind
-        yield
-        if self._kind != before:
-            self.endpoint.renew("its queues go other ways now")
+    def _changing(self) -> Iterator[None]:
+        """For the length of a block queues come and go. Where they go another way afterwards, so do
+        new connections."""
+        before, self._is_changing = self._kind, True
+        try:
+            yield
+        finally:
+            self._is_changing = False
+            self._look()
+            if self._kind != before:
+                self.endpoint.renew("its queues go other ways now")
 
     @property
     def _kind(self) -> tuple[bool, bool]:

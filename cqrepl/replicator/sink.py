@@ -215,6 +215,19 @@ class Sink:
         await self._opener.close(queue)
         self.changed.set()
 
+    def follow(self, name: str, master_id: int) -> None:
+        """Takes a queue from another host than before."""
+        queue = self.queues[name]
+        queue.master_id = master_id
+        for session in list(self._sessions()):
+            session.from_here.look_again()
+            refusal = session.from_here.refusal(queue)
+            if refusal is None:
+                session.take(queue)
+            else:
+                session.let_go(name, refusal)
+        self.changed.set()
+
     def change(self, settings: SinkSettings) -> None:
         """Other limits, and other masters."""
         self._opener.settings = settings

@@ -569,6 +569,24 @@ class SinkQueue:
         return QueueLayout.of(roll_cycle, offer.epoch)
 
 
+def append_fence(path: Path) -> Queue:
+    """The queue in a directory, with its append lock: as long as it is open other processes append
+    nothing. One that has begun to has ended.
+
+    Raises:
+        QueueLocked: another process has one of the locks.
+        QueueError, OSError: it cannot be opened.
+    """
+    queue = Queue.open_for_append(path)
+    try:
+        queue.append_lock.acquire()
+        with queue.word_lock(WRITE_LOCK_KEY).held(_WRITER_SECONDS):
+            return queue
+    except BaseException:
+        queue.close()
+        raise
+
+
 def _looks_like_queue(path: Path) -> bool:
     return any(each.suffix in (".cq4", ".cq4t") for each in path.iterdir())
 

@@ -322,13 +322,22 @@ class Source:
         """Closes a queue that was opened, and is not streamed."""
         await self._opener.close(queue)
 
-    async def remove(self, name: str) -> None:
+    def has_all(self, name: str, host_id: int) -> bool:
+        """True where a host is connected, and has acknowledged all of a queue; where it does not
+        acknowledge: was sent all of it."""
+        queue = self.queues[name]
+        queue.counters.drained()
+        marks, last = queue.marks_of(host_id), queue.queue.last_index()
+        mark = marks.acknowledged if self.asks_ack(name) else marks.sent
+        return host_id in self.endpoint.connections and (last is None or mark >= last)
+
+    async def remove(self, name: str, why: str = REMOVED) -> None:
         """Streams it no more; it is closed once no sink has it."""
         queue = self.queues.get(name)
         if queue is None:
             self._late.forget(name)
         else:
-            await self._hold(queue, REMOVED)
+            await self._hold(queue, why)
             for session in self._sessions():
                 if session in queue.sessions:  # it knows of no end of a queue, or has stopped
                     session.leave(f"queue {name!r} was removed")

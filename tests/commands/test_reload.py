@@ -4,6 +4,9 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -12,7 +15,7 @@ from cqrepl.queue import Queue
 from tests.support.commands import commands
 from tests.support.copies import assert_same
 from tests.support.hostpairs import CONNECTED, Pair, tell, two_queues
-from tests.support.replicas import held_by_another_process, last_of, more_excerpts
+from tests.support.replicas import copied, held_by_another_process, last_of, more_excerpts
 from tests.support.samples import fill
 
 
@@ -154,3 +157,54 @@ def test_without_a_host_it_says_so(tmp_path: Path) -> None:
     done = tell(tmp_path / "run", "reload")
     says = f"cqrepl reload: {tmp_path}/run: no host runs here\n"
     assert (done.returncode, done.stderr) == (3, says)
+
+
+async def test_another_host_becomes_the_master(tmp_path: Path) -> None:
+    """Where both roles have one directory; the old master first."""
+    for name in ("a", "b"):
+        fill(tmp_path / "1" / name, "FAST_DAILY", {0: 10})
+    async with commands() as start:
+        pair = Pair(tmp_path, start, base="$hostId")
+        await pair.begin()
+        for name in ("a", "b"):
+            await copied(tmp_path / "1" / name, tmp_path / "2" / name)
+        pair.write(a=2, b=1)
+        done = await pair.tell("reload", "--host-id", 2)
+        why = "queue 'a' stays with host 1, which has not given it back: reload there first"
+        assert (done.returncode, done.stdout) == (5, f"host 2: refused: {why}\n")
+        moved = "queue 'a' is streamed from host 2, was from host 1\n"
+        assert await pair.told("reload", "--host-id", 1) == f"host 1: {moved}"
+        append = [sys.executable, "-P", "-m", "cqrepl", "append", str(tmp_path / "1" / "a")]
+        done = await trio.to_thread.run_sync(
+            partial(subprocess.run, append, input="x\n", capture_output=True, text=True)
+        )
+        assert (done.returncode, str(pair.one.pid) in done.stderr) == (5, True)
+        assert await pair.told("reload", "--host-id", 2) == f"host 2: {moved}"
+        more_excerpts(tmp_path / "2" / "a", 10, 10)
+        more_excerpts(tmp_path / "1" / "b", 10, 10)
+        await copied(tmp_path / "2" / "a", tmp_path / "1" / "a")
+        await copied(tmp_path / "1" / "b", tmp_path / "2" / "b")
+        for host in (1, 2):
+            assert await pair.told("reload", "--host-id", host) == (
+                f"host {host}: nothing has changed\n"
+            )
+        await pair.end()
+        await pair.begin()  # and so it is after a restart
+        more_excerpts(tmp_path / "2" / "a", 20, 10)
+        await copied(tmp_path / "2" / "a", tmp_path / "1" / "a")
+        await pair.end()
+
+
+async def test_two_base_paths_keep_a_master(tmp_path: Path) -> None:
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        pair.write(a=2, b=1)
+        done = await pair.tell("reload", "--host-id", 1)
+        assert done.returncode == 1
+        assert "needs a restart: queues.a: masterId stays 1, to be 2" in done.stdout
+        assert "needs a restart: queues.a: path stays" in done.stdout
+        more_excerpts(pair.source("a"), 10, 10)
+        await pair.all_copied("a", "b")
+        await pair.end()

@@ -21,20 +21,27 @@ cluster:
   context: !QueueClusterContext
     heartbeatIntervalMs: 500
     heartbeatTimeoutMs: 5000
-    baseSourcePath: {folder}/source
-    baseSinkPath: {folder}/sink
+{places}
   host1: {{hostId: 1, connectUri: "127.0.0.1:{port}"}}
   host2: {{hostId: 2}}
 queues:
 {queues}"""
+PLACES: Final = """\
+    baseSourcePath: {folder}/source
+    baseSinkPath: {folder}/sink"""
 LINE: Final = "  {name}: {{masterId: {master}, acknowledge: true}}\n"
 CONNECTED: Final = re.compile(r"host \d at [0-9.:]+: connected")
 
 
 class Pair:
-    """Two hosts of a cluster on this machine; host 1 is the master of "a" and "b"."""
+    """Two hosts of a cluster on this machine; host 1 is the master of "a" and "b".
 
-    def __init__(self, folder: Path, start: Start) -> None:
+    Args:
+        base: the one base path of both roles; two if not given.
+    """
+
+    def __init__(self, folder: Path, start: Start, base: str | None = None) -> None:
+        self._places = PLACES if base is None else f"    basePath: {{folder}}/{base}"
         self.file = folder / "cluster.yaml"
         self.folder = folder
         self.run_dir = folder / "run"
@@ -45,7 +52,8 @@ class Pair:
     def write(self, more: str = "", **masters: int) -> None:
         """Writes the file, with these queues and their masters, and more lines."""
         queues = "".join(LINE.format(name=name, master=at) for name, at in masters.items())
-        page = PAGE.format(folder=self.folder, port=self._port, queues=queues)
+        places = self._places.format(folder=self.folder)
+        page = PAGE.format(places=places, port=self._port, queues=queues)
         self.file.write_text(page + more)
 
     async def begin(self) -> None:
