@@ -163,6 +163,10 @@ class Pump:
         """A live pump stops as soon as it can: its work is no longer what it was."""
         self._shared.call_back()
 
+    async def have_back(self) -> None:
+        """The same; ends when it has, and all that it has done counts."""
+        await self._shared.have_back()
+
     async def _read(self, session: Session) -> None:
         while self.connection.state is not ConnectionState.CLOSED:
             try:

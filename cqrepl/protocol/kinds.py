@@ -101,8 +101,10 @@ def _accept_offer(
 
 def _accept_answer(
     csp: str, cid: Cid, body: ReplicationHandler, router: "Router", now: float
-) -> SubHandler | str:
+) -> SubHandler | str | None:
     """A sink answers an offer: a SourceReplicationHandler."""
+    if router.is_removed(cid):
+        return None  # it was on its way when we withdrew that offer
     offered: SubHandler | None = router.handlers.get(cid) or router.sources.get(csp)
     if not isinstance(offered, SourceHandler) or offered.name != body.queue_name:
         return f"an answer for {body.queue_name[:SHOWN]!r} at {csp[:SHOWN]!r}"

@@ -180,6 +180,11 @@ class Router:
             raise LocalProtocolError(f"cid {cid} is a source's queue")
         return handler
 
+    def is_removed(self, cid: Cid) -> bool:
+        """True for a handler that our side has removed, until the peer says that nothing more comes
+        for it."""
+        return cid in self._removed
+
     def has_stopped(self, cid: Cid) -> bool:
         """True where the queue behind a cid goes no further, or there is none any more."""
         handler = self.handlers.get(cid)

@@ -66,7 +66,7 @@ class HoldDesk:
         for each in self._outgoing.values():
             if each.queue.name == name and each.resumes_at is not None:
                 if each.queue.held is None:
-                    index, each.resumes_at = each.resumes_at, None
+                    index, each.resumes_at, each.is_let_go = each.resumes_at, None, False
                     each.tailer = tail(each, index)
                 return
         if self._offers.is_wanted(name):

@@ -134,7 +134,7 @@ class Host:
         if stopped:
             raise Refused(str(stopped[0]))
         if name in self.sink.queues:
-            self.sink.pause(name)
+            await self.sink.pause(name)
         else:
             await self.source.pause(name)
 
@@ -310,7 +310,7 @@ class Host:
                 elif now == own:
                     await self._take_over(name, was)
                 else:
-                    self.sink.follow(name, now)
+                    await self.sink.follow(name, now)
             except BaseException:
                 self._set(settings, old)
                 raise

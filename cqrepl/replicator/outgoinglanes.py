@@ -64,7 +64,7 @@ class OutgoingLanes:
 
     def lend(self) -> "list[SourceLane]":
         """The lanes of all queues that have one now; none while a queue is held back."""
-        outgoing = list(self._outgoing.values())
+        outgoing = [each for each in self._outgoing.values() if not each.is_let_go]
         if any(each.queue.held_from is not None for each in outgoing):
             return []
         for each in outgoing:

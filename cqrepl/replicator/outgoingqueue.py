@@ -39,6 +39,7 @@ class Outgoing:
         self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
+        self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
 

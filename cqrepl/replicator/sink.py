@@ -138,15 +138,15 @@ class Sink:
             for session in list(self._sessions()):
                 session.begin_anew(name)
 
-    def pause(self, name: str) -> None:
+    async def pause(self, name: str) -> None:
         """Takes nothing more of a queue, and tells its source so; its files stay locked."""
-        self._hold(self.queues[name], PAUSED)
+        await self._hold(self.queues[name], PAUSED)
 
     async def resume(self, name: str) -> None:
         """Takes it again. One that has stopped is opened and compared as after a restart."""
         queue = self.queues[name]
         if queue.stop is not None or queue.left is not None:
-            self._hold(queue, PAUSED)
+            await self._hold(queue, PAUSED)
             await until(lambda: not self._is_used(queue), self.changed)
             queue.begin_anew()
         self._take(queue)
@@ -158,7 +158,7 @@ class Sink:
             QueueError, OSError: it cannot be put aside; the queue stays stopped.
         """
         queue = self.queues[name]
-        self._hold(queue, PAUSED)
+        await self._hold(queue, PAUSED)
         try:
             await until(lambda: not self._is_used(queue), self.changed)
             queue.rest()
@@ -207,7 +207,7 @@ class Sink:
     async def remove(self, name: str) -> None:
         """Takes it in no more; it is closed, and its lock given back, once nothing uses it."""
         queue = self.queues[name]
-        self._hold(queue, REMOVED)
+        await self._hold(queue, REMOVED)
         await until(lambda: not self._is_used(queue), self.changed)
         del self.queues[name]
         for session in self._sessions():
@@ -215,7 +215,7 @@ class Sink:
         await self._opener.close(queue)
         self.changed.set()
 
-    def follow(self, name: str, master_id: int) -> None:
+    async def follow(self, name: str, master_id: int) -> None:
         """Takes a queue from another host than before."""
         queue = self.queues[name]
         queue.master_id = master_id
@@ -225,7 +225,7 @@ class Sink:
             if refusal is None:
                 session.take(queue)
             else:
-                session.let_go(name, refusal)
+                await session.let_go(name, refusal)
         self.changed.set()
 
     def change(self, settings: SinkSettings) -> None:
@@ -234,10 +234,10 @@ class Sink:
         for queue in self.queues.values():
             queue.change(any_cycle=settings.any_cycle, puts_aside=settings.puts_aside)
 
-    def _hold(self, queue: SinkQueue, why: str) -> None:
+    async def _hold(self, queue: SinkQueue, why: str) -> None:
         queue.held = why
         for session in list(self._sessions()):
-            session.let_go(queue.name, why)
+            await session.let_go(queue.name, why)
             session.tell_free(queue)
         self.changed.set()
 

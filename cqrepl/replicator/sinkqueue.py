@@ -157,6 +157,11 @@ class SinkQueue:
         return self.owner is None and self.held is None and self.pause.is_over
 
     @property
+    def takes_on(self) -> bool:
+        """False once it is to take nothing more."""
+        return self.stop is None and self.held is None
+
+    @property
     def is_taking(self) -> bool:
         """True while a source streams into it, and all that it holds is proved."""
         is_open = self._appender is not None and self.owner is not None and self.stop is None

@@ -160,7 +160,7 @@ class SinkSession:
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
             is_new = handler.cid not in self._begun
-            is_held = is_new or queue.is_comparing or queue.stop is not None
+            is_held = is_new or queue.is_comparing or not queue.takes_on
             pen = None if is_held else queue.appender.pen
             if pen is not None:
                 is_acknowledged = handler.offer.acknowledgement
@@ -444,14 +444,14 @@ class SinkSession:
         is_in_lane = any(queue.name == name for _, queue, _ in self._lanes)
         return is_in_lane or name in self._preparing or self._acts_on == name
 
-    def let_go(self, name: str, why: str) -> None:
+    async def let_go(self, name: str, why: str) -> None:
         """Takes nothing more of a queue. A peer that does not know what this means, as Java, is
         left, and comes again; so is one where it has stopped. What is on its way ends later:
         `uses`."""
+        await self._pump.have_back()  # behind the end it would acknowledge on
         cid = self._cids.get(name)
         if cid is None or self._connection.state is not ConnectionState.OPEN:
             return
-        self.catch_up()
         if not self._connection.has_stopped(cid) and self._withdraw(cid, why):
             self._pump.look()
         else:

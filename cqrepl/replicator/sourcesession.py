@@ -425,6 +425,8 @@ class SourceSession:
     async def let_go(self, name: str, why: str) -> None:
         """Sends nothing more of a queue; one that has stopped stays so."""
         for each in [each for each in self.outgoing.values() if each.queue.name == name]:
+            each.is_let_go = True
+            await self._pump.have_back()  # behind the end it would send on
             while each.cid in self._steps:
                 await self._shared.changed.wait()
             if self.outgoing.get(each.cid) is each and not each.has_stopped:
