@@ -2,6 +2,9 @@
 //!
 //! Frames are made only while nothing else is half sent, so a document never comes between the two
 //! halves of another one.
+//!
+//! A lane takes no more than a buffer at a time. One that could have filled it waits until those
+//! have been looked at that had not: what comes now and then is not held up by many that have much.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -23,6 +26,8 @@ pub struct Outflow<'a> {
     /// True while what was left of something half sent stands first among the documents.
     begins_with_rest: bool,
     turn: usize,
+    /// For each lane, whether it has filled the buffer when it was looked at last.
+    has_much: Vec<bool>,
 }
 
 impl<'a> Outflow<'a> {
@@ -38,6 +43,7 @@ impl<'a> Outflow<'a> {
             documents: unsent,
             documents_sent: 0,
             turn: 0,
+            has_much: Vec::new(),
         }
     }
 
@@ -58,25 +64,48 @@ impl<'a> Outflow<'a> {
             return Ok(false);
         }
         self.turn = (self.turn + 1) % lanes.len().max(1);
-        let (before, from) = lanes.split_at(self.turn.min(lanes.len()));
-        for lane in from.iter().chain(before) {
-            if self.filled + self.apart.bytes > self.out.len() / 4 * 3 {
-                break; // too little room is left for a look; the next time another lane is first
-            }
-            loop {
-                match lane.frame(self.out.as_mut_slice().into(), self.filled, &mut self.apart)? {
-                    Look::Nothing => break,
-                    Look::Framed(end) => self.filled = end,
-                    Look::Longer(size) => {
-                        // this is no longer than the longest payload; the next look finds the room
-                        self.out.try_reserve(size - self.out.len())?;
-                        self.out.resize(size, 0);
-                    }
-                    Look::Unusual => return Ok(true),
+        self.has_much.resize(lanes.len(), false);
+        for of_much in [false, true] {
+            for nth in (self.turn..lanes.len()).chain(0..self.turn) {
+                if self.is_full() {
+                    return Ok(false); // the next time another lane is first
+                }
+                if self.has_much.get(nth) != Some(&of_much) {
+                    continue;
+                }
+                let Some(lane) = lanes.get(nth) else { continue };
+                if self.frame_lane(lane)? {
+                    return Ok(true);
+                }
+                let is_full = self.is_full();
+                if let Some(has_much) = self.has_much.get_mut(nth) {
+                    *has_much = is_full;
                 }
             }
         }
         Ok(false)
+    }
+
+    /// True when too little room is left for a look.
+    fn is_full(&self) -> bool {
+        self.filled + self.apart.bytes > self.out.len() / 4 * 3
+    }
+
+    /// Makes frames of what is new in a lane, as far as there is room. The answer is true when a
+    /// tailer has to look.
+    fn frame_lane(&mut self, lane: &SourceLane<'a>) -> Result<bool, Fault> {
+        loop {
+            match lane.frame(self.out.as_mut_slice().into(), self.filled, &mut self.apart)? {
+                Look::Nothing => return Ok(false),
+                Look::Framed(end) => self.filled = end,
+                Look::Longer(size) => {
+                    // this is no longer than the longest payload; the next look finds the room
+                    self.out.try_reserve(size - self.out.len())?;
+                    self.out.resize(size, 0);
+                }
+                Look::Unusual => return Ok(true),
+            }
+        }
     }
 
     /// Sends as much as the socket takes; the answer is true when it has taken anything.
