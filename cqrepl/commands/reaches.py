@@ -7,6 +7,7 @@ stream began is all that is known of the source's end.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,7 +26,7 @@ from cqrepl.replicator.sourcesession import SourceSession
 
 LOOK_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 60.0
-WORK_SHARE: Final = 0.002  # of a core: a host with many queues is looked at less often
+WORK_SHARE: Final = 0.0005  # of a core: a host with many queues is looked at less often
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -112,10 +113,10 @@ async def log_reaches(replicator: Source | Sink | Host) -> None:
     """Says so until it is cancelled."""
     log = ReachLog()
     while True:
-        began = trio.current_time()
-        log.look(reaches_of(replicator), began)
-        took = trio.current_time() - began
-        await trio.sleep(max(LOOK_SECONDS, took / WORK_SHARE))
+        began = time.thread_time()
+        log.look(reaches_of(replicator), trio.current_time())
+        worked = time.thread_time() - began
+        await trio.sleep(min(max(LOOK_SECONDS, worked / WORK_SHARE), QUIET_SECONDS))
 
 
 def reaches_of(replicator: Source | Sink | Host) -> Iterator[Reach]:
