@@ -82,6 +82,35 @@ def test_the_column_tells_the_same(spark: "SparkSession", table: Path) -> None:
         assert row["p"] == partition_of(row["symbol"], 13)
 
 
+def test_keys_in_sparks_own_functions_are_the_same(spark: "SparkSession") -> None:
+    from cqrepl.spark.jobs.keycolumns import column, key_column, partition_column_of
+
+    edges = (0, 1, 7, 8, 15, 16, 31, 32, 63)
+    numbers = [sign * (1 << bit) + step for bit in edges for sign in (1, -1) for step in (-1, 0, 1)]
+    kinds: dict[str, list[object]] = {
+        "string": ["", "a", "grün", *(n * "x" for n in (31, 32, 127, 128, 16_383, 16_384, 70_000))],
+        "bigint": [n for n in numbers if -(1 << 63) <= n < 1 << 63],
+        "int": [n for n in numbers if -(1 << 31) <= n < 1 << 31],
+        "double": [0.0, 1.5, -2.25e300],
+        "boolean": [True, False],
+    }
+    for kind, keys in kinds.items():
+        frame = spark.createDataFrame([(key,) for key in (*keys, None)], f"`a key` {kind}")
+        made = frame.select("a key", key_column(column("a key"), kind).alias("wire"))
+        made = made.withColumn("number", partition_column_of(column("wire"), 13))
+        for row in made.collect():
+            assert bytes(row["wire"]) == key_bytes(row["a key"])
+            assert row["number"] == partition_of(row["a key"], 13)
+
+
+def test_a_payload_that_is_null_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    from cqrepl.spark.failures import JobFailed
+
+    frame = spark.createDataFrame([("k", "a"), ("k", None)], "symbol string, data string")
+    with pytest.raises(JobFailed, match="expected bytes or text in column data, found null"):
+        loaded(frame, tmp_path / "out", partitions=3, payload="data")
+
+
 def test_again_writes_nothing_and_a_loss_is_made_good(
     spark: "SparkSession", table: Path, tmp_path: Path
 ) -> None:

@@ -1,15 +1,16 @@
 """Fills queues from a table: a queue for each partition of the keys, restartable by block.
 
 Theory of operation. Each row becomes a key and a payload. Rows go to the partition of their key
-(`partitionhash`) and are sorted there by key and by the column that was chosen; where none was, by
-the column `index` of a queue, if the table has it; then by payload. So each queue is a function of
-the table alone, and of a key's excerpts the newest comes last where they have an order;
-`queuefiller` tells what that gives. A file beside the queues keeps what they were made with, so
+(`partitionhash`, `keycolumns`) and are sorted there by key and by the column that was chosen; where
+none was, by the column `index` of a queue, if the table has it; then by payload. Spark's Java does
+that, and Python gets columns (`fillsource`). So each queue is a function of the table
+alone, and of a key's excerpts the newest comes last where they have an order; `queuefiller` tells
+what that gives. A file beside the queues keeps what they were made with, so
 that a second run with another key or number of partitions cannot mix them up.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,10 +19,17 @@ import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
 from cqrepl.spark.failures import one_line
-from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of, plain
-from cqrepl.spark.jobs.queuefiller import Filled, fill
+from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, FillSource
+from cqrepl.spark.jobs.keycolumns import (
+    WHOLE_NUMBERS,
+    column,
+    key_column,
+    order_columns,
+    partition_column_of,
+)
+from cqrepl.spark.jobs.partitionhash import partition_of, plain
+from cqrepl.spark.jobs.queuefiller import Filled
 from cqrepl.spark.jobs.tasks import progress
-from cqrepl.spark.taskreader import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -33,9 +41,7 @@ _ORDERED: Final = (
     "bigint", "int", "smallint", "tinyint", "double", "float", "decimal", "string", "binary",
     "date", "timestamp", "timestamp_ntz", "boolean",
 )  # fmt: skip
-_WHOLE_NUMBERS: Final = ("bigint", "int", "smallint", "tinyint")
-_Place = tuple[bool, Any]  # whether it has a value, and the value
-_Keyed = tuple[tuple[int, bytes, _Place, bytes], None]
+_KEY, _PLACE = "key", "place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,34 +86,35 @@ def preload(
     _keep_settings(out, settings)
     cycle = layout.roll_cycle.cycle_at(now_ms, layout.epoch)
 
-    has_index = dict(frame.dtypes).get(_INDEX) in _WHOLE_NUMBERS
-    order = settings.order or (_INDEX if has_index else None)
-
-    def keyed(row: "Row") -> _Keyed:
-        key, value = row[settings.key], None if order is None else row[order]
-        has_value = value is not None and value == value  # not a number is not equal to itself
-        place = (has_value, value if has_value else None)
-        partition = partition_of(key, settings.partitions)
-        return (partition, key_bytes(key), place, _payload(row, settings)), None
-
-    def write(number: int, rows: Iterable[_Keyed]) -> Iterator[str]:
-        settle_worker()
-        payloads = (payload for (_, _, _, payload), _ in rows)
-        yield json.dumps(asdict(fill(queue_path(out, number), layout, cycle, payloads, block)))
-
-    with progress(frame.sparkSession, "filled"), one_line():
-        texts = (
-            frame.rdd.map(keyed)
-            .repartitionAndSortWithinPartitions(settings.partitions, lambda key: key[0])
-            .mapPartitionsWithIndex(write)
-            .collect()
-        )
-    return [Filled(**json.loads(text)) for text in texts]
+    filling = Filling(out=out, layout=layout, cycle=cycle, block=block, column=settings.payload)
+    frame.sparkSession.dataSource.register(FillSource)
+    with tempfile.TemporaryDirectory(prefix="cqrepl-preload-") as folder:
+        report = Path(folder) / "report"
+        with progress(frame.sparkSession, "filled"), one_line():
+            writer = _spread(frame, settings).write.format(FORMAT).mode("append")
+            writer.option("filling", filling.to_text()).option("report", str(report)).save()
+        told = [json.loads(line) for line in report.read_text().splitlines()]
+    filled = {partition: Filled(**fields) for partition, fields in told}
+    for partition in range(settings.partitions):
+        if partition not in filled:  # it has no rows, and its queue is to say so
+            filled[partition] = filling.fill(partition, iter(()))
+    return [filled[partition] for partition in range(settings.partitions)]
 
 
-def queue_path(out: Path, partition: int) -> Path:
-    """The queue of a partition."""
-    return out / f"partition-{partition:05}"
+def _spread(frame: "DataFrame", settings: PreloadSettings) -> "DataFrame":
+    """Rows of (partition, payload): each partition in one task, sorted."""
+    kinds = dict(frame.dtypes)
+    order = settings.order or (_INDEX if kinds.get(_INDEX) in WHOLE_NUMBERS else None)
+    place = order_columns(None if order is None else column(order), kinds.get(order or "", ""))
+    rows = frame.select(
+        key_column(column(settings.key), kinds[settings.key]).alias(_KEY),
+        *(value.alias(_PLACE) for value in place),
+        _payload(frame, settings).alias(PAYLOAD),
+    )
+    rows = rows.withColumn(PARTITION, partition_column_of(column(_KEY), settings.partitions))
+    by = [column(name).asc_nulls_first() for name in (_KEY, *([_PLACE] if place else []), PAYLOAD)]
+    rows = rows.repartitionById(settings.partitions, column(PARTITION))
+    return rows.sortWithinPartitions(*by).select(PARTITION, PAYLOAD)
 
 
 def partition_column(column: "Column", partitions: int) -> "Column":
@@ -118,17 +125,18 @@ def partition_column(column: "Column", partitions: int) -> "Column":
     return udf(lambda key: partition_of(key, partitions), "int", useArrow=False)(column)
 
 
-def _payload(row: "Row", settings: PreloadSettings) -> bytes:
-    if settings.payload is None:
-        return wire.encode(plain(row.asDict(recursive=True)))
-    value = row[settings.payload]
-    if isinstance(value, str):
-        return value.encode()
-    if not isinstance(value, bytes | bytearray):
-        raise BadArguments(
-            f"expected bytes or text in column {settings.payload}, found {value!r} in row {row!r}"
-        )
-    return bytes(value)
+def _payload(frame: "DataFrame", settings: PreloadSettings) -> "Column":
+    from pyspark.sql.functions import struct, udf
+
+    if settings.payload is not None:
+        return column(settings.payload).cast("binary")  # of a text the bytes of UTF-8
+    # Arrow would ask for pandas
+    whole = udf(_encoded, "binary", useArrow=False)
+    return whole(struct(*map(column, frame.columns)))
+
+
+def _encoded(row: "Row") -> bytes:
+    return wire.encode(plain(row.asDict(recursive=True)))
 
 
 def _check_columns(frame: "DataFrame", settings: PreloadSettings) -> None:

@@ -9,9 +9,10 @@ beginning to end: a second filling of the same queue, live writers and sinks sta
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final
+
+import pyarrow as pa
 
 from cqrepl.queue import (
     Appender,
@@ -24,6 +25,7 @@ from cqrepl.queue import (
     index_of,
 )
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
+from cqrepl.spark.staging import excerpt_batch
 
 LOCK_TIMEOUT_S: Final = 5.0
 
@@ -38,13 +40,18 @@ class Filled:
 
 
 def fill(
-    path: Path, layout: QueueLayout, cycle: Cycle, payloads: Iterable[bytes], block: int
+    path: Path,
+    layout: QueueLayout,
+    cycle: Cycle,
+    payloads: Iterable["pa.BinaryArray"],
+    block: int,
 ) -> Filled:
     """Makes a queue hold exactly these excerpts, all in one cycle.
 
     Args:
         cycle: for a queue that is empty; else it is that of its first excerpt.
-        block: how many excerpts are appended in one step.
+        payloads: columns of them, without nulls.
+        block: how many excerpts are appended in one step, at most.
 
     Raises:
         QueueError: the queue holds something else.
@@ -72,11 +79,14 @@ def fill(
             return Filled(path=str(path), excerpts=total, written=total - held)
 
 
-def _batches(payloads: Iterable[bytes], index: int, block: int) -> Iterator[ExcerptBatch]:
-    iterator = iter(payloads)
-    while some := list(islice(iterator, block)):
-        yield ExcerptBatch.of(index, some)
-        index += len(some)
+def _batches(
+    payloads: Iterable["pa.BinaryArray"], index: int, block: int
+) -> Iterator[ExcerptBatch]:
+    for column in payloads:
+        for start in range(0, len(column), block):
+            some = column.slice(start, block)
+            yield excerpt_batch(index, some)
+            index += len(some)
 
 
 def _bring(appender: Appender, batch: ExcerptBatch, end: int, path: Path) -> None:
