@@ -59,8 +59,8 @@ def measure(folder: Path, arguments: argparse.Namespace, *, stops: bool) -> tupl
     path, log = folder / "q", folder / "acks"
     with Queue.open(path, create="FAST_DAILY") as queue, ExitStack() as stack:
         first = queue.append(bytes(arguments.size))
-        words = ("source", f"q={path}", "--listen", "127.0.0.1:0", "--ack-log", log)
-        source = stack.enter_context(running(folder, MODULE, *words))
+        listens = ("source", f"q={path}", "--listen", "127.0.0.1:0", "--ack-log", log)
+        source = stack.enter_context(running(folder, MODULE, *listens))
         to = ("--connect", f"127.0.0.1:{source.port()}", "--host-id")
         for host_id in range(FIRST_STALLED_ID, FIRST_STALLED_ID + arguments.stalled):
             copy = folder / f"copy-{host_id}"
