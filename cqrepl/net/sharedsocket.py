@@ -296,6 +296,7 @@ class SharedSocket:
             if data:
                 self.live.send(data)
         else:
+            await self._is_back.wait()  # what a pump that has just ended left unsent goes first
             data = self._take_unsent() + self._connection.data_to_send()
             if data:
                 with self._sending():

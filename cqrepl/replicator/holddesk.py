@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Tailer
 from cqrepl.replicator.offerdesk import OfferDesk
 from cqrepl.replicator.outgoingqueue import Outgoing
@@ -69,5 +70,6 @@ class HoldDesk:
                     index, each.resumes_at, each.is_let_go = each.resumes_at, None, False
                     each.tailer = tail(each, index)
                 return
-        if self._offers.is_wanted(name):
+        is_open = self._connection.state is ConnectionState.OPEN
+        if is_open and self._offers.has_offered and self._offers.is_wanted(name):
             self._offers.offer([name])
