@@ -23,7 +23,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 COLUMNS_USUAL: Final = ("queue", "index", "cycle", "sequence", "payload")
 PAYLOAD_FORMS: Final = ("raw", "text", "wire")
-BATCH_EXCERPTS: Final = 10_000
+BATCH_EXCERPTS: Final = 32_768
 BATCH_BYTES: Final = 8 * 1024 * 1024
 _BATCH_BYTES_MAX: Final = 1 << 30  # a column has 32-bit offsets
 _BY_SPARK: Final = ("checkpointlocation",)

@@ -7,8 +7,8 @@ join      both copies by the data source `chronicle`; an outer join of (index, 6
           payload), and the number of rows without a partner
 
 Both in the same session, after a round that is not counted. Excerpts a second of one copy on the
-clock; medians, and their ratio. Last, the command `cqrepl spark audit` on two empty queues, as a
-whole process.
+clock, and for each second of the processors; medians, and their ratio. Last, the command
+`cqrepl spark audit` on two empty queues, as a whole process.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.jobs.audit import audit
 from cqrepl.spark.session import SessionSettings, session
+from tests.bench.spark_jobs import used
 
 CONF = {"spark.driver.memory": "2g"}
 
@@ -46,11 +47,16 @@ def joined(spark: SparkSession, paths: list[Path]) -> bool:
     return both.filter("hash is null or held is null or hash != held").count() == 0
 
 
-def seconds(work: Callable[[], bool]) -> float:
+def seconds(work: Callable[[], bool]) -> tuple[float, float]:
+    """On the clock, and of the processors, in this process and all below it."""
+
+    def checked() -> None:
+        if not work():
+            raise RuntimeError("the copies are not the same")
+
     began = time.perf_counter()
-    if not work():
-        raise RuntimeError("the copies are not the same")
-    return time.perf_counter() - began
+    processors = used(checked)
+    return time.perf_counter() - began, processors
 
 
 def empty_command(folder: Path) -> float:
@@ -71,6 +77,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100)
     arguments = parser.parse_args()
     taken: dict[str, list[float]] = {"audit": [], "join": []}
+    processors: dict[str, list[float]] = {"audit": [], "join": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / "one", folder / "two"]
@@ -84,15 +91,20 @@ def main() -> None:
                     "audit": seconds(lambda: audit(spark, paths).is_same),
                     "join": seconds(lambda: joined(spark, paths)),
                 }
-                for kind, each in found.items():
+                for kind, (clock, each) in found.items():
                     if nth:
-                        taken[kind].append(each)
+                        taken[kind].append(clock)
+                        processors[kind].append(each)
         empty = [empty_command(folder) for _ in range(3)]
     rates = {kind: arguments.count / statistics.median(each) for kind, each in taken.items()}
     for kind, rate in rates.items():
         times = " ".join(f"{each:.2f}" for each in taken[kind])
-        print(f"{kind:<6} {rate:>12,.0f} excerpts/s of each copy   ({times} s)")
-    print(f"audit / join: {rates['audit'] / rates['join']:.1f}")
+        each = arguments.count / statistics.median(processors[kind])
+        print(f"{kind:<6} {rate:>12,.0f} excerpts/s of each copy   ({times} s)", end=" ")
+        print(f"{each:>12,.0f} for each second of the processors")
+    used_ratio = statistics.median(processors["join"]) / statistics.median(processors["audit"])
+    print(f"audit / join: {rates['audit'] / rates['join']:.1f}, of the processors {used_ratio:.1f}")
+    print(f"load {os.getloadavg()[0]:.1f}")
     print(f"command on two empty queues: median {statistics.median(empty):.1f} s")
     print(f"{os.cpu_count()} processors, Python {sys.version.split()[0]}")
 
