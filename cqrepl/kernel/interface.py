@@ -141,6 +141,10 @@ class LoopBell(Protocol):
         a board that rings it."""
         ...
 
+    def ring(self) -> None:
+        """Has it ring."""
+        ...
+
     def clear(self) -> None:
         """Takes back that it has rung."""
         ...

@@ -30,6 +30,8 @@ from cqrepl.protocol.events import (
     Connected,
     CopyAudited,
     Event,
+    LevelReached,
+    LevelWanted,
     OrderlyEnd,
     PeerLost,
     RegistrationRefused,
@@ -43,6 +45,7 @@ _REST_BYTES: Final = 4096
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
+_OF_NO_STREAM: Final = Acknowledged | LevelReached | LevelWanted | CopyAudited
 _logger = logging.getLogger(__name__)
 
 Admit = Callable[[int, "Pump"], Awaitable[str | None]]
@@ -159,6 +162,10 @@ class Pump:
         self._shared.look_again()
         self.wake()
 
+    def nudge(self) -> None:
+        """A live pump looks whether its lanes have something to say."""
+        self._shared.nudge()
+
     def call_back(self) -> None:
         """A live pump stops as soon as it can: its work is no longer what it was."""
         self._shared.call_back()
@@ -236,7 +243,7 @@ class Pump:
                 self._clock.deadline = self.connection.next_deadline()
                 self.wake()
                 return True
-            if isinstance(event, Acknowledged | CopyAudited):  # they change no stream
+            if isinstance(event, _OF_NO_STREAM):  # they change no stream
                 await session.act(event)
             else:
                 self._kept = event

@@ -95,6 +95,11 @@ class SharedSocket:
         if self.live is not None:
             self.live.interrupt()
 
+    def nudge(self) -> None:
+        """A live pump looks whether its lanes have something to say."""
+        if self.live is not None and self.live.is_running:
+            self.live.send(b"")
+
     async def have_back(self) -> None:
         """Ends when no live pump runs, and all that one has heard counts."""
         if not self._is_back.is_set():

@@ -333,9 +333,13 @@ class Connection:
         """Tells the source what we hold before an index that it has asked for."""
         self._router.sink(cid).give_proof(index, held)
 
-    def tell_audited(self, cid: Cid, index: int, chain: bytes) -> None:
-        """Tells the source how far what came was read from the files, and the chain there."""
-        self._router.sink(cid).tell_audited(index, chain)
+    def sink(self, cid: Cid) -> SinkHandler:
+        """The queue that comes in behind a cid.
+
+        Raises:
+            LocalProtocolError: there is none.
+        """
+        return self._router.sink(cid)
 
     def has_lineage(self, cid: Cid) -> bool:
         """True when the answer to an offer is to say what the sink holds."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.offer import Lineage
@@ -180,6 +181,25 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelReached:
+    """At the sink a level beyond appended is true of everything up to `index`."""
+
+    cid: Cid
+    name: str
+    level: AckLevel
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelWanted:
+    """The source waits for this level of what it sends: tell it as soon as it is reached."""
+
+    cid: Cid
+    name: str
+    level: AckLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStopped:
     """This queue goes no further on this connection; the connection and other queues do.
 
@@ -263,6 +283,8 @@ Event = (
     | AppendExcerpts
     | CompareExcerpts
     | Acknowledged
+    | LevelReached
+    | LevelWanted
     | QueueStopped
     | QueueWithdrawn
     | QueuesNamed

@@ -29,6 +29,7 @@ class Outbox:
         "data",
         "events",
         "has_identities",
+        "has_levels",
         "has_lineage",
         "hears_stops",
         "held",
@@ -45,6 +46,7 @@ class Outbox:
         self.hears_stops = False  # the peer has announced that it knows what a stop is
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
+        self.has_levels = False  # a sink says what it has synced and applied
         self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none
         self.broken: str | None = None  # what ends the connection, after what came before it
         self.refused = 0  # of those that count

@@ -11,12 +11,15 @@ index is in the queue; the shell decides when that is so and calls `stored`.
 """
 
 import math
+from collections.abc import Mapping
 
+from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     BackCopyWanted,
     IdentityTold,
+    LevelWanted,
     LineageProved,
     ProofAsked,
     QueueOffered,
@@ -35,7 +38,8 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
-from cqrepl.protocol.messages.names import IDENTITY, PROVE, PROVED, RUN, STOPPED
+from cqrepl.protocol.messages.levels import LEVEL_OF, read_wanted, write_level
+from cqrepl.protocol.messages.names import IDENTITY, LEVEL, PROVE, PROVED, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_identity, write_proof
 from cqrepl.protocol.messages.runs import read_run
@@ -62,6 +66,9 @@ class SinkHandler(Stoppable):
         self._acknowledge: tuple[int, int] | None = None  # held back while the outbox is crowded
         self._is_held = False  # and the outbox knows it
         self._is_proved = False
+        self.acknowledged = -1  # up to here, or it was here before the stream
+        self.levels_told = dict.fromkeys(AckLevel, -1)  # up to which index
+        self._levels_due = dict.fromkeys(LEVEL_OF.values(), -1)
         outbox.tell(QueueOffered(cid=cid, name=self.name, offer=offer))
 
     @property
@@ -85,6 +92,7 @@ class SinkHandler(Stoppable):
         source compares first."""
         self._move(SinkMove.ANSWERED, LocalProtocolError)
         self._intake = Intake(self.cid, self.name, next_index, shift)
+        self.acknowledged = next_index - 1
         handler = ReplicationHandler(
             kind=SOURCE_HANDLER,
             queue_name=self.name,
@@ -120,6 +128,7 @@ class SinkHandler(Stoppable):
         """Everything the source lacked was framed and handed over: say `eos`."""
         self._move(SinkMove.END_OF_STREAM_SENT, LocalProtocolError)
         self._outbox.send(self.cid_document, write_end_of_stream())
+        self._tell_levels()  # what was here before
 
     def receive(self, name: str, reader: Reader, now: float) -> bool:
         if name == "re":
@@ -133,6 +142,8 @@ class SinkHandler(Stoppable):
             self._proved()
         elif name == IDENTITY:
             self._identity_told(read_identity(reader))
+        elif name == LEVEL and self._outbox.has_levels:
+            self._level_wanted(read_wanted(reader))
         elif name == PROVE:
             self._asked(reader.read_int())
         elif name == STOPPED:
@@ -151,6 +162,37 @@ class SinkHandler(Stoppable):
         if self.state is SinkState.RECEIVING and self.has_lineage:
             held = Lineage(first_cycle=-1, chain=chain)
             self._outbox.send(self.cid_document, write_proof(index, held))
+
+    @property
+    def tells_levels(self) -> bool:
+        """True while the source takes word of what is synced and applied."""
+        is_asked = self.offer.acknowledgement and self._outbox.has_levels
+        return is_asked and self.state is SinkState.RECEIVING
+
+    def tell_level(self, level: AckLevel, index: int) -> None:
+        """Everything up to `index` has reached a level here. What was not acknowledged of it is
+        said behind its acknowledgement."""
+        self._levels_due[level] = max(index, self._levels_due[level])
+        self._tell_levels()
+
+    def told_live(self, acknowledged: int, levels: Mapping[AckLevel, int]) -> None:
+        """A live pump has said so much in its place."""
+        self.acknowledged = max(acknowledged, self.acknowledged)
+        for level, index in levels.items():
+            self.levels_told[level] = max(index, self.levels_told[level])
+
+    def _tell_levels(self) -> None:
+        if not self.tells_levels:
+            return
+        for level, due in self._levels_due.items():
+            index = min(due, self.acknowledged)
+            if index > self.levels_told[level]:
+                self.levels_told[level] = index
+                self._outbox.send(self.cid_document, write_level(level, index))
+
+    def _level_wanted(self, level: AckLevel | None) -> None:
+        if level is not None and not self.has_stopped:
+            self._outbox.tell(LevelWanted(cid=self.cid, name=self.name, level=level))
 
     @property
     def _can_prove(self) -> bool:
@@ -212,7 +254,9 @@ class SinkHandler(Stoppable):
         self._is_held = False
         if self._acknowledge is not None:
             self._outbox.send(self.cid_document, write_acknowledgement(*self._acknowledge))
+            self.acknowledged = max(self._acknowledge[0], self.acknowledged)
             self._acknowledge = None
+            self._tell_levels()
 
     def tick(self, now: float) -> None:
         """Nothing is due: the source watches the time of an answer."""

@@ -13,12 +13,14 @@ import math
 from dataclasses import dataclass
 
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
     CompareExcerpts,
     CopyAudited,
+    LevelReached,
     LineageClaimed,
     ProofGiven,
     QueueWithdrawn,
@@ -35,6 +37,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
+from cqrepl.protocol.messages.levels import LEVEL_OF, write_wanted
 from cqrepl.protocol.messages.names import PENDING, PROOF, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
@@ -90,6 +93,7 @@ class SourceHandler(Stoppable):
         self._returned_to = offer.next_index  # the sink copied back everything before this
         self._window = SendWindow()
         self._is_comparing = False  # what the sink says that it holds, which the shell does
+        self._wanted: set[AckLevel] = set()  # levels that the sink was told to tell at once
         self._asked: int | None = None  # the index before which the sink is to prove what it holds
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
 
@@ -233,6 +237,8 @@ class SourceHandler(Stoppable):
                 self.state is SourceState.OFFERED
             ):  # later the time keeps writers from being kept out
                 self.answer_deadline = now + self._pace.seconds
+        elif name in LEVEL_OF and self._outbox.has_levels:
+            self._level_reached(LEVEL_OF[name], read_acknowledgement(reader)[0])
         elif name == PROOF:
             self._proof_given(*read_proof(reader))
         elif name == STOPPED:
@@ -347,6 +353,35 @@ class SourceHandler(Stoppable):
             excerpts=excerpts,
             payload_bytes=payload_bytes,
         )
+
+    @property
+    def index_held(self) -> int:
+        """The sink has everything up to this: it has acknowledged it, or had it before."""
+        had = -1 if self.answer is None else self.answer.next_index - 1
+        return max(self.index_acknowledged, had)
+
+    def _level_reached(self, level: AckLevel, index: int) -> None:
+        if self.has_stopped:
+            return
+        self._move(SourceMove.ACKNOWLEDGEMENT, RemoteProtocolError)
+        if index > self.index_held:
+            raise RemoteProtocolError(
+                f"queue {self.name!r}: index {index:#x} {level.name.lower()}, which the sink has"
+                " not acknowledged"
+            )
+        if index >= 0:
+            event = LevelReached(cid=self.cid, name=self.name, level=level, index=index)
+            self._outbox.tell(event)
+
+    def want_level(self, level: AckLevel) -> bool:
+        """Has the sink tell at once what has reached a level, from now on, on this connection;
+        false for one that does not tell levels, or where nothing streams."""
+        can_tell = self._outbox.has_levels and self.offer.acknowledgement and self.is_streaming
+        is_more = level is not AckLevel.APPENDED
+        if can_tell and is_more and level not in self._wanted:
+            self._wanted.add(level)
+            self._outbox.send(self.cid_document, write_wanted(level))
+        return can_tell
 
     @property
     def has_stopped(self) -> bool:

@@ -24,6 +24,7 @@ from cqrepl.protocol.kinds import (
     CORE_KINDS,
     ENDED_CAPABILITY,
     IDENTITY_CAPABILITY,
+    LEVELS_CAPABILITY,
     LINEAGE_CAPABILITY,
     RUNS_CAPABILITY,
     SHOWN,
@@ -102,6 +103,7 @@ class Router:
             self.outbox.has_identities = self.outbox.has_lineage and IDENTITY_CAPABILITY in on_both
             if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
                 self.outbox.run_payload_max = self.config.settings.payload_max
+            self.outbox.has_levels = LEVELS_CAPABILITY in on_both
             self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
 
     @property

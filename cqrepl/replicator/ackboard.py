@@ -69,7 +69,7 @@ class AckBell:
 
     def board(self, queue: str) -> "AckBoard":
         """The board of a queue of this name."""
-        return AckBoard(queue, self._bell.board(), self.changed)
+        return AckBoard(queue, self._bell.board(), self.changed, self._bell.ring)
 
     async def hear(self, count: Callable[[], None]) -> None:
         """Wakes the tasks that wait, each time that it rings.
@@ -94,20 +94,36 @@ class AckBoard:
         n: so many hosts are to have it.
         hosts: ids from 1 to 127: only these count. One that is not known yet, or not connected, is
             waited for. None: all count, and peers whose id is no host's together as one.
+        level: what is to be true of it there; a sink that does not tell levels, as Java's, only
+            ever counts at `appended`.
     """
 
-    def __init__(self, queue: str, board: MarkBoard, changed: Signal) -> None:
+    def __init__(
+        self, queue: str, board: MarkBoard, changed: Signal, ring: Callable[[], None]
+    ) -> None:
         self._queue = queue
         self._board = board
         self._changed = changed
         self._why = ""  # why nothing more comes
         self._is_closed = False
+        self._ring = ring
+        self.wanted = frozenset({_LEVEL})  # levels that anything has waited for
+
+    def want(self, level: AckLevel) -> None:
+        """Sinks are to tell this level at once, from now on."""
+        if level not in self.wanted:
+            self.wanted |= {level}
+            self._ring()
 
     @property
     def marks(self) -> Mapping[int, int]:
         """Up to which index each host has acknowledged in this run, by host id; those that have
         acknowledged nothing are not in it. Id 0 stands for all peers whose id is no host's."""
         return dict(self._board.marks(_LEVEL))
+
+    def marks_at(self, level: AckLevel) -> Mapping[int, int]:
+        """The same at any level: up to where it is true of each host."""
+        return dict(self._board.marks(level))
 
     def wait(
         self,
@@ -116,6 +132,7 @@ class AckBoard:
         timeout: float | None = None,
         *,
         hosts: Iterable[int] | None = None,
+        level: AckLevel = _LEVEL,
     ) -> None:
         """Returns when `n` hosts have acknowledged everything up to `index`. For threads: it holds
         up its own, and lets all others run.
@@ -132,9 +149,10 @@ class AckBoard:
                 `wait_acked`.
             ValueError: arguments for which nothing could ever come.
         """
-        wanted = _wanted(index, n, hosts)
+        wanted = _wanted(index, n, hosts, level)
         if trio.lowlevel.in_trio_task() or is_in_asyncio():
             raise RuntimeError("a task of the event loop waits with wait_acked")
+        self.want(level)
         waited = self._board.wait(*wanted, timeout)
         if waited == Waited.UNKNOWN:
             raise TimeoutError(
@@ -145,7 +163,12 @@ class AckBoard:
             raise WaitEnded(self._queue, index, self._why)
 
     async def wait_acked(
-        self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
+        self,
+        index: int,
+        n: int = 1,
+        *,
+        hosts: Iterable[int] | None = None,
+        level: AckLevel = _LEVEL,
     ) -> None:
         """The same in a task; a time limit is a cancel scope.
 
@@ -153,8 +176,9 @@ class AckBoard:
             WaitEnded, ValueError: as `wait`.
             RuntimeError: not in a task of trio.
         """
-        wanted = _wanted(index, n, hosts)
+        wanted = _wanted(index, n, hosts, level)
         check_in_trio("AckBoard.wait_acked")
+        self.want(level)
         while not self._board.has(*wanted):
             if self.has_ended:
                 raise WaitEnded(self._queue, index, self._why)
@@ -197,7 +221,7 @@ class AckBoard:
             self._board.unwatch(watch)
 
 
-def _wanted(index: int, n: int, hosts: Iterable[int] | None) -> _Wanted:
+def _wanted(index: int, n: int, hosts: Iterable[int] | None, level: AckLevel) -> _Wanted:
     named = None if hosts is None else sorted(set(hosts))
     if index < 0:
         raise ValueError(f"an index expected, {index} came")
@@ -206,4 +230,4 @@ def _wanted(index: int, n: int, hosts: Iterable[int] | None) -> _Wanted:
     most = len(HOSTS) if named is None else len(named)
     if not 1 <= n <= most:
         raise ValueError(f"a number of hosts from 1 to {most} expected, {n} came")
-    return index, n, _LEVEL, named
+    return index, n, level, named

@@ -66,6 +66,10 @@ class HostMarks:
             self.acknowledged = index
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
 
+    def raise_level(self, level: AckLevel, index: int) -> None:
+        """The host has more than appended everything up to this index."""
+        self.row.raise_to(level, index)
+
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index."""
         if max(index, NOTHING_SENT) < self.sent:
@@ -75,7 +79,8 @@ class HostMarks:
 
     def lower_acknowledged(self, index: int) -> None:
         """Nothing beyond this index is known to be at the host as it is here."""
-        self.row.lower_to(AckLevel.APPENDED, index)
+        for level in AckLevel:
+            self.row.lower_to(level, index)
         if index < self.acknowledged:
             self.acknowledged = index
             self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)

@@ -107,6 +107,7 @@ class OutgoingLanes:
             each.marks.row,
             source.index_sent,
             self._awaited_index(each),
+            source.index_held,
             source.framing.has_runs,
         )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY
@@ -99,6 +100,11 @@ class Outgoing:
         count = max(0, held - batch.index_first)
         tailer.give_back(batch, count)
         return batch.part(0, count) if count else None
+
+    def want_levels(self, source: SourceHandler) -> None:
+        """Has the sink tell at once what reaches a level that anything waits for."""
+        for level in self.queue.board.wanted:
+            source.want_level(level)
 
     def close(self) -> None:
         if self.lane is not None:

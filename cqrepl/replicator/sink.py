@@ -63,6 +63,22 @@ class Sink:
         found = (queue.stop or queue.left for queue in self.queues.values())
         return [stop for stop in found if stop is not None]
 
+    def applied(self, index: int, queue: str | None = None) -> None:
+        """A program here has taken everything up to `index`: the source is told, and what waits
+        there for `applied` goes on. In the event loop.
+
+        Args:
+            queue: name of the queue; may be left out when there is one.
+
+        Raises:
+            ValueError: no queue of this name.
+        """
+        if queue is None and len(self.queues) == 1:
+            (queue,) = self.queues
+        if queue is None or queue not in self.queues:
+            raise ValueError(f"one of the queues {sorted(self.queues)} expected, {queue!r} came")
+        self.queues[queue].note_applied(index)
+
     async def wait_ended(self) -> None:
         """Returns when a source has ended in order, and nobody gives what a queue has lost."""
         await self.endpoint.ended_orderly.wait()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import (
     Appender,
@@ -66,6 +67,9 @@ class TakingSession(QueueSession, Protocol):
     def tell_audited(self, name: str, places: list[Place]) -> None:
         """Its files were read behind the stream, as far as this."""
 
+    def tell_level(self, name: str, level: AckLevel, index: int) -> None:
+        """A level beyond appended is true of it up to this index."""
+
 
 class SinkQueue:
     """One queue of a sink, over all connections."""
@@ -99,6 +103,7 @@ class SinkQueue:
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
         self.disk: DiskEnd  # while it is open
+        self.index_applied = -1  # a program here has taken everything up to this
         self._log_path = append_log
         self._is_log_due = True  # to be opened, for the first time or again
         self._unlogged = b""  # entries for it from before
@@ -481,6 +486,34 @@ class SinkQueue:
         if self.owner is not None:
             self.owner.tell_audited(self.name, places)
 
+    def _tell_synced(self, index: int) -> None:
+        try:
+            self._check_names()  # what a removed file holds is lost
+        except QueueDamaged:
+            return  # the syncer tells
+        if self.owner is not None and self.stop is None:
+            self.owner.tell_level(self.name, AckLevel.SYNCED, index)
+
+    def sync_later(self) -> None:
+        """No source waits any more until what comes is on the disk."""
+        if self._queue is not None:
+            self.disk.is_at_once = False
+
+    def note_applied(self, index: int) -> None:
+        """A program here has taken everything up to an index."""
+        if index > self.index_applied:
+            self.index_applied = index
+            if self.owner is not None:
+                self.owner.tell_level(self.name, AckLevel.APPLIED, index)
+
+    def levels(self) -> dict[AckLevel, int]:
+        """Up to which index each level beyond appended is true here.
+
+        Raises:
+            QueueError: the queue cannot be read.
+        """
+        return {AckLevel.SYNCED: self.disk.index_synced, AckLevel.APPLIED: self.index_applied}
+
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
         self.append_log.retry()
@@ -517,6 +550,7 @@ class SinkQueue:
                 self._lost,
                 self._check_names,
                 self._tell_audited,
+                self._tell_synced,
                 is_proved=is_proved,
             )
         except BaseException:

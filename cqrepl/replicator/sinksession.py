@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from cqrepl.kernel import live
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
@@ -20,7 +20,6 @@ from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.messages.queuenames import QueueNames
-from cqrepl.protocol.sink import SinkHandler
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
@@ -32,6 +31,7 @@ from cqrepl.replicator.proofdesk import ProofDesk
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import ANEW, Signal
 from cqrepl.replicator.returnframes import ReturnFrames
+from cqrepl.replicator.sinklanes import SinkLanes
 from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
@@ -70,7 +70,7 @@ class SinkSession:
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
-        self._lanes: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []  # of the live pump
+        self._lanes = SinkLanes(connection, pump)
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
@@ -131,6 +131,8 @@ class SinkSession:
                 await self._lock(event)
             case ev.IdentityTold():
                 await self._take_identity(event)
+            case ev.LevelWanted():
+                self._lanes.sync_at_once(self._queues[event.name], event.level)
             case ev.ProofAsked():
                 await self._prove(event)
             case ev.BackCopyWanted():
@@ -155,25 +157,16 @@ class SinkSession:
     def lanes_in(self) -> "list[SinkLane]":
         if self._back_copies or self._is_draining:
             return []
-        self._lanes = []
-        payload_max = self._connection.config.settings.payload_max
+        self._lanes.each = []
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
             is_new = handler.cid not in self._begun
-            is_held = is_new or queue.is_comparing or not queue.takes_on
-            pen = None if is_held else queue.appender.pen
-            if pen is not None:
-                is_acknowledged = handler.offer.acknowledgement
-                is_logged = queue.append_log.is_wanted
-                has_runs = handler.framing.has_runs
-                lane = live.SinkLane(
-                    pen, handler.cid_document, payload_max, is_acknowledged, is_logged, has_runs
-                )
-                self._lanes.append((handler, queue, lane))
-        return [lane for _, _, lane in self._lanes]
+            if not (is_new or queue.is_comparing or not queue.takes_on):
+                self._lanes.lend(handler, queue)
+        return [lane for _, _, lane in self._lanes.each]
 
     def catch_up(self) -> None:
-        for handler, queue, lane in self._lanes:
+        for handler, queue, lane in self._lanes.each:
             excerpts, payload_bytes, entries = lane.take_stored()
             if excerpts:
                 self.stored_live += excerpts
@@ -183,7 +176,7 @@ class SinkSession:
 
     def leave_lanes(self) -> None:
         self.catch_up()
-        self._lanes = []
+        self._lanes.left(self)
         self._changed.set()
 
     async def close(self) -> None:
@@ -254,6 +247,7 @@ class SinkSession:
         if offer.next_index <= end:
             self._goes_on(queue)  # nothing is to come that might fail again
         self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
+        self._lanes.tell_all(self._connection.sink(event.cid), queue)
 
     def _tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
         why = queue.uncompared(start, offered)
@@ -349,6 +343,7 @@ class SinkSession:
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
+        queue.sync_later()
         queue.end_comparing()
         self._note_free(queue)
         self.tell_free(queue)
@@ -441,7 +436,7 @@ class SinkSession:
 
     def uses(self, name: str) -> bool:
         """True while anything here may touch the files of a queue."""
-        is_in_lane = any(queue.name == name for _, queue, _ in self._lanes)
+        is_in_lane = any(queue.name == name for _, queue, _ in self._lanes.each)
         return is_in_lane or name in self._preparing or self._acts_on == name
 
     async def let_go(self, name: str, why: str) -> None:
@@ -479,8 +474,12 @@ class SinkSession:
         for handler in self._connection.receiving():
             if handler.name == name:
                 for index, chain in places:
-                    self._connection.tell_audited(handler.cid, index, chain)
+                    handler.tell_audited(index, chain)
                 self._pump.wake()
+
+    def tell_level(self, name: str, level: AckLevel, index: int) -> None:
+        """Tells the source that a queue is on the disk, or applied, up to an index."""
+        self._lanes.tell(name, level, index)
 
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         queue = self._queues[name]

@@ -210,6 +210,7 @@ class Source:
 
     def _count(self) -> None:
         for session in list(self._sessions()):
+            session.want_levels()
             session.catch_up()
 
     def _take(self, queue: SourceQueue) -> None:

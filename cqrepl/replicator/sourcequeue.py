@@ -49,6 +49,8 @@ class SourceQueue:
         self.name = name
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
+        self.policy = settings.policy_of(name)
+        self.board.want(self.policy.level)
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path

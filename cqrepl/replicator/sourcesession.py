@@ -255,6 +255,8 @@ class SourceSession:
                     self.outgoing[event.cid], [(event, surroundings().monotonic_ns())]
                 )
                 self._pump.wake()  # the window may have been full
+            case ev.LevelReached():
+                self.outgoing[event.cid].marks.raise_level(event.level, event.index)
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
                 each.is_final = each.is_final and event.is_final
@@ -375,10 +377,19 @@ class SourceSession:
             if last is not None:
                 each.queue.counters.mark_acknowledged(each.marks, last)
         each.queue.board.go_on()
+        if each.tailer is not None:  # or it pauses, and the core knows of it no more
+            each.want_levels(self._connection.source(each.cid))
         if each.tailer is not None and next_index >= self._offer_of(each).next_index:
             self._pauses.forget(each.queue.name)  # there is nothing to be read yet
             self._goes_on(each.queue.name)
         self._shared.changed.set()
+
+    def want_levels(self) -> None:
+        """Somebody waits for a level that the sinks may not know of."""
+        for each in self.outgoing.values():
+            each.want_levels(self._connection.source(each.cid))
+        if self._connection.has_data_to_send:
+            self._pump.wake()
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer

@@ -3,7 +3,8 @@ taken.
 
 Theory of operation. Nothing on the data path waits for the disk. A second after something was taken
 in or sent, or at once for the first time, the store files are synced, and then the queue's mark
-says so (`files.syncedmark`).
+says so (`files.syncedmark`). Where a source waits for that, what is taken in is synced at once, and
+what comes meanwhile is the next group; it is told when the mark has risen.
 After another start of the machine what lies behind the mark is *unproved*: it may read as zeros in
 places. So a sink says that it ends at the mark, and gets that part once more; a source offers up to
 its mark only, and a sink that it knows gives back that part. Both times it is compared with what is
@@ -74,7 +75,12 @@ class DiskEnd:
         check_names: raises QueueDamaged where they do not.
         audited: is told how far the files were read behind the stream, with the chains there; None:
             nobody waits for that, and they are read now and then.
+        synced: is told up to which index the queue is on the disk, and proved, each time that it is
+            more.
         is_proved: whether all is proved where there is no mark.
+
+    Attributes:
+        is_at_once: what is appended is synced without delay, as it is waited for.
 
     Raises:
         QueueError: the queue cannot be read.
@@ -90,10 +96,14 @@ class DiskEnd:
         damaged: Callable[[QueueDamaged], None],
         check_names: Callable[[], None],
         audited: Callable[[list[Place]], None] | None,
+        synced: Callable[[int], None] | None,
         *,
         is_proved: bool,
     ) -> None:
         self.is_dirty = False
+        self.is_at_once = False
+        self._tell_synced = synced
+        self._turn = trio.Lock()  # of one sync after the other
         self.unproved_from: Index | None = None  # None: all of it is as it was appended
         self._name = name
         self._queue = queue
@@ -112,7 +122,7 @@ class DiskEnd:
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
         self._has_failed = False
-        self._is_hindered = False  # and tries again
+        self.is_hindered = False  # and tries again
         self._has_told = False  # why
         self._changed = changed
         mark = load_synced(queue.path)
@@ -137,7 +147,7 @@ class DiskEnd:
     @property
     def is_urgent(self) -> bool:
         """Nothing of it was ever synced: not even that its hosts are known is certain."""
-        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self._is_hindered
+        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self.is_hindered
 
     @property
     def _doubtful(self) -> range:
@@ -189,12 +199,27 @@ class DiskEnd:
 
     async def sync(self) -> None:
         """Brings the queue to the disk as it is now, and marks that."""
-        self.is_dirty = False
-        try:
-            await self._sync()
-        except trio.Cancelled:
-            self.is_dirty = not self._is_forgotten  # the end in order does it once more
-            raise
+        async with self._turn:
+            self.is_dirty = False
+            try:
+                await self._sync()
+            except trio.Cancelled:
+                self.is_dirty = not self._is_forgotten  # the end in order does it once more
+                raise
+        if self._tell_synced is not None and not self._is_forgotten:
+            self._tell_synced(self.index_synced)
+
+    def sync_at_once(self) -> None:
+        """What is appended from now on is waited for until it is on the disk."""
+        self.is_at_once = True
+        self._changed.set()
+
+    @property
+    def index_synced(self) -> int:
+        """Everything up to this index is on the disk, and proved; -1 for nothing."""
+        if self.unproved_from is not None or self._is_forgotten:
+            return -1
+        return min(self._synced, self._end()) - 1
 
     async def _sync(self) -> None:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
@@ -221,11 +246,11 @@ class DiskEnd:
             self._is_of_this_boot = True
             if self._has_told:
                 _logger.info("queue %r: it is known to be on the disk again", self._name)
-            self._is_hindered = self._has_told = False
+            self.is_hindered = self._has_told = False
 
     def _try_again(self, error: QueueError | OSError) -> None:
         """It could not be looked at, or the mark has no room: nothing is lost."""
-        self._is_hindered, self.is_dirty = True, not self._is_forgotten
+        self.is_hindered, self.is_dirty = True, not self._is_forgotten
         if not self._has_told and not is_none_left(error):  # of which each queue that pauses tells
             self._has_told = True
             self._warn(error)
@@ -411,6 +436,7 @@ class Syncer:
         damaged: Callable[[QueueDamaged], None],
         check_names: Callable[[], None],
         audited: Callable[[list[Place]], None] | None = None,
+        synced: Callable[[int], None] | None = None,
         *,
         is_proved: bool,
     ) -> DiskEnd:
@@ -424,6 +450,7 @@ class Syncer:
             damaged,
             check_names,
             audited,
+            synced,
             is_proved=is_proved,
         )
         self._ends[queue] = watched
@@ -453,6 +480,7 @@ class Syncer:
         """Syncs for the length of a block, and once more when that ends in order."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
+            nursery.start_soon(self._work_at_once)
             nursery.start_soon(self._look_at_all)
             nursery.start_soon(self._look_at_names)
             nursery.start_soon(self._audit_all)
@@ -466,11 +494,24 @@ class Syncer:
 
     async def _work(self) -> None:
         while True:
-            while not any(end.is_dirty for end in self._ends.values()):
+            while not any(end.is_dirty and not end.is_at_once for end in self._ends.values()):
                 await self._changed.wait()
             if not any(end.is_urgent for end in self._ends.values()):
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
+
+    async def _work_at_once(self) -> None:
+        """Syncs what is waited for. What comes during a sync goes with the next one."""
+        while True:
+            waited_for = [end for end in self._ends.values() if end.is_at_once and end.is_dirty]
+            if not waited_for:
+                await self._changed.wait()
+                continue
+            async with trio.open_nursery() as nursery:
+                for end in waited_for:
+                    nursery.start_soon(end.sync)
+            if any(end.is_dirty and end.is_hindered for end in waited_for):
+                await trio.sleep(SYNC_SECONDS)  # it is tried again, and not all the time
 
     async def _look_at_all(self) -> None:
         while True:

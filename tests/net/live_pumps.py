@@ -125,6 +125,7 @@ def source_lane(
     row: MarkRow | None = None,
     index_sent: int = -1,
     target: int = kernel.NO_LIMIT,
+    index_held: int = -1,
 ) -> live.SourceLane:
     """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file.
 
@@ -139,16 +140,21 @@ def source_lane(
     place = (stand.position, stand.index, stand.sequence, certain_end)
     return live.SourceLane(
         stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
-        row or new_bell().board().row(HOST), index_sent, target,
+        row or new_bell().board().row(HOST), index_sent, target, index_held,
     )  # fmt: skip
 
 
 def sink_lane(
-    appender: Appender, *, cid: int = CID, payload_max: int = PAYLOAD_MAX, acknowledged: bool = True
+    appender: Appender,
+    *,
+    cid: int = CID,
+    payload_max: int = PAYLOAD_MAX,
+    acknowledged: bool = True,
+    held: int = -1,
 ) -> live.SinkLane:
     """A lane to where an appender stands."""
     assert appender.pen is not None
-    return live.SinkLane(appender.pen, write_cid(cid), payload_max, acknowledged, True)
+    return live.SinkLane(appender.pen, write_cid(cid), payload_max, acknowledged, True, held)
 
 
 def frames_of(queue: Queue, cid: int = CID, after: int = 0) -> list[bytes]:

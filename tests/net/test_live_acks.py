@@ -17,6 +17,7 @@ from cqrepl.kernel import batch, live
 from cqrepl.kernel.board import AckLevel, Waited, new_bell
 from cqrepl.kernel.live import Ended
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_heartbeat
+from cqrepl.protocol.messages.levels import write_level, write_wanted
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import write_proof
 from cqrepl.queue import Queue
@@ -321,6 +322,62 @@ def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
         assert board.marks(APPENDED) == []
         assert lane.take_acks()[0] == first + sent <= last
         assert not is_readable(bell.fileno())
+
+
+@pytest.mark.parametrize("which", [AckLevel.SYNCED, AckLevel.APPLIED])
+def test_a_further_level_is_marked_as_far_as_it_was_acknowledged(
+    tmp_path: Path, which: AckLevel
+) -> None:
+    bell = new_bell()
+    board = bell.board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        first = queue.first_index() or 0
+        lane = source_lane(queue.tailer(), row=board.row(HOST), index_held=first - 1)
+        with streaming(ends, lane):
+            ends.far.sendall(CID_DOCUMENT + write_level(which, first - 1))
+            assert board.wait(first - 1, 1, which, None, WAIT_S) == Waited.REACHED
+            said = acknowledgement(first + 2) + CID_DOCUMENT + write_level(which, first + 2)
+            ends.far.sendall(said[:40])
+            ends.far.sendall(said[40:])
+            assert board.wait(first + 2, 1, which, None, WAIT_S) == Waited.REACHED
+        assert board.marks(which) == [(HOST, first + 2)]
+        assert lane.take_acks()[0] == first + 2
+
+
+@pytest.mark.parametrize("which", [AckLevel.SYNCED, AckLevel.APPLIED])
+def test_one_of_what_was_not_acknowledged_is_left_to_the_protocol(
+    tmp_path: Path, which: AckLevel
+) -> None:
+    board = new_bell().board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        first = queue.first_index() or 0
+        lane = source_lane(queue.tailer(), row=board.row(HOST))
+        forged = CID_DOCUMENT + write_level(which, first + 1)
+        ends.far.sendall(acknowledgement(first) + forged)
+        ended, unsent, left, _ = ends.hear(lane, slice_ms=LONG_MS)
+        assert (ended, unsent, left) == (Ended.UNUSUAL, b"", forged)
+        assert board.marks(which) == []
+
+
+def test_a_muted_lane_marks_no_level(tmp_path: Path) -> None:
+    board = new_bell().board()
+    with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
+        last = queue.last_index() or 0
+        lane = source_lane(queue.tailer(), row=board.row(HOST))
+        lane.mute()
+        ends.far.sendall(acknowledgement(last))
+        ends.far.sendall(CID_DOCUMENT + write_level(AckLevel.SYNCED, last))
+        ends.hear(lane, slice_ms=100)
+        assert board.marks(AckLevel.SYNCED) == []
+
+
+def test_what_a_source_waits_for_is_handed_over(tmp_path: Path) -> None:
+    with queue_of(tmp_path / "q", 1) as queue, Ends.connected() as ends:
+        said = write_cid(OTHER_CID) + write_wanted(AckLevel.SYNCED)
+        ends.far.sendall(said)
+        ended, _, left, _ = ends.hear(source_lane(queue.tailer()), slice_ms=100)
+        assert (ended, left) == (Ended.SLICE, b"")
+        assert ends.control.take_handed() == said
 
 
 def test_what_was_sent_before_is_marked(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
+from cqrepl.kernel.board import AckLevel
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.protocol.messages import (
     TerminatorHandler,
@@ -26,6 +27,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import write_stopped
+from cqrepl.protocol.messages.levels import write_level
 from cqrepl.protocol.messages.names import WireShape
 from cqrepl.protocol.messages.queuenames import write_ended
 from cqrepl.queue import Appender, Queue, Tailer
@@ -46,6 +48,7 @@ from tests.net.live_pumps import (
     sink_lane,
     source_lane,
 )
+from tests.support.descriptors import is_readable
 
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
@@ -298,6 +301,57 @@ def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
         appender.append_one(b"behind")  # it goes on from there
         copy.close()
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
+
+
+def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:
+    """At once for what was acknowledged; the rest when that is."""
+    with filled(tmp_path / "q", 6) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        frames = frames_of(queue)
+        first = queue.first_index() or 0
+        lane = sink_lane(appender, held=first)
+        synced, applied = AckLevel.SYNCED, AckLevel.APPLIED
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+
+        def said(*levels: tuple[AckLevel, int]) -> None:
+            expected = b"".join(CID_DOCUMENT + write_level(*each) for each in levels)
+            assert received(ends.far, len(expected)) == expected
+
+        lane.say_level(synced, first)
+        ends.control.send(b"")
+        said((synced, first))
+        lane.say_level(synced, first + 3)
+        lane.say_level(applied, first + 1)
+        ends.far.sendall(b"".join(frames[1:3]))
+        acknowledged = CID_DOCUMENT + write_acknowledgement(first + 2, NS)
+        assert received(ends.far, len(acknowledged)) == acknowledged
+        said((synced, first + 2), (applied, first + 1))
+        assert lane.told == (first + 2, first + 2, first + 1)
+        ends.far.sendall(frames[3])
+        received(ends.far, len(acknowledged))
+        said((synced, first + 3))
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        copy.close()
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_the_pump_rings_for_what_is_stored_where_that_is_waited_for(
+    tmp_path: Path, is_awaited: bool
+) -> None:
+    with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
+        copy, appender = copy_of(queue, tmp_path / "copy")
+        lane = sink_lane(appender)
+        if is_awaited:
+            lane.await_stored()
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+        for frame in frames_of(queue)[1:]:
+            ends.far.sendall(frame)
+            assert is_readable(ends.control.bell, WAIT_S if is_awaited else 0.05) is is_awaited
+            assert ends.control.take_handed() == b""
+        ends.control.interrupt()
+        assert pump.ended()[0] is Ended.INTERRUPTED
+        copy.close()
 
 
 def test_a_file_grows_while_it_is_written(tmp_path: Path) -> None:

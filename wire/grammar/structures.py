@@ -123,6 +123,11 @@ SelectHandler = meta_data("cid" / field("cid", Number))
 Heartbeat = data("heartbeat" / field("heartbeat", Text))
 EndOfStream = data("eos" / field("eos", Null))
 Acknowledgement = data("idx" / field("idx", Index), "ns" / field("ns", Number))
+# between peers that announced them: what is on the sink's disk, or its program has taken, in the
+# form of an acknowledgement; and what the source wants to know at once
+Synced = data("syn" / field("syn", Index), "ns" / field("ns", Number))
+Applied = data("apl" / field("apl", Index), "ns" / field("ns", Number))
+LevelWanted = data("level" / field("level", Text))
 # written in a block; a reader takes them also behind a type, or directly behind the name
 _EVENT = Struct("index" / Index, "payload" / Payload, "ns" / Optional(Number), Fillers)
 _IN_BLOCK = block(FocusedSeq("event", "event" / _EVENT, Terminated))

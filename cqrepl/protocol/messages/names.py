@@ -31,6 +31,9 @@ PROVE: Final = "prove"
 PROOF: Final = "proof"
 PROVED: Final = "proved"
 IDENTITY: Final = "identity"
+SYNCED: Final = "syn"
+APPLIED: Final = "apl"
+LEVEL: Final = "level"
 
 
 class WireShape(Enum):

@@ -107,7 +107,7 @@ fuzz_target!(|input: Input| {
         room_bytes: limit(1),
     };
     let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
-    let sent = Sent { place, lengths, acks, index_sent: -1, target: FREE, is_muted };
+    let sent = Sent { place, lengths, acks, index_sent: -1, index_held: -1, target: FREE, is_muted };
     let sent = Mutex::new(sent);
     let bell = Bell::new().expect("a descriptor");
     let row = Arc::new(Board::new(Arc::new(bell))).row(1);

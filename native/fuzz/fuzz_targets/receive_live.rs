@@ -196,6 +196,7 @@ fn pump(
             is_logged: nth == 0,
             stored: &noted[nth],
             due: None,
+            has_news: false,
         });
     }
     let lanes = Lanes { sources: &[], sinks: &mut lanes };
@@ -227,7 +228,7 @@ fn receive_stream(input: &mut Unstructured) -> Result<()> {
         assert!(files[lane].are_free());
         assert!(found.iter().copied().eq(payloads.iter().map(|payload| stored(payload))));
         let bytes: usize = payloads.iter().map(|payload| payload.len()).sum();
-        let Stored { excerpts, bytes: noted, entries } = &outcome.noted[lane];
+        let Stored { excerpts, bytes: noted, entries, .. } = &outcome.noted[lane];
         assert_eq!((*excerpts, *noted), (payloads.len() as i64, bytes as i64));
         let numbers: Vec<i64> = entries
             .chunks(8)

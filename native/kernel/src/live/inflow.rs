@@ -127,10 +127,13 @@ impl Inflow {
             self.likely_source = nth;
             let start = lane.cid_document.len();
             return Ok(match acks::read(data.get(start..).unwrap_or_default()) {
-                Body::Acknowledgement(index, ns) => {
-                    lane.take(index, ns);
-                    self.at += start + acks::BYTES;
-                    None
+                Body::Acknowledgement(level, index, ns) => {
+                    if lane.take(level, index, ns) {
+                        self.at += start + acks::BYTES;
+                        None
+                    } else {
+                        Some(Behind::Other)
+                    }
                 }
                 Body::Cut => Some(cut),
                 Body::Other => self.hand_over(start, cut, control),

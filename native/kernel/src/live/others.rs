@@ -1,7 +1,7 @@
 //! Documents that are for no lane: which of them the event loop can act on while a pump runs on.
 //!
-//! That is so for what changes no queue: that the peer is there, how far it has come, and what its
-//! files hold. All else begins or ends something, and the pump comes back for it.
+//! That is so for what changes no queue: that the peer is there, how far it has come, what its files
+//! hold, and what it waits for. All else begins or ends something, and the pump comes back for it.
 
 use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 
@@ -12,7 +12,8 @@ const META_DATA: u32 = 1 << 30;
 const CID: &[u8] = b"\xC3cid";
 const CID_MAX: usize = CID.len() + 9;
 /// How those data documents begin: a code for a name of that length, and the name.
-const NAMES: [&[u8]; 3] = [b"\xC9heartbeat", b"\xC3idx", b"\xC5proof"];
+const NAMES: [&[u8]; 6] =
+    [b"\xC9heartbeat", b"\xC3idx", b"\xC3syn", b"\xC3apl", b"\xC5proof", b"\xC5level"];
 
 /// Where the document that starts at `start` ends; `None` when it is not all there.
 pub fn document_end(data: &[u8], start: usize) -> Option<usize> {

@@ -11,11 +11,15 @@ use crate::append::terms::Refusal;
 use crate::batch::frames::Scan;
 use crate::batch::runs::{MeasuredRun, RunHead, HEAD_BYTES};
 use crate::live::acks;
+use crate::live::board::{APPENDED, LEVELS, NOTHING};
 use crate::live::control::{locked, PumpError};
 use crate::live::others::document_end;
 use crate::mem::Source;
 
-/// What a lane has stored since the event loop asked last.
+/// The nano time of what answers no message of its own.
+const NO_TIME: i64 = 0;
+
+/// What a lane has stored since the event loop asked last, and what both have to say of it.
 #[derive(Default)]
 pub struct Stored {
     /// The number of excerpts.
@@ -24,6 +28,29 @@ pub struct Stored {
     pub bytes: i64,
     /// The entry of each batch, as `cqrepl.replicator.logs` has it, if the lane is logged.
     pub entries: Vec<u8>,
+    /// True when the event loop is to look as soon as anything is stored.
+    pub is_awaited: bool,
+    /// The last index that was acknowledged, in this lane or before, or that was there before.
+    pub acknowledged: i64,
+    /// Up to which index each level is true here, for the source to be told; no use is made of the
+    /// first one.
+    pub reached: [i64; LEVELS],
+    /// And up to which index that was said.
+    pub said: [i64; LEVELS],
+}
+
+impl Stored {
+    /// Nothing stored yet, nothing said; what was acknowledged before.
+    pub fn after(acknowledged: i64) -> Self {
+        let none = [NOTHING; LEVELS];
+        Stored { acknowledged, reached: none, said: none, ..Stored::default() }
+    }
+
+    /// Up to which index a level is to be said now; `None` when there is nothing new.
+    fn to_say(&self, level: usize) -> Option<i64> {
+        let index = self.acknowledged.min(*self.reached.get(level)?);
+        (index > *self.said.get(level)?).then_some(index)
+    }
 }
 
 /// One queue in the pump of a sink.
@@ -44,6 +71,8 @@ pub struct SinkLane<'a> {
     pub stored: &'a Mutex<Stored>,
     /// The index and the nano time that are to be acknowledged.
     pub due: Option<(i64, i64)>,
+    /// True when something was stored that the event loop waits for.
+    pub has_news: bool,
 }
 
 /// What a lane has done with the bytes that begin with its cid document.
@@ -125,6 +154,7 @@ impl SinkLane<'_> {
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
         noted.bytes += bytes;
+        self.has_news |= noted.is_awaited;
         if self.is_logged {
             for number in [index_last, ns, now_ns, count as i64, bytes] {
                 noted.entries.extend_from_slice(&number.to_le_bytes());
@@ -132,12 +162,29 @@ impl SinkLane<'_> {
         }
     }
 
-    /// Puts the acknowledgement that is due behind what is to be sent. What a removed file holds is
+    /// Puts the acknowledgement that is due behind what is to be sent, and behind that which levels
+    /// were reached of what was acknowledged. What a removed file holds is
     /// lost: the next append finds that out, or who watches the names of the files.
     pub fn acknowledge(&mut self, documents: &mut Vec<u8>) {
         let due = self.due.take().filter(|_| self.is_acknowledged);
+        let mut stored = locked(self.stored);
         if let Some((index, ns)) = due.filter(|_| self.pen.is_file_whole()) {
-            acks::write(documents, self.cid_document, index, ns);
+            acks::write(documents, self.cid_document, APPENDED, index, ns);
+            stored.acknowledged = stored.acknowledged.max(index);
         }
+        for level in APPENDED + 1..LEVELS {
+            if let Some(index) = stored.to_say(level) {
+                acks::write(documents, self.cid_document, level, index, NO_TIME);
+                if let Some(said) = stored.said.get_mut(level) {
+                    *said = index;
+                }
+            }
+        }
+    }
+
+    /// True when something is to be said: what was stored, or has reached a level.
+    pub fn has_word(&self) -> bool {
+        let stored = locked(self.stored);
+        self.due.is_some() || (APPENDED + 1..LEVELS).any(|level| stored.to_say(level).is_some())
     }
 }

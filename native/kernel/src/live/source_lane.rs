@@ -62,6 +62,8 @@ pub struct Sent {
     pub acks: Vec<[i64; 3]>,
     /// The last index that the peer was sent, in this lane or before.
     pub index_sent: i64,
+    /// The last index that the peer has acknowledged, or had before.
+    pub index_held: i64,
     /// The event loop is woken once when this index is acknowledged.
     pub target: i64,
     /// True when no acknowledgement raises a mark any more.
@@ -183,8 +185,22 @@ pub enum Look {
 }
 
 impl<'a> SourceLane<'a> {
-    /// Takes an acknowledgement in.
-    pub fn take(&self, index: i64, ns: i64) {
+    /// Takes an acknowledgement in, or word of a further level. The answer is false for a level of
+    /// what was not acknowledged, which is for the event loop to refuse.
+    pub fn take(&self, level: usize, index: i64, ns: i64) -> bool {
+        if level == APPENDED {
+            self.take_ack(index, ns);
+            return true;
+        }
+        let sent = locked(self.sent);
+        let is_known = index <= sent.index_held;
+        if is_known && !sent.is_muted {
+            self.row.raise_to(level, index);
+        }
+        is_known
+    }
+
+    fn take_ack(&self, index: i64, ns: i64) {
         let mut sent = locked(self.sent);
         if sent.acks.last().is_some_and(|last| index <= last[0]) {
             return; // an older one that was overtaken on its way says nothing new
@@ -196,6 +212,7 @@ impl<'a> SourceLane<'a> {
         if index > sent.index_sent {
             return;
         }
+        sent.index_held = sent.index_held.max(index);
         if !sent.is_muted {
             self.row.raise_to(APPENDED, index);
         }

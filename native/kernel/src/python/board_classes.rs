@@ -41,6 +41,11 @@ impl PyBell {
         self.0.number()
     }
 
+    /// Has it ring.
+    fn ring(&self) {
+        self.0.ring();
+    }
+
     /// Takes back that it has rung.
     fn clear(&self) {
         self.0.clear();

@@ -1,5 +1,6 @@
 //! The live pump for Python: it runs in a thread without the GIL for a slice of time.
 
+use std::mem::take;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ impl PySourceLane {
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
-        target, has_runs = false
+        target, index_held, has_runs = false
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -113,6 +114,7 @@ impl PySourceLane {
         row: &PyBoardRow,
         index_sent: i64,
         target: i64,
+        index_held: i64,
         has_runs: bool,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
@@ -140,7 +142,7 @@ impl PySourceLane {
         };
         let recorded = Recorded { write_position, sequence: sequence_word, slots };
         let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
-        let sent = Sent { place, lengths, acks, index_sent, target, is_muted };
+        let sent = Sent { place, lengths, acks, index_sent, index_held, target, is_muted };
         let room_low = (room_excerpts / 2, room_bytes / 2);
         Ok(PySourceLane {
             store: View::of(store)?,
@@ -183,13 +185,13 @@ impl PySourceLane {
     /// the index, the nano time, and when the acknowledgement came. They are to be taken before the
     /// lengths, which they are about.
     fn take_acks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let acks = std::mem::take(&mut locked(&self.sent).acks);
+        let acks = take(&mut locked(&self.sent).acks);
         array(py, acks.as_flattened())
     }
 
     /// The lengths of the excerpts sent since the last call, as an `array('q')`.
     fn take_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lengths = std::mem::take(&mut locked(&self.sent).lengths);
+        let lengths = take(&mut locked(&self.sent).lengths);
         array(py, &lengths)
     }
 }
@@ -226,7 +228,7 @@ pub struct PySinkLane {
 impl PySinkLane {
     #[new]
     #[pyo3(signature = (
-        pen, cid_document, payload_max, is_acknowledged, is_logged, has_runs = false
+        pen, cid_document, payload_max, is_acknowledged, is_logged, acknowledged, has_runs = false
     ))]
     fn new(
         pen: Py<PyPen>,
@@ -234,16 +236,39 @@ impl PySinkLane {
         payload_max: i64,
         is_acknowledged: bool,
         is_logged: bool,
+        acknowledged: i64,
         has_runs: bool,
     ) -> Self {
-        let stored = Mutex::default();
+        let stored = Mutex::new(Stored::after(acknowledged));
         PySinkLane { pen, cid_document, payload_max, has_runs, is_acknowledged, is_logged, stored }
     }
 
     /// How many excerpts and bytes were stored since the last call, and their entries for a log.
     fn take_stored<'py>(&self, py: Python<'py>) -> (i64, i64, Bound<'py, PyBytes>) {
-        let Stored { excerpts, bytes, entries } = std::mem::take(&mut *locked(&self.stored));
-        (excerpts, bytes, PyBytes::new(py, &entries))
+        let mut stored = locked(&self.stored);
+        let (excerpts, bytes) = (take(&mut stored.excerpts), take(&mut stored.bytes));
+        (excerpts, bytes, PyBytes::new(py, &take(&mut stored.entries)))
+    }
+
+    /// From now on the event loop is to look as soon as anything is stored.
+    fn await_stored(&self) {
+        locked(&self.stored).is_awaited = true;
+    }
+
+    /// Everything up to this index has reached a level, which the source is to be told once it was
+    /// acknowledged. The pump has to be woken.
+    fn say_level(&self, level: usize, index: i64) {
+        if let Some(reached) = locked(&self.stored).reached.get_mut(level) {
+            *reached = index.max(*reached);
+        }
+    }
+
+    /// Up to which index was acknowledged, and what was said of each further level.
+    #[getter]
+    fn told(&self) -> (i64, i64, i64) {
+        let stored = locked(&self.stored);
+        let [_, synced, applied] = stored.said;
+        (stored.acknowledged, synced, applied)
     }
 }
 
@@ -258,6 +283,7 @@ impl PySinkLane {
             is_logged: self.is_logged,
             stored: &self.stored,
             due: None,
+            has_news: false,
         })
     }
 }

@@ -1,0 +1,41 @@
+"""What a sink says of what it has beyond the acknowledgement, and what its source wants to know.
+
+Each stands behind the cid of its queue, and goes only to a peer that has announced it.
+"""
+
+import struct
+from typing import Final
+
+from cqrepl.kernel.interface import AckLevel
+from cqrepl.protocol.messages.names import APPLIED, LEVEL, SYNCED
+from wire import Reader, Writer
+from wire.codes import Code
+from wire.header import HEADER_BYTES
+
+# as an acknowledgement: header, name, code, index, name, code, nano time
+_MARK: Final = struct.Struct("<I4sBq3sBq")
+_NO_TIME: Final = 0  # it answers no message of its own
+LEVEL_OF: Final = {SYNCED: AckLevel.SYNCED, APPLIED: AckLevel.APPLIED}  # by the document's name
+_NAME_OF: Final = {level: name for name, level in LEVEL_OF.items()}
+_WORD_OF: Final = {level.name.lower(): level for level in LEVEL_OF.values()}
+
+
+def write_level(level: AckLevel, index: int) -> bytes:
+    """Up to `index` a level beyond appended is true here; 25 bytes and a header."""
+    name = b"\xc3" + _NAME_OF[level].encode()
+    length = _MARK.size - HEADER_BYTES
+    return _MARK.pack(length, name, Code.INT64_0X, index, b"\xc2ns", Code.INT64, _NO_TIME)
+
+
+def write_wanted(level: AckLevel) -> bytes:
+    """From now on the source waits for this level."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(LEVEL)
+        writer.text(level.name.lower())
+    return bytes(writer.data)
+
+
+def read_wanted(reader: Reader) -> AckLevel | None:
+    """The level in such a document, whose name was read; None for one that is not known here."""
+    return _WORD_OF.get(reader.read_text() or "")

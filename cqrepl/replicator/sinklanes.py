@@ -1,0 +1,91 @@
+"""The queues of a sink's session that a live pump has, and what is said of any queue's levels.
+
+While a live pump runs, its lane says which levels were reached, behind the acknowledgements that it
+holds back; otherwise the core does.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cqrepl.kernel import live
+from cqrepl.kernel.board import AckLevel
+from cqrepl.net.pump import Pump
+from cqrepl.protocol import Connection
+from cqrepl.protocol.messages.levels import LEVEL_OF
+from cqrepl.protocol.sink import SinkHandler
+from cqrepl.queue import QueueError
+from cqrepl.replicator.sinkqueue import SinkQueue
+
+if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane
+
+
+class SinkLanes:
+    """Those of one connection.
+
+    Attributes:
+        each: of the live pump that runs.
+    """
+
+    def __init__(self, connection: Connection, pump: Pump) -> None:
+        self.each: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []
+        self._connection = connection
+        self._pump = pump
+
+    def lend(self, handler: SinkHandler, queue: SinkQueue) -> None:
+        """A live pump takes a queue in from now on, where it can."""
+        pen = queue.appender.pen
+        if pen is None:
+            return
+        lane = live.SinkLane(
+            pen,
+            handler.cid_document,
+            self._connection.config.settings.payload_max,
+            handler.offer.acknowledgement,
+            queue.append_log.is_wanted,
+            handler.acknowledged,
+            handler.framing.has_runs,
+        )
+        if queue.disk.is_at_once:
+            lane.await_stored()
+        self.each.append((handler, queue, lane))
+
+    def left(self, owner: object) -> None:
+        """The live pump has come back: what its lanes have not said is said now.
+
+        Args:
+            owner: the session that takes queues in.
+        """
+        lanes, self.each = self.each, []
+        for handler, queue, lane in lanes:
+            acknowledged, *told = lane.told
+            handler.told_live(acknowledged, dict(zip(LEVEL_OF.values(), told, strict=True)))
+            if queue.owner is owner and queue.stop is None:
+                self.tell_all(handler, queue)
+
+    def tell(self, name: str, level: AckLevel, index: int) -> None:
+        """Tells the source that a level is true of a queue up to an index."""
+        for handler, queue, lane in self.each:
+            if queue.name == name:
+                if handler.tells_levels:
+                    lane.say_level(level, index)
+                    self._pump.nudge()
+                return
+        for handler in self._connection.receiving():
+            if handler.name == name:
+                handler.tell_level(level, index)
+                self._pump.wake()
+
+    def tell_all(self, handler: SinkHandler, queue: SinkQueue) -> None:
+        """Tells what is true of a queue now: the source may have heard of none of it."""
+        with suppress(QueueError, OSError):  # it is met again when the queue is looked at
+            for level, index in queue.levels().items():
+                handler.tell_level(level, index)
+
+    def sync_at_once(self, queue: SinkQueue, level: AckLevel) -> None:
+        """The source waits for a level; what a program has taken is told at once anyway."""
+        if level is AckLevel.SYNCED:
+            queue.disk.sync_at_once()
+            for _, other, lane in self.each:
+                if other is queue:
+                    lane.await_stored()

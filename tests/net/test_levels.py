@@ -1,0 +1,135 @@
+"""What sinks say beyond the acknowledgement: what is on their disks, and was taken by programs."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.kernel.board import AckLevel
+from cqrepl.net import sharedsocket
+from cqrepl.queue import Queue
+from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.replicator import syncer
+from cqrepl.replicator.ackboard import AckBoard
+from cqrepl.surroundings import Surroundings
+from tests.support.replicas import SECONDS, eventually, joined, live_sink, live_source
+from tests.support.samples import fill, noon_index
+
+APPENDED, SYNCED, APPLIED = AckLevel
+LAST = noon_index(sequence=2)
+
+
+@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
+def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if not request.param:
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+    return bool(request.param)
+
+
+@pytest.fixture
+def slow_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not waited for is synced only after hours."""
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 10_000)
+
+
+async def in_thread(wait: Callable[[], None]) -> None:
+    await trio.to_thread.run_sync(wait)
+
+
+def waits(board: AckBoard, index: int, level: AckLevel) -> Callable[[], None]:
+    return partial(board.wait, index, 1, SECONDS, level=level)
+
+
+@pytest.mark.usefixtures("has_pump", "slow_background")
+async def test_what_is_waited_for_is_synced_at_once(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+
+    def work(board: AckBoard) -> None:
+        with Queue.open_for_append(path) as queue:
+            for number in range(30):
+                index = queue.append(b"%d" % number)
+                board.wait(index, 1, SECONDS, level=SYNCED)
+                mark = load_synced(copy)
+                assert mark is not None
+                assert mark.end > index, "the mark is on the disk before the source is told"
+                assert board.marks_at(SYNCED)[2] >= index
+                assert board.marks[2] >= index
+
+    async with joined(path, copy) as (source, _):
+        await in_thread(partial(work, source.board()))
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_it_is_told_in_the_background_too(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, tmp_path / "copy") as (source, _):
+        board = source.board()
+        await eventually(lambda: board.marks_at(SYNCED) == {2: LAST})
+        assert board.wanted == {APPENDED}
+
+
+async def test_a_task_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, tmp_path / "copy") as (source, _):
+        with trio.fail_after(SECONDS):
+            await source.board().wait_acked(LAST, level=SYNCED)
+
+
+@pytest.mark.usefixtures("has_pump", "slow_background")
+async def test_a_sink_that_comes_again_says_what_it_has_synced(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source:
+        async with live_sink(tmp_path / "copy", source.port):
+            await in_thread(waits(source.board(), LAST, SYNCED))
+    async with live_source(path) as source:
+        board = source.board()
+        async with live_sink(tmp_path / "copy", source.port):
+            await eventually(lambda: board.marks_at(SYNCED) == {2: LAST})
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_what_a_program_has_taken_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source:
+        board = source.board()
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            await in_thread(waits(board, LAST, APPENDED))
+            assert board.marks_at(APPLIED) == {}
+            sink.applied(LAST - 1)
+            await in_thread(waits(board, LAST - 1, APPLIED))
+            assert board.marks_at(APPLIED) == {2: LAST - 1}
+            sink.applied(LAST + 100)  # no more is told than was acknowledged
+            await in_thread(waits(board, LAST, APPLIED))
+            assert board.marks_at(APPLIED) == {2: LAST}
+            with pytest.raises(ValueError, match="'other' came"):
+                sink.applied(LAST, "other")
+
+
+class FailingDisk(Surroundings):
+    """No data gets to the disk."""
+
+    def sync(self, descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_what_the_disk_does_not_take_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source:
+        board = source.board()
+        monkeypatch.setattr(syncer, "surroundings", FailingDisk)
+        async with live_sink(tmp_path / "copy", source.port):
+            await in_thread(waits(board, LAST, APPENDED))
+            with pytest.raises(TimeoutError):
+                await in_thread(partial(board.wait, LAST, 1, 2, level=SYNCED))
+            assert board.marks_at(SYNCED) == {}

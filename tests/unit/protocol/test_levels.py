@@ -1,0 +1,160 @@
+"""What a sink says on the wire beyond the acknowledgement, and what its source takes of it."""
+
+from typing import Any
+
+import pytest
+
+from cqrepl.kernel.interface import AckLevel
+from cqrepl.protocol import RemoteProtocolError
+from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages import write_acknowledgement
+from cqrepl.protocol.messages.levels import write_level, write_wanted
+from tests.support import peer
+from tests.support.peer import CID, CSP, NAME, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
+from wire.grammar import structures
+from wire.header import HEADER_BYTES
+
+APPENDED, SYNCED, APPLIED = AckLevel
+TELLS: dict[str, Any] = {"v": 1, "capabilities": ["levels"], "role": "host"}
+ANNOUNCED = pytest.mark.parametrize("announced", [None, {"v": 1, "capabilities": ["stops"]}])
+MARK = {"meta": True, "cid": CID}
+
+
+def sink(
+    announced: dict[str, Any] | None = TELLS, *, held: int = 5, acknowledge: bool = True
+) -> Ours:
+    """A sink that has everything before index `held`, and has answered an offer from there."""
+    ours = Ours(Role.SINK)
+    more = {} if announced is None else {"cqrepl": announced}
+    ours.receive(peer.uber(SOURCE_ID, SINK_ID, **more), peer.heartbeats())
+    ours.receive(peer.register(CSP, CID, peer.sink_handler(held, acknowledgement=acknowledge)))
+    ours.connection.answer_queue(CID, held, SHIFT, None, None)
+    ours.said()
+    return ours
+
+
+def source(announced: dict[str, Any] | None = TELLS, *, held: int = 0) -> Ours:
+    """A source that streams to a sink, which has everything before index `held`."""
+    ours = Ours(Role.SOURCE, cid_first=CID)
+    more = {} if announced is None else {"cqrepl": announced}
+    ours.receive(peer.uber(SINK_ID, SOURCE_ID, **more), peer.heartbeats())
+    ours.connection.offer_queue(NAME, 9, acknowledgement=True, source_id=SOURCE_ID, shape=None)
+    ours.receive(peer.register(CSP, CID, peer.source_handler(held)))
+    (started,) = ours.receive(select(), data(eos=None))
+    assert isinstance(started, ev.StreamingStarted)
+    ours.said()
+    return ours
+
+
+def told(ours: Ours) -> list[tuple[str, object]]:
+    """Names and values of what was said."""
+    said = ours.said()
+    assert said[::2] == [MARK] * (len(said) // 2)
+    return [next(iter(message.items())) for message in said[1::2]]
+
+
+def level(name: str, index: int) -> tuple[bytes, bytes]:
+    return select(), write_level({"syn": SYNCED, "apl": APPLIED}[name], index)
+
+
+def test_it_has_the_form_of_an_acknowledgement() -> None:
+    as_acknowledged = write_acknowledgement(7, 0x0123456789ABCDEF)
+    for each, name in ((SYNCED, b"syn"), (APPLIED, b"apl")):
+        written = write_level(each, 7)
+        assert len(written) == len(as_acknowledged) == HEADER_BYTES + 25
+        start, end = as_acknowledged[:-8], bytes(8)
+        assert written == start.replace(b"idx", name) + end
+
+
+@pytest.mark.parametrize(
+    ("structure", "document"),
+    [
+        (structures.Synced, write_level(SYNCED, 7)),
+        (structures.Applied, write_level(APPLIED, 7)),
+        (structures.LevelWanted, write_wanted(SYNCED)),
+    ],
+)
+def test_the_grammar_knows_it(structure: Any, document: bytes) -> None:
+    built = structure.build(structure.parse(document))  # the time in the width of its value
+    assert structure.parse(built) == structure.parse(document)
+
+
+def test_a_sink_says_what_was_here_before() -> None:
+    ours = sink()
+    ours.connection.sink(CID).tell_level(SYNCED, 3)
+    ours.connection.sink(CID).tell_level(SYNCED, 2)
+    ours.connection.sink(CID).tell_level(APPLIED, 4)
+    assert told(ours) == [("syn", 3), ("apl", 4)]
+
+
+def test_no_more_is_said_than_was_acknowledged_and_the_rest_behind_that() -> None:
+    ours = sink()
+    ours.receive(peer.excerpts(5, b"a", b"b"))
+    ours.connection.sink(CID).tell_level(SYNCED, 6)
+    assert told(ours) == [("syn", 4)]
+    ours.connection.stored(CID, 5, 1)
+    assert told(ours) == [("idx", 5), ("syn", 5)]
+    ours.connection.stored(CID, 6, 1)
+    assert told(ours) == [("idx", 6), ("syn", 6)]
+    ours.connection.stored(CID, 6, 1)
+    assert told(ours) == [("idx", 6)]
+
+
+@ANNOUNCED
+def test_a_source_that_did_not_announce_it_hears_nothing(announced: dict[str, Any] | None) -> None:
+    ours = sink(announced)
+    ours.connection.sink(CID).tell_level(SYNCED, 3)
+    assert not ours.said()
+
+
+def test_nor_does_one_that_wants_no_acknowledgements() -> None:
+    ours = sink(acknowledge=False)
+    ours.connection.sink(CID).tell_level(SYNCED, 3)
+    assert not ours.said()
+
+
+def test_a_sink_is_told_what_its_source_waits_for() -> None:
+    ours = sink()
+    wanted = ev.LevelWanted(cid=CID, name=NAME, level=SYNCED)
+    assert ours.receive(select(), data(level="synced")) == [wanted]
+    assert not ours.receive(select(), data(level="framed"))
+
+
+def test_a_source_says_once_what_it_waits_for() -> None:
+    ours = source()
+    assert ours.connection.source(CID).want_level(SYNCED)
+    assert ours.connection.source(CID).want_level(SYNCED)
+    assert told(ours) == [("level", "synced")]
+
+
+@ANNOUNCED
+def test_but_not_to_a_sink_that_did_not_announce_it(announced: dict[str, Any] | None) -> None:
+    ours = source(announced)
+    assert not ours.connection.source(CID).want_level(SYNCED)
+    assert not ours.said()
+
+
+@pytest.mark.parametrize(("name", "which"), [("syn", SYNCED), ("apl", APPLIED)])
+def test_a_source_takes_what_was_acknowledged_or_there_before(name: str, which: AckLevel) -> None:
+    ours = source(held=5)
+    reached = [ev.LevelReached(cid=CID, name=NAME, level=which, index=at) for at in (4, 3)]
+    assert ours.receive(*level(name, 4), *level(name, 3)) == reached
+    assert not ours.receive(*level(name, -1))
+
+
+@pytest.mark.parametrize("name", ["syn", "apl"])
+@pytest.mark.parametrize("index", [5, 6, (1 << 63) - 1])
+def test_what_was_not_acknowledged_closes_the_connection(name: str, index: int) -> None:
+    """Whether it was sent or not."""
+    ours = source(held=5)
+    batch = peer.batch(5, b"a", b"b")
+    ours.connection.frame_excerpts(CID, batch, 0, 1, bytearray(1000), 0)
+    with pytest.raises(RemoteProtocolError, match=r"0x\w+ (synced|applied), which .* not ackn"):
+        ours.receive(*level(name, index))
+
+
+def test_what_was_acknowledged_counts_from_then_on() -> None:
+    ours = source(held=5)
+    ours.connection.frame_excerpts(CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
+    (_, reached) = ours.receive(select(), data(idx=6, ns=1), *level("syn", 6))
+    assert reached == ev.LevelReached(cid=CID, name=NAME, level=SYNCED, index=6)
