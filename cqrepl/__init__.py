@@ -11,12 +11,14 @@ from cqrepl._version import VERSION as __version__
 if TYPE_CHECKING:
     from cqrepl.config.errors import ConfigError
     from cqrepl.config.hostplan import read_settings
+    from cqrepl.kernel.board import AckLevel
     from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
     from cqrepl.net.program import Program
     from cqrepl.net.settings import NetSettings
     from cqrepl.protocol import (
         PAYLOAD_MAX,
+        AckPolicy,
         HandlerKind,
         HeartbeatSettings,
         LinkView,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         SubHandler,
         WireShape,
     )
+    from cqrepl.protocol.ackpolicy import PRESETS, From, OnTimeout, commit_index, parse_policy
     from cqrepl.protocol.cid import Cid
     from cqrepl.queue import (
         NEXT_OF_EMPTY,
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
+    from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
@@ -80,8 +84,13 @@ if TYPE_CHECKING:
 __all__ = [
     "NEXT_OF_EMPTY",
     "PAYLOAD_MAX",
+    "PRESETS",
     "ROLL_CYCLES",
     "AckBoard",
+    "AckLevel",
+    "AckOutcome",
+    "AckPolicy",
+    "AckUnknown",
     "Appender",
     "AtomicsMissing",
     "BackwardTailer",
@@ -96,6 +105,7 @@ __all__ = [
     "ExcerptBatch",
     "ExcerptTooLarge",
     "Following",
+    "From",
     "HandlerKind",
     "HeartbeatSettings",
     "Host",
@@ -107,12 +117,14 @@ __all__ = [
     "IndexGap",
     "KernelUnavailable",
     "LayoutMismatch",
+    "Leading",
     "LinkView",
     "NamedPosition",
     "NamedTailer",
     "NetError",
     "NetSettings",
     "NotAQueue",
+    "OnTimeout",
     "OtherQueue",
     "Pauser",
     "Program",
@@ -132,6 +144,7 @@ __all__ = [
     "Source",
     "SourceSettings",
     "Stall",
+    "SteppedDown",
     "Stop",
     "StopReason",
     "SubHandler",
@@ -141,12 +154,14 @@ __all__ = [
     "WireShape",
     "WrittenBetween",
     "__version__",
+    "commit_index",
     "cycle_of",
     "follow",
     "format_index",
     "index_of",
     "is_next",
     "parse_index",
+    "parse_policy",
     "read_settings",
     "sequence_of",
     "serve_host",
@@ -157,8 +172,13 @@ __all__ = [
 _HOMES: Final = {
     "NEXT_OF_EMPTY": "cqrepl.queue",
     "PAYLOAD_MAX": "cqrepl.protocol",
+    "PRESETS": "cqrepl.protocol.ackpolicy",
     "ROLL_CYCLES": "cqrepl.queue",
     "AckBoard": "cqrepl.replicator.ackboard",
+    "AckLevel": "cqrepl.kernel.board",
+    "AckOutcome": "cqrepl.replicator.leadership",
+    "AckPolicy": "cqrepl.protocol",
+    "AckUnknown": "cqrepl.replicator.leadership",
     "Appender": "cqrepl.queue",
     "AtomicsMissing": "cqrepl.queue",
     "BackwardTailer": "cqrepl.queue",
@@ -173,6 +193,7 @@ _HOMES: Final = {
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
     "Following": "cqrepl.replicator.follow",
+    "From": "cqrepl.protocol.ackpolicy",
     "HandlerKind": "cqrepl.protocol",
     "HeartbeatSettings": "cqrepl.protocol",
     "Host": "cqrepl.replicator.host",
@@ -184,12 +205,14 @@ _HOMES: Final = {
     "IndexGap": "cqrepl.queue",
     "KernelUnavailable": "cqrepl.kernel.errors",
     "LayoutMismatch": "cqrepl.queue",
+    "Leading": "cqrepl.replicator.leadership",
     "LinkView": "cqrepl.protocol",
     "NamedPosition": "cqrepl.queue",
     "NamedTailer": "cqrepl.queue",
     "NetError": "cqrepl.net.errors",
     "NetSettings": "cqrepl.net.settings",
     "NotAQueue": "cqrepl.queue",
+    "OnTimeout": "cqrepl.protocol.ackpolicy",
     "OtherQueue": "cqrepl.replicator.identities",
     "Pauser": "cqrepl.queue",
     "Program": "cqrepl.net.program",
@@ -209,6 +232,7 @@ _HOMES: Final = {
     "Source": "cqrepl.replicator.source",
     "SourceSettings": "cqrepl.replicator.settings",
     "Stall": "cqrepl.queue.read.stall",
+    "SteppedDown": "cqrepl.replicator.leadership",
     "Stop": "cqrepl.replicator.stops",
     "StopReason": "cqrepl.protocol",
     "SubHandler": "cqrepl.protocol",
@@ -217,6 +241,7 @@ _HOMES: Final = {
     "WaitEnded": "cqrepl.replicator.ackboard",
     "WireShape": "cqrepl.protocol",
     "WrittenBetween": "cqrepl.queue",
+    "commit_index": "cqrepl.protocol.ackpolicy",
     "cycle_of": "cqrepl.queue",
     "follow": "cqrepl.replicator.follow",
     "format_index": "cqrepl.queue",
@@ -224,6 +249,7 @@ _HOMES: Final = {
     "is_next": "cqrepl.queue",
     "parse_index": "cqrepl.queue",
     "read_settings": "cqrepl.config.hostplan",
+    "parse_policy": "cqrepl.protocol.ackpolicy",
     "sequence_of": "cqrepl.queue",
     "serve_host": "cqrepl.replicator.host",
     "serve_sink": "cqrepl.replicator.sink",

@@ -17,7 +17,7 @@ from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection, StopReason
+from cqrepl.protocol import AckPolicy, Connection, StopReason
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue import QueueError
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
@@ -30,6 +30,7 @@ from cqrepl.replicator.consent import (
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.latequeues import LateQueues
+from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
 from cqrepl.replicator.logs import log_paths, named_logs
@@ -101,19 +102,41 @@ class Source:
         """Queues that have stopped on some connection."""
         return self._shared.stops
 
-    async def wait_acked(self, index: int, queue: str | None = None) -> None:
+    async def wait_acked(
+        self, index: int, queue: str | None = None, *, policy: AckPolicy | None = None
+    ) -> AckOutcome:
         """Returns when some sink has acknowledged everything up to `index`.
 
         Args:
             queue: name of the queue; may be left out when there is one.
+            policy: when it counts as safe, and how long that is waited for; None: as soon as one
+                sink has acknowledged it, without limit.
 
         Raises:
+            AckUnknown: the time of the policy is over, and it says `fail`.
             WaitEnded: the queue goes no further, or no acknowledgements are asked for.
-            ValueError: no queue of this name, or what is no index.
+            ValueError: no queue of this name, what is no index, or a policy that counts all hosts
+                and names none.
         """
         each = self._only(queue)
-        await each.board.wait_acked(index)
+        outcome = AckOutcome.ACKED
+        if policy is None:
+            await each.board.wait_acked(index)
+        else:
+            outcome = await each.leading.wait_acked(index, policy)
         each.counters.drained()
+        return outcome
+
+    def leading(self, queue: str | None = None) -> Leading:
+        """A queue, to append to and to wait for in any thread.
+
+        Args:
+            queue: its name; may be left out when there is one.
+
+        Raises:
+            ValueError: no queue of this name.
+        """
+        return self._only(queue).leading
 
     def board(self, queue: str | None = None) -> AckBoard:
         """How far each sink is with a queue, and how to wait for that from any thread.
@@ -450,6 +473,7 @@ async def serve_source(
     return_seconds_max: float = RETURN_SECONDS_MAX,
     wait_for_seconds: float = WAIT_FOR_SECONDS,
     wait_for: Iterable[int] | None = None,
+    policies: Mapping[str, AckPolicy] | None = None,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
@@ -466,6 +490,8 @@ async def serve_source(
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
             streamed to nobody before a known sink's copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any; empty: never.
+        policies: when what is written to a queue counts as safe, by its name; else as soon as one
+            sink has appended it.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -487,6 +513,7 @@ async def serve_source(
         ),
         wait_for_seconds=wait_for_seconds,
         wait_for=None if wait_for is None else frozenset(wait_for),
+        policies=policies or {},
     )
     settings = host_settings(1, 2, source=own, **options)
     paths = named(queues)

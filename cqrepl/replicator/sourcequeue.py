@@ -23,6 +23,7 @@ from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
+from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import QueueSession, Signal, TellDamage, shape_of
 from cqrepl.replicator.settings import SourceSettings
@@ -50,7 +51,9 @@ class SourceQueue:
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
         self.policy = settings.policy_of(name)
-        self.board.want(self.policy.level)
+        if settings.asks_ack(name) and self.policy.hosts_min != 0:
+            self.board.want(self.policy.level)
+        self.leading = Leading(name, path, self.board, self.policy)
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path
@@ -230,6 +233,7 @@ class SourceQueue:
 
     def close(self) -> None:
         self.board.close("the source has closed")
+        self.leading.close()
         self._syncer.forget(self.queue)
         self.queue.close()
         self.ack_log.close()

@@ -1,0 +1,257 @@
+"""A queue that this host leads, as a program has it: to append to, and to wait until that is safe.
+
+Theory of operation. What is safe a policy says (`protocol.ackpolicy`). A wait is at the board of
+the queue (`ackboard`): so many hosts, of these, at this level. A thread sleeps there without the
+interpreter and is woken once, when its own wait is over; no event loop comes in between.
+
+When the time of a policy is over it is not known whether hosts have an excerpt: the acknowledgement
+may be on its way. The write stays, and no wait ever says that it has failed.
+"""
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.kernel.board import AckLevel
+from cqrepl.net.eventloop import is_in_asyncio
+from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout, commit_index
+from cqrepl.queue import Queue
+from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.ackboard import AckBoard
+
+NOTHING: Final = -1
+_logger: Final = logging.getLogger(__name__)
+
+
+class AckOutcome(Enum):
+    """How a wait has ended."""
+
+    ACKED = "acked"  # it is as safe as the policy says
+    UNKNOWN = "unknown"  # the time is over, and whether hosts have it is not known
+    STEPPED_DOWN = "stepped down"  # the same, and this host is to lead no longer
+
+
+class AckUnknown(TimeoutError):
+    """The time of a policy is over, and whether hosts have an excerpt is not known. It is in the
+    queue, and stays there.
+
+    Attributes:
+        queue: name of the queue.
+        index: what was waited for.
+    """
+
+    def __init__(self, queue: str, index: int, policy: AckPolicy) -> None:
+        super().__init__(queue, index)
+        self.queue = queue
+        self.index = index
+        self._policy = policy
+
+    def __str__(self) -> str:
+        return _unknown(self.queue, self.index, self._policy)
+
+
+class SteppedDown(Exception):
+    """A policy has had this host step down: nothing is appended before `lead_again`."""
+
+
+class Leading:
+    """One queue of a source; made by it (`Source.leading`). Any thread may use it.
+
+    Args:
+        path: directory of the queue.
+        policy: of each call that does not give its own.
+
+    Attributes:
+        has_stepped_down: a wait has ended so, under a policy that says so.
+        on_step_down: is called then, in the thread or task that waited.
+    """
+
+    def __init__(self, name: str, path: Path, board: AckBoard, policy: AckPolicy) -> None:
+        self.name = name
+        self.policy = policy
+        self.has_stepped_down = False
+        self.on_step_down: Callable[[], None] = lambda: None
+        self._path = path
+        self._board = board
+        self._guard = threading.Lock()  # of the next two
+        self._queue: Queue | None = None  # open once it is needed
+        self._is_closed = False
+        self._unsafe: deque[tuple[int, int]] = deque()  # last indexes and numbers of excerpts
+
+    def append(self, payloads: Sequence[bytes], *, policy: AckPolicy | None = None) -> int:
+        """Appends excerpts under one lock, and with a policy waits until they are safe; the index
+        of the last. For threads. A policy with a window waits first, for what was appended before.
+
+        Args:
+            policy: None: nothing is waited for but the window of this queue's own policy.
+
+        Raises:
+            SteppedDown: a policy has had this host step down, now or before. What was appended
+                stays.
+            AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`; the excerpts are appended.
+            QueueError, OSError: as `Queue.append_many`.
+        """
+        self._keep_window(policy or self.policy, len(payloads))
+        if self.has_stepped_down:
+            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
+        index = self._opened().append_many(payloads)
+        if (policy or self.policy).window is not None:
+            with self._guard:
+                self._unsafe.append((index, len(payloads)))
+        if policy is not None and self.wait(index, policy) is AckOutcome.STEPPED_DOWN:
+            raise SteppedDown(f"queue {self.name!r}: {_unknown(self.name, index, policy)}")
+        return index
+
+    def wait(
+        self, index: int, policy: AckPolicy | None = None, timeout_s: float | None = None
+    ) -> AckOutcome:
+        """Waits until everything up to `index` is safe. For threads: it holds up its own, and lets
+        all others run.
+
+        Args:
+            timeout_s: instead of the policy's; None: that.
+
+        Raises:
+            AckUnknown: the time is over, and the policy says `fail`.
+            WaitEnded: nothing more comes of the queue; it is not known either.
+            RuntimeError: called in a task, which waits with `wait_acked`.
+            ValueError: what is no index, or a policy that counts all hosts and names none.
+        """
+        policy = policy or self.policy
+        count = _count(policy)
+        if trio.lowlevel.in_trio_task() or is_in_asyncio():
+            raise RuntimeError("a task of the event loop waits with wait_acked")
+        if not count:
+            return AckOutcome.ACKED
+        hosts, level = policy.counted, policy.level
+        limit = policy.timeout_seconds if timeout_s is None else timeout_s
+        try:
+            self._board.wait(index, count, limit, hosts=hosts, level=level)
+        except TimeoutError:
+            if self._goes_on(index, policy):
+                self._board.wait(index, count, hosts=hosts, level=level)
+            else:
+                return self._unknown(policy)
+        return AckOutcome.ACKED
+
+    async def wait_acked(self, index: int, policy: AckPolicy | None = None) -> AckOutcome:
+        """The same in a task of the source's event loop.
+
+        Raises:
+            AckUnknown, WaitEnded, ValueError: as `wait`.
+        """
+        policy = policy or self.policy
+        count, hosts, level = _count(policy), policy.counted, policy.level
+        if not count:
+            return AckOutcome.ACKED
+        limit = policy.timeout_seconds
+        with trio.move_on_after(_seconds(limit)) as scope:
+            await self._board.wait_acked(index, count, hosts=hosts, level=level)
+        if not scope.cancelled_caught:
+            return AckOutcome.ACKED
+        if not self._goes_on(index, policy):
+            return self._unknown(policy)
+        await self._board.wait_acked(index, count, hosts=hosts, level=level)
+        return AckOutcome.ACKED
+
+    def commit_index(self, policy: AckPolicy | None = None) -> int:
+        """Up to which index a policy calls the queue safe now; -1 for nothing.
+
+        Raises:
+            QueueError, OSError: the queue cannot be read.
+        """
+        marks = self.marks()  # first: what is appended later is no less safe for it
+        with self._guard:
+            last = self._open().last_index()
+        return commit_index(policy or self.policy, marks, NOTHING if last is None else last)
+
+    def marks(self) -> Mapping[int, Mapping[AckLevel, int]]:
+        """Up to which index each level is true of each host, in this run of the source."""
+        found: dict[int, dict[AckLevel, int]] = {}
+        for level in AckLevel:
+            for host, index in self._board.marks_at(level).items():
+                found.setdefault(host, {})[level] = index
+        return found
+
+    def lead_again(self) -> None:
+        """Takes back that this host has stepped down."""
+        self.has_stepped_down = False
+
+    def close(self) -> None:
+        """The queue is closed with its source."""
+        with self._guard:
+            self._is_closed = True
+            if self._queue is not None:
+                self._queue.close()
+                self._queue = None
+
+    def _keep_window(self, policy: AckPolicy, count: int) -> None:
+        """Waits until no more is unsafe than a policy lets be, with so many excerpts more."""
+        if policy.window is None:
+            return
+        while True:
+            with self._guard:
+                waiting = count + sum(each for _, each in self._unsafe)
+                if waiting <= policy.window or not self._unsafe:
+                    return
+                oldest = self._unsafe[0]
+            if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
+                return
+            with self._guard, suppress(ValueError):  # another thread may have waited for it too
+                self._unsafe.remove(oldest)
+
+    def _opened(self) -> Queue:
+        with self._guard:
+            return self._open()
+
+    def _open(self) -> Queue:
+        if self._is_closed:
+            raise ValueError(f"queue {self.name!r}: its source has closed")
+        if self._queue is None:
+            self._queue = Queue.open_for_append(self._path)
+        return self._queue
+
+    def _goes_on(self, index: int, policy: AckPolicy) -> bool:
+        """The time is over. True where the wait goes on.
+
+        Raises:
+            AckUnknown: the policy says `fail`.
+        """
+        if policy.on_timeout is OnTimeout.FAIL:
+            raise AckUnknown(self.name, index, policy)
+        _logger.warning("%s", _unknown(self.name, index, policy))
+        return policy.on_timeout is OnTimeout.BLOCK
+
+    def _unknown(self, policy: AckPolicy) -> AckOutcome:
+        if policy.on_timeout is not OnTimeout.STEP_DOWN:
+            return AckOutcome.UNKNOWN
+        self.has_stepped_down = True
+        self.on_step_down()
+        return AckOutcome.STEPPED_DOWN
+
+
+def _seconds(limit: float | None) -> float:
+    """A limit as trio has it."""
+    return math.inf if limit is None else limit
+
+
+def _count(policy: AckPolicy) -> int:
+    count = policy.hosts_min
+    if count is None:
+        raise ValueError("hosts expected with 'from: all': nobody knows which are all")
+    return count
+
+
+def _unknown(queue: str, index: int, policy: AckPolicy) -> str:
+    return (
+        f"queue {queue!r}: it is not known whether hosts have {format_index(index)},"
+        f" after the time of its policy: {policy}"
+    )
