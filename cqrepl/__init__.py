@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
     from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
+    from cqrepl.replicator.safereader import SafeReader
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
     from cqrepl.replicator.source import Source, serve_source
@@ -138,6 +139,7 @@ __all__ = [
     "ReturnRefused",
     "ReturnSettings",
     "RollCycle",
+    "SafeReader",
     "Sequence",
     "Sink",
     "SinkSettings",
@@ -226,6 +228,7 @@ _HOMES: Final = {
     "ReturnRefused": "cqrepl.replicator.consent",
     "ReturnSettings": "cqrepl.replicator.consent",
     "RollCycle": "cqrepl.queue",
+    "SafeReader": "cqrepl.replicator.safereader",
     "Sequence": "cqrepl.queue",
     "Sink": "cqrepl.replicator.sink",
     "SinkSettings": "cqrepl.replicator.settings",

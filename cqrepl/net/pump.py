@@ -27,6 +27,7 @@ from cqrepl.net.sharedsocket import SharedSocket
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
+    CommitMoved,
     Connected,
     CopyAudited,
     Event,
@@ -45,7 +46,7 @@ _REST_BYTES: Final = 4096
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
-_OF_NO_STREAM: Final = Acknowledged | LevelReached | LevelWanted | CopyAudited
+_OF_NO_STREAM: Final = Acknowledged | LevelReached | LevelWanted | CommitMoved | CopyAudited
 _logger = logging.getLogger(__name__)
 
 Admit = Callable[[int, "Pump"], Awaitable[str | None]]

@@ -191,6 +191,15 @@ class LevelReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMoved:
+    """The source's policy calls its queue safe up to `index`."""
+
+    cid: Cid
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LevelWanted:
     """The source waits for this level of what it sends: tell it as soon as it is reached."""
 
@@ -285,6 +294,7 @@ Event = (
     | Acknowledged
     | LevelReached
     | LevelWanted
+    | CommitMoved
     | QueueStopped
     | QueueWithdrawn
     | QueuesNamed

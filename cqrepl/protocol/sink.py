@@ -18,6 +18,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from cqrepl.protocol.events import (
     BackCopyWanted,
+    CommitMoved,
     IdentityTold,
     LevelWanted,
     LineageProved,
@@ -32,6 +33,7 @@ from cqrepl.protocol.messages import (
     SOURCE_HANDLER,
     QueueShape,
     ReplicationHandler,
+    read_acknowledgement,
     read_replication_event,
     write_acknowledgement,
     write_end_of_stream,
@@ -39,7 +41,15 @@ from cqrepl.protocol.messages import (
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_pending
 from cqrepl.protocol.messages.levels import LEVEL_OF, read_wanted, write_level
-from cqrepl.protocol.messages.names import IDENTITY, LEVEL, PROVE, PROVED, RUN, STOPPED
+from cqrepl.protocol.messages.names import (
+    COMMITTED,
+    IDENTITY,
+    LEVEL,
+    PROVE,
+    PROVED,
+    RUN,
+    STOPPED,
+)
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_identity, write_proof
 from cqrepl.protocol.messages.runs import read_run
@@ -48,7 +58,7 @@ from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import Index, format_index
 from wire import Reader
 
 
@@ -144,6 +154,8 @@ class SinkHandler(Stoppable):
             self._identity_told(read_identity(reader))
         elif name == LEVEL and self._outbox.has_levels:
             self._level_wanted(read_wanted(reader))
+        elif name == COMMITTED and self._outbox.has_levels:
+            self._committed(read_acknowledgement(reader)[0])
         elif name == PROVE:
             self._asked(reader.read_int())
         elif name == STOPPED:
@@ -193,6 +205,18 @@ class SinkHandler(Stoppable):
     def _level_wanted(self, level: AckLevel | None) -> None:
         if level is not None and not self.has_stopped:
             self._outbox.tell(LevelWanted(cid=self.cid, name=self.name, level=level))
+
+    def _committed(self, index: int) -> None:
+        if self.state is not SinkState.RECEIVING:
+            return
+        assert self._intake is not None
+        if index >= self._intake.next_index:
+            end = format_index(Index(self._intake.next_index))
+            self._outbox.refuse(
+                f"queue {self.name!r}: index {index:#x} is safe, {end} is the next one here"
+            )
+        elif index >= 0:
+            self._outbox.tell(CommitMoved(cid=self.cid, name=self.name, index=index))
 
     @property
     def _can_prove(self) -> bool:

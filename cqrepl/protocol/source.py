@@ -37,7 +37,7 @@ from cqrepl.protocol.messages import (
     write_registration,
 )
 from cqrepl.protocol.messages.excerpts import read_stopped, write_proved
-from cqrepl.protocol.messages.levels import LEVEL_OF, write_wanted
+from cqrepl.protocol.messages.levels import LEVEL_OF, write_committed, write_wanted
 from cqrepl.protocol.messages.names import PENDING, PROOF, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
@@ -93,6 +93,7 @@ class SourceHandler(Stoppable):
         self._returned_to = offer.next_index  # the sink copied back everything before this
         self._window = SendWindow()
         self._is_comparing = False  # what the sink says that it holds, which the shell does
+        self.index_committed = -1  # the sink was told that all up to this is safe
         self._wanted: set[AckLevel] = set()  # levels that the sink was told to tell at once
         self._asked: int | None = None  # the index before which the sink is to prove what it holds
         outbox.send(write_registration(csp, cid, offer, outbox.shape))
@@ -372,6 +373,15 @@ class SourceHandler(Stoppable):
         if index >= 0:
             event = LevelReached(cid=self.cid, name=self.name, level=level, index=index)
             self._outbox.tell(event)
+
+    def tell_commit(self, index: int) -> None:
+        """The queue is safe up to `index`: tells the sink, as far as it has it. The rest it hears
+        with the next call, behind the excerpts."""
+        had = -1 if self.answer is None else self.answer.next_index - 1
+        index = min(index, max(self.index_sent, had))
+        if self._outbox.has_levels and self.is_streaming and index > self.index_committed:
+            self.index_committed = index
+            self._outbox.send(self.cid_document, write_committed(index))
 
     def want_level(self, level: AckLevel) -> bool:
         """Has the sink tell at once what has reached a level, from now on, on this connection;

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cqrepl.protocol.ackpolicy import commit_index
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
@@ -101,10 +102,17 @@ class Outgoing:
         tailer.give_back(batch, count)
         return batch.part(0, count) if count else None
 
-    def want_levels(self, source: SourceHandler) -> None:
-        """Has the sink tell at once what reaches a level that anything waits for."""
+    def tell_levels(self, source: SourceHandler) -> bool:
+        """Has the sink tell at once what reaches a level that anything waits for, and tells it up
+        to where the queue's policy calls it safe; true while it was sent more than that.
+
+        Args:
+            source: the core's half of the queue.
+        """
         for level in self.queue.board.wanted:
             source.want_level(level)
+        source.tell_commit(commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX))
+        return source.is_streaming and source.index_committed < source.index_sent
 
     def close(self) -> None:
         if self.lane is not None:

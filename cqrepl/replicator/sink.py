@@ -24,6 +24,7 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
+from cqrepl.replicator.copylevels import note_applied
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.lineage import warn_without_proof
@@ -77,7 +78,7 @@ class Sink:
             (queue,) = self.queues
         if queue is None or queue not in self.queues:
             raise ValueError(f"one of the queues {sorted(self.queues)} expected, {queue!r} came")
-        self.queues[queue].note_applied(index)
+        note_applied(self.queues[queue], index)
 
     async def wait_ended(self) -> None:
         """Returns when a source has ended in order, and nobody gives what a queue has lost."""

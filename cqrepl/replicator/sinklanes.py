@@ -14,6 +14,7 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.messages.levels import LEVEL_OF
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError
+from cqrepl.replicator.copylevels import levels_of
 from cqrepl.replicator.sinkqueue import SinkQueue
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class SinkLanes:
     def tell_all(self, handler: SinkHandler, queue: SinkQueue) -> None:
         """Tells what is true of a queue now: the source may have heard of none of it."""
         with suppress(QueueError, OSError):  # it is met again when the queue is looked at
-            for level, index in queue.levels().items():
+            for level, index in levels_of(queue).items():
                 handler.tell_level(level, index)
 
     def sync_at_once(self, queue: SinkQueue, level: AckLevel) -> None:

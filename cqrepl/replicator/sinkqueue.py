@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -37,6 +38,7 @@ from cqrepl.queue.quarantine import quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
+from cqrepl.replicator.copylevels import BeyondAppended, tell_synced
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.descriptors import is_none_left, opening
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
@@ -103,7 +105,7 @@ class SinkQueue:
         self.counters = SinkCounters(self._drain)
         self.chains: Chains  # while it is open
         self.disk: DiskEnd  # while it is open
-        self.index_applied = -1  # a program here has taken everything up to this
+        self.beyond = BeyondAppended()
         self._log_path = append_log
         self._is_log_due = True  # to be opened, for the first time or again
         self._unlogged = b""  # entries for it from before
@@ -486,34 +488,6 @@ class SinkQueue:
         if self.owner is not None:
             self.owner.tell_audited(self.name, places)
 
-    def _tell_synced(self, index: int) -> None:
-        try:
-            self._check_names()  # what a removed file holds is lost
-        except QueueDamaged:
-            return  # the syncer tells
-        if self.owner is not None and self.stop is None:
-            self.owner.tell_level(self.name, AckLevel.SYNCED, index)
-
-    def sync_later(self) -> None:
-        """No source waits any more until what comes is on the disk."""
-        if self._queue is not None:
-            self.disk.is_at_once = False
-
-    def note_applied(self, index: int) -> None:
-        """A program here has taken everything up to an index."""
-        if index > self.index_applied:
-            self.index_applied = index
-            if self.owner is not None:
-                self.owner.tell_level(self.name, AckLevel.APPLIED, index)
-
-    def levels(self) -> dict[AckLevel, int]:
-        """Up to which index each level beyond appended is true here.
-
-        Raises:
-            QueueError: the queue cannot be read.
-        """
-        return {AckLevel.SYNCED: self.disk.index_synced, AckLevel.APPLIED: self.index_applied}
-
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
         self.append_log.retry()
@@ -550,7 +524,7 @@ class SinkQueue:
                 self._lost,
                 self._check_names,
                 self._tell_audited,
-                self._tell_synced,
+                partial(tell_synced, self),
                 is_proved=is_proved,
             )
         except BaseException:

@@ -5,6 +5,7 @@ queue is opened for reading; the marks of what was sent and acknowledged are rai
 store. Only while a sink copies back is the queue written, and locked for every other writer.
 """
 
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -49,6 +50,8 @@ from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import Syncer
 from cqrepl.surroundings import surroundings
 
+COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
+COMMIT_PAUSE_SECONDS: Final = 0.05  # between two words of it at least
 STOPS_PAUSE_SECONDS: Final = 0.05  # while a queue has stopped for one sink, and goes on for another
 
 
@@ -204,8 +207,18 @@ class Source:
             if surroundings().has_threads:  # else a step of a pump is counted when it is over
                 nursery.start_soon(self._bell.hear, self._count)
             nursery.start_soon(self._end_waits)
+            nursery.start_soon(self._tell_commits)
             yield
             nursery.cancel_scope.cancel()
+
+    async def _tell_commits(self) -> None:
+        """Tells sinks up to where their queues are safe, when that has moved: soon after it is
+        known here, and at the latest after a second."""
+        while True:
+            behind = [session for session in self._sessions() if session.tell_levels()]
+            with trio.move_on_after(COMMIT_SECONDS if behind else math.inf):
+                await self._shared.changed.wait()
+            await trio.sleep(COMMIT_PAUSE_SECONDS)
 
     async def _end_waits(self) -> None:
         """Ends the waits for a queue that can be read no further, once nothing more can come of it:
@@ -233,7 +246,7 @@ class Source:
 
     def _count(self) -> None:
         for session in list(self._sessions()):
-            session.want_levels()
+            session.tell_levels()
             session.catch_up()
 
     def _take(self, queue: SourceQueue) -> None:

@@ -378,18 +378,20 @@ class SourceSession:
                 each.queue.counters.mark_acknowledged(each.marks, last)
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
-            each.want_levels(self._connection.source(each.cid))
+            each.tell_levels(self._connection.source(each.cid))
         if each.tailer is not None and next_index >= self._offer_of(each).next_index:
             self._pauses.forget(each.queue.name)  # there is nothing to be read yet
             self._goes_on(each.queue.name)
         self._shared.changed.set()
 
-    def want_levels(self) -> None:
-        """Somebody waits for a level that the sinks may not know of."""
-        for each in self.outgoing.values():
-            each.want_levels(self._connection.source(each.cid))
-        if self._connection.has_data_to_send:
+    def tell_levels(self) -> bool:
+        """Tells this sink which levels are waited for, and up to where queues are safe; true where
+        it may be more soon."""
+        connection, queues = self._connection, self.outgoing.values()
+        is_behind = [each.tell_levels(connection.source(each.cid)) for each in queues]
+        if connection.has_data_to_send:
             self._pump.wake()
+        return any(is_behind)
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer

@@ -30,7 +30,7 @@ import logging
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -207,7 +207,9 @@ class DiskEnd:
                 self.is_dirty = not self._is_forgotten  # the end in order does it once more
                 raise
         if self._tell_synced is not None and not self._is_forgotten:
-            self._tell_synced(self.index_synced)
+            with suppress(QueueDamaged):  # what a removed file holds is lost: a look tells
+                self._check_names()
+                self._tell_synced(self.index_synced)
 
     def sync_at_once(self) -> None:
         """What is appended from now on is waited for until it is on the disk."""

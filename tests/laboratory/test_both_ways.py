@@ -351,7 +351,7 @@ class Lanes:
             lanes = lanes_in(session)
             here = surroundings()
             assert isinstance(here, Process)
-            self.lent += [(queue.name, here.machine.host) for _, queue, _ in session._lanes]
+            self.lent += [(queue.name, here.machine.host) for _, queue, _ in session._lanes.each]
             return lanes
 
         def noted_out(session: SourceSession) -> list[SourceLane]:

@@ -127,6 +127,7 @@ Acknowledgement = data("idx" / field("idx", Index), "ns" / field("ns", Number))
 # form of an acknowledgement; and what the source wants to know at once
 Synced = data("syn" / field("syn", Index), "ns" / field("ns", Number))
 Applied = data("apl" / field("apl", Index), "ns" / field("ns", Number))
+Committed = data("cmt" / field("cmt", Index), "ns" / field("ns", Number))
 LevelWanted = data("level" / field("level", Text))
 # written in a block; a reader takes them also behind a type, or directly behind the name
 _EVENT = Struct("index" / Index, "payload" / Payload, "ns" / Optional(Number), Fillers)

@@ -7,7 +7,7 @@ import struct
 from typing import Final
 
 from cqrepl.kernel.interface import AckLevel
-from cqrepl.protocol.messages.names import APPLIED, LEVEL, SYNCED
+from cqrepl.protocol.messages.names import APPLIED, COMMITTED, LEVEL, SYNCED
 from wire import Reader, Writer
 from wire.codes import Code
 from wire.header import HEADER_BYTES
@@ -22,9 +22,17 @@ _WORD_OF: Final = {level.name.lower(): level for level in LEVEL_OF.values()}
 
 def write_level(level: AckLevel, index: int) -> bytes:
     """Up to `index` a level beyond appended is true here; 25 bytes and a header."""
-    name = b"\xc3" + _NAME_OF[level].encode()
-    length = _MARK.size - HEADER_BYTES
-    return _MARK.pack(length, name, Code.INT64_0X, index, b"\xc2ns", Code.INT64, _NO_TIME)
+    return _write_mark(_NAME_OF[level], index)
+
+
+def write_committed(index: int) -> bytes:
+    """Up to `index` the source's policy calls the queue safe; in the same form."""
+    return _write_mark(COMMITTED, index)
+
+
+def _write_mark(name: str, index: int) -> bytes:
+    length, field = _MARK.size - HEADER_BYTES, b"\xc3" + name.encode()
+    return _MARK.pack(length, field, Code.INT64_0X, index, b"\xc2ns", Code.INT64, _NO_TIME)
 
 
 def write_wanted(level: AckLevel) -> bytes:

@@ -34,6 +34,7 @@ IDENTITY: Final = "identity"
 SYNCED: Final = "syn"
 APPLIED: Final = "apl"
 LEVEL: Final = "level"
+COMMITTED: Final = "cmt"
 
 
 class WireShape(Enum):

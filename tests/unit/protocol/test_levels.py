@@ -8,7 +8,7 @@ from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol import RemoteProtocolError
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages import write_acknowledgement
-from cqrepl.protocol.messages.levels import write_level, write_wanted
+from cqrepl.protocol.messages.levels import write_committed, write_level, write_wanted
 from tests.support import peer
 from tests.support.peer import CID, CSP, NAME, SHIFT, SINK_ID, SOURCE_ID, Ours, Role, data, select
 from wire.grammar import structures
@@ -71,6 +71,7 @@ def test_it_has_the_form_of_an_acknowledgement() -> None:
     [
         (structures.Synced, write_level(SYNCED, 7)),
         (structures.Applied, write_level(APPLIED, 7)),
+        (structures.Committed, write_committed(7)),
         (structures.LevelWanted, write_wanted(SYNCED)),
     ],
 )
@@ -158,3 +159,35 @@ def test_what_was_acknowledged_counts_from_then_on() -> None:
     ours.connection.frame_excerpts(CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
     (_, reached) = ours.receive(select(), data(idx=6, ns=1), *level("syn", 6))
     assert reached == ev.LevelReached(cid=CID, name=NAME, level=SYNCED, index=6)
+
+
+def test_a_sink_is_told_up_to_where_a_queue_is_safe_as_far_as_it_has_it() -> None:
+    ours = source(held=5)
+    queue = ours.connection.source(CID)
+    queue.tell_commit(3)
+    queue.tell_commit(2)
+    queue.tell_commit(9)
+    assert told(ours) == [("cmt", 3), ("cmt", 4)]
+    ours.connection.frame_excerpts(CID, peer.batch(5, b"a", b"b"), 0, 1, bytearray(1000), 0)
+    queue.tell_commit(9)
+    queue.tell_commit(9)
+    assert told(ours) == [("cmt", 6)]
+
+
+@ANNOUNCED
+def test_one_that_did_not_announce_it_is_told_nothing(announced: dict[str, Any] | None) -> None:
+    ours = source(announced, held=5)
+    ours.connection.source(CID).tell_commit(3)
+    assert not ours.said()
+
+
+def test_a_sink_takes_no_more_than_it_has() -> None:
+    ours = sink(held=5)
+    moved = ev.CommitMoved(cid=CID, name=NAME, index=4)
+    assert ours.receive(select(), write_committed(4)) == [moved]
+    (refused,) = ours.receive(select(), write_committed(5))
+    assert isinstance(refused, ev.RegistrationRefused)
+    assert "0x5 is safe, 0x5 is the next one here" in refused.message
+    ours.receive(peer.excerpts(5, b"a"))
+    assert len(ours.receive(select(), write_committed(5))) == 1
+    assert not ours.receive(select(), write_committed(-1))

@@ -12,8 +12,8 @@ const META_DATA: u32 = 1 << 30;
 const CID: &[u8] = b"\xC3cid";
 const CID_MAX: usize = CID.len() + 9;
 /// How those data documents begin: a code for a name of that length, and the name.
-const NAMES: [&[u8]; 6] =
-    [b"\xC9heartbeat", b"\xC3idx", b"\xC3syn", b"\xC3apl", b"\xC5proof", b"\xC5level"];
+const NAMES: [&[u8]; 7] =
+    [b"\xC9heartbeat", b"\xC3idx", b"\xC3syn", b"\xC3apl", b"\xC3cmt", b"\xC5proof", b"\xC5level"];
 
 /// Where the document that starts at `start` ends; `None` when it is not all there.
 pub fn document_end(data: &[u8], start: usize) -> Option<usize> {
