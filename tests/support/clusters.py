@@ -101,6 +101,7 @@ cqrepl:
   pauser: sleepy
   guests: 3
   guestRate: 1MiB
+  runs: true
   source:
     ackLog: acks
     acceptReturns: [2, 3]

@@ -86,7 +86,7 @@ VALUES = {
 ELSEWHERE = {("addresses", "{}"): 14, ("path", "trades"): 22}
 MAPPINGS = {
     "cluster": 2, "context": 3, "host3": 12, "queues": 15, "orders": 16, "cqrepl": 23,
-    "source": 33, "sink": 40,
+    "source": 34, "sink": 41,
 }  # fmt: skip
 
 
