@@ -10,7 +10,7 @@ import pytest
 from cqrepl.testing.laboratory import run
 from cqrepl.testing.plan import RunPlan
 
-PAIRS = {False: 50, True: 8}  # by whether hosts are both source and sink: those take longer
+PAIRS = {False: 50, True: 3}  # by whether hosts are both source and sink: those take longer
 SECONDS = 10.0
 
 
@@ -47,7 +47,7 @@ def digests(hash_seed: str, roles: str, last: int) -> list[str]:
     return re.findall(r"trace (\w+)", found.stdout)
 
 
-@pytest.mark.parametrize(("roles", "last"), [("one-way", 5), ("both-ways", 1)])
+@pytest.mark.parametrize(("roles", "last"), [("one-way", 5), ("both-ways", 0)])
 def test_other_processes_and_hash_seeds(roles: str, last: int) -> None:
     one, other = digests("0", roles, last), digests("12345", roles, last)
     assert len(one) == last + 1

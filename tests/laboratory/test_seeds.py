@@ -17,7 +17,7 @@ from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import told
 
 SECONDS = 60.0
-SECONDS_BOTH_WAYS = 30.0  # these take several times as long
+SECONDS_BOTH_WAYS = 20.0  # these take several times as long
 COUNT = int(os.environ.get("CQREPL_LABORATORY_SEEDS", "60"))
 SPACE = 1 << 31
 
