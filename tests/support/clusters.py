@@ -97,6 +97,7 @@ cqrepl:
   ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}
   maxExcerpt: 1MiB
   scrub: 10MiB
+  runs: false
   wireShape: seed
   pauser: sleepy
   guests: 3

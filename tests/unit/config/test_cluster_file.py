@@ -88,6 +88,7 @@ def test_every_key_reaches_the_settings() -> None:
     assert (settings.net.guests_max, settings.net.guest_bytes_per_s) == (3, 1 << 20)
     assert settings.protocol.payload_max == 1 << 20
     assert settings.protocol.shape is WireShape.SEED
+    assert not settings.protocol.runs
     assert settings.scrub_bytes_per_s == 10 << 20
     source, sink = settings.source, settings.sink
     assert source.asks_ack("orders")
@@ -123,7 +124,7 @@ def test_a_variable_goes_before_the_file_and_says_so() -> None:
     process = in_effect(cluster(FULL), environ, {})
     assert (process["scrub"].value, process["scrub"].origin) == (1 << 20, "CQREPL_SCRUB")
     assert process["source.waitFor"].written == "[2, 3]"
-    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 30")
+    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 31")
 
 
 WAITING = "ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}"

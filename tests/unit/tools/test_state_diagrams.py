@@ -16,6 +16,7 @@ from cqrepl.net.roster import TAKE_OVER_SECONDS, TAKE_OVERS_MAX
 from cqrepl.net.settings import NetSettings
 from cqrepl.protocol import PAYLOAD_MAX
 from cqrepl.protocol.connection import GREETING_BYTES_MAX, GREETING_SECONDS
+from cqrepl.protocol.framer import RUN_BYTES_SENT
 from cqrepl.protocol.inflow import FRAME_SECONDS
 from cqrepl.protocol.messages import (
     write_acknowledgement,
@@ -25,6 +26,7 @@ from cqrepl.protocol.messages import (
     write_replication_event,
 )
 from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
+from cqrepl.protocol.messages.runs import RUN_BYTES_MAX, RUN_EXCERPTS_MAX, RUN_EXCERPTS_MIN
 from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.queuelist import NAME_MAX, NAMES_MAX
 from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
@@ -59,6 +61,9 @@ LIMITS = {
     "capabilities that are kept": f"{CAPABILITIES_MAX}",
     "guests of a listener": f"{NetSettings(listen=Address('h', 1)).guests_max}",
     "refused messages on a connection": f"{REFUSALS_MAX}",
+    "excerpts in a run; `cqrepl` sends "
+    f"{RUN_BYTES_SENT // KIB} KiB in one": f"{RUN_EXCERPTS_MIN} to {RUN_EXCERPTS_MAX:,}",
+    "bytes of a run": f"{RUN_BYTES_MAX // MIB} MiB",
     "excerpts sent and not acknowledged": f"{EXCERPTS_MAX:,}",
     "payload sent and not acknowledged": f"{BYTES_MAX // MIB} MiB",
     "heartbeat interval": f"at least {INTERVAL_MIN_MS} ms",
