@@ -27,10 +27,17 @@ UNTIL_DONE: Final = {
 _NO_INDEX: Final = 1 << 63
 _EXCERPT: Final = b"\xc2re\x82"
 _INDEX: Final = slice(13, 21)
+_RUN: Final = b"\xc3run"
+_RUN_INDEX: Final = slice(14, 22)
+_RUN_COUNT: Final = slice(23, 27)
+FRAMES: Final = ("--frames",)
 
 
 def excerpt_index(raw: bytes) -> int | None:
-    """The index in a replication event; None for every other document."""
+    """The index in a replication event, the last one in a run; None for every other document."""
+    if raw[4:8] == _RUN:
+        count = int.from_bytes(raw[_RUN_COUNT], "little")
+        return int.from_bytes(raw[_RUN_INDEX], "little") + count - 1
     return int.from_bytes(raw[_INDEX], "little") if raw[4:8] == _EXCERPT else None
 
 
@@ -41,6 +48,7 @@ class Case:
     Args:
         indexes: of all excerpts of both, rising.
         sender: the role that sends excerpts; the sink only in a back copy.
+        options: of both sides.
     """
 
     source: Path
@@ -48,6 +56,12 @@ class Case:
     indexes: Sequence[int]
     dialler: str = "sink"
     sender: str = "source"
+    options: tuple[str, ...] = ()
+
+    @property
+    def has_frames(self) -> bool:
+        """True when each excerpt is a document of its own."""
+        return self.options == FRAMES
 
     def copied(self) -> int:
         """How many excerpts the side that takes them holds."""
@@ -79,6 +93,7 @@ class Pair:
 
         Args:
             in_flight: kills as soon as that is so; otherwise when all `passed` were passed on.
+                Where runs are sent, also when one was met that holds more: then fewer are stored.
 
         Returns:
             How many are stored when it is dead.
@@ -88,7 +103,11 @@ class Pair:
         await self._launch()
         if not in_flight:
             await self._reached.wait()
-        await until(lambda: self.case.copied() >= least)
+        await until(
+            lambda: (
+                self.case.copied() >= least or (self._reached.is_set() and not self.case.has_frames)
+            )
+        )
         if role != self.case.dialler:  # another process may listen at its port before long
             self.relay.target = NOBODY
         await self._running[role].kill()
@@ -127,7 +146,8 @@ class Pair:
             address = ("--listen", "127.0.0.1:0")
             if role == self.case.dialler:
                 address = ("--connect", f"127.0.0.1:{self.relay.port}")
-            command = await self._start(role, f"q={queues[role]}", *address, *UNTIL_DONE[role])
+            options = *UNTIL_DONE[role], *self.case.options
+            command = await self._start(role, f"q={queues[role]}", *address, *options)
             self._running[role] = command
             if role != self.case.dialler:
                 self.relay.target = ("127.0.0.1", await command.port())

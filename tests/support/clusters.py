@@ -97,12 +97,11 @@ cqrepl:
   ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}
   maxExcerpt: 1MiB
   scrub: 10MiB
-  runs: false
   wireShape: seed
   pauser: sleepy
   guests: 3
   guestRate: 1MiB
-  runs: true
+  runs: false
   source:
     ackLog: acks
     acceptReturns: [2, 3]

@@ -8,6 +8,7 @@ use cqrepl_kernel::append::pen::{Pen, PenPlace};
 use cqrepl_kernel::append::terms::{Refusal, Terms};
 use cqrepl_kernel::batch::documents::{Limits, Walk, WalkStop};
 use cqrepl_kernel::batch::layout::MeasuredBatch;
+use cqrepl_kernel::batch::runs::MeasuredRun;
 use cqrepl_kernel::mem::{Cells, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -107,6 +108,33 @@ impl Queue {
         }
     }
 
+    /// Appends the same as the run that it is in a store file.
+    fn append_run(
+        &mut self,
+        terms: &Terms,
+        place: &PenPlace,
+        payloads: &[&[u8]],
+        index: i64,
+    ) -> Outcome {
+        let mut run = Vec::new();
+        for payload in payloads {
+            run.resize(run.len().next_multiple_of(4), 0);
+            run.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            run.extend_from_slice(payload);
+        }
+        let pen = Pen::new(
+            Cells::from(self.store.inner()),
+            Cells::from(self.table.inner()),
+            Cells::from(self.turn.inner()),
+            terms,
+            place,
+        );
+        let pen = pen.expect("usual numbers");
+        let (sequence, spacing) = pen.slots_from(index);
+        let run = MeasuredRun::new((&*run).into(), payloads.len(), 1000, sequence, spacing);
+        pen.append_run(&run.expect("there is memory").expect("a run"), index)
+    }
+
     fn append(
         &mut self,
         terms: &Terms,
@@ -169,6 +197,46 @@ fn what_is_appended_is_published_recorded_and_indexed() {
     assert_eq!(queue.turn.inner(), [0; 4]);
     assert_eq!(place.sequence.load(Ordering::Relaxed), 3);
     assert_eq!(place.position.load(Ordering::Relaxed), (FIRST + 28) as i64);
+}
+
+#[test]
+fn a_run_is_stored_as_its_excerpts_are() {
+    let batches: [&[&[u8]]; 4] = [
+        &[b"a", b"bc", b"def"],
+        &[b"ghij", b"k"],
+        &[b"l", b"l", b"l", b"l"],
+        &[b"mnopq", b"r", b"s"],
+    ];
+    let (mut one, mut other) = (Queue::new(), Queue::new());
+    // bytes of a writer that died
+    one.store.inner()[FIRST + 20..FIRST + 90].fill(0x11);
+    other.store.inner()[FIRST + 20..FIRST + 90].fill(0x11);
+    for queue in [&mut one, &mut other] {
+        queue.store.inner()[FIRST + 90..].fill(0);
+    }
+    let terms = one.terms();
+    let other_terms = other.terms();
+    let (here, there) = (place(0, FIRST), place(0, FIRST));
+    let mut index = terms.index_first;
+    for payloads in batches {
+        let expected = one.append(&terms, &here, payloads, index);
+        assert_eq!(other.append_run(&other_terms, &there, payloads, index), expected);
+        assert_eq!(one.store.inner(), other.store.inner());
+        assert_eq!(one.table.inner(), other.table.inner());
+        let (ours, theirs) = (&here, &there);
+        let both = |place: &PenPlace| {
+            let order = Ordering::Relaxed;
+            (place.sequence.load(order), place.position.load(order))
+        };
+        assert_eq!(both(ours), both(theirs));
+        index += expected.map_or(0, |(count, _)| count as i64);
+    }
+    assert!(index > terms.index_first + 6);
+    assert_eq!(
+        other.append_run(&other_terms, &there, &[b"x", b"y"], index + 1).map(|it| it.0),
+        Ok(0)
+    );
+    assert!(one.store.are_guards_whole() && other.store.are_guards_whole());
 }
 
 #[test]

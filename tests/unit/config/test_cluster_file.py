@@ -124,7 +124,7 @@ def test_a_variable_goes_before_the_file_and_says_so() -> None:
     process = in_effect(cluster(FULL), environ, {})
     assert (process["scrub"].value, process["scrub"].origin) == (1 << 20, "CQREPL_SCRUB")
     assert process["source.waitFor"].written == "[2, 3]"
-    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 31")
+    assert (process["pauser"].value, process["pauser"].origin) == ("sleepy", "line 30")
 
 
 WAITING = "ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}"
