@@ -31,6 +31,7 @@ def run_archive(
     def work(spark: "SparkSession") -> int:
         from cqrepl.spark.failures import JobFailed
         from cqrepl.spark.jobs.archive import archive
+        from cqrepl.spark.jobs.archiveplace import ArchiveChanged
         from cqrepl.spark.jobs.archiveplan import ArchiveDiffers
 
         try:
@@ -39,6 +40,8 @@ def run_archive(
             )
         except ArchiveDiffers as error:
             raise JobFailed(str(error), exitcodes.STOPPED) from error
+        except ArchiveChanged as error:
+            raise JobFailed(str(error), exitcodes.REFUSED) from error
         return print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
 
     return run_job("cqrepl spark archive", options, work, [path])

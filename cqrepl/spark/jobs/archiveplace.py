@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cqrepl.console.exitcodes import BadArguments
-from cqrepl.queue import QueueError
 from cqrepl.spark.jobs.archivelock import LOCK, locked_archive
 
 MANIFEST: Final = "_manifest.json"
@@ -40,7 +39,7 @@ _COPY_BYTES: Final = 8 << 20
 _OPTIONS: Final = frozenset(("endpoint_override", "region"))
 
 
-class ArchiveChanged(QueueError):
+class ArchiveChanged(Exception):
     """Another run has put a manifest in place meanwhile. Nothing of it was changed."""
 
 
