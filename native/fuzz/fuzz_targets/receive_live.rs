@@ -199,7 +199,7 @@ fn pump(
             has_news: false,
         });
     }
-    let lanes = Lanes { sources: &[], sinks: &mut lanes };
+    let lanes = Lanes { sources: &[], sinks: &mut lanes, waited: &[] };
     let (pauser, before) = (Pauser::new(Pausing::Balanced, true), &stream[..received]);
     let Ok(rest) = run(ours.as_fd(), &control, lanes, pauser, slice, before, room) else {
         return Ok(None); // the fault is a payload of less than no bytes
