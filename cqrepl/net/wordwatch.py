@@ -7,10 +7,14 @@ themselves: one thread looks at the words of all of them, at each once, and lets
 whose have changed. With the native kernel it does so without the interpreter, whose wake-up costs
 more than all the rest. It is there while there is anything to look at.
 
+The thread is over before the interpreter ends: it holds memory of Python, which goes then, and
+native code must not wake in the middle of that.
+
 The thread judges nothing. It tells that a word is not what it was when its connection found nothing
 to send; what that means is for the connection to find out.
 """
 
+import atexit
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -70,11 +74,24 @@ class WordWatch:
             self._look_at([*self._view.watchers, watcher])
             if not self._is_running and surroundings().has_threads:
                 self._is_running = True
-                threading.Thread(target=self._look, name="word watch", daemon=True).start()
+                self._begin()
         try:
             yield
         finally:
             self._leave(watcher)
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._look, name="word watch", daemon=True)
+        if not _threads:
+            atexit.unregister(_end_all)
+            atexit.register(_end_all)
+        _threads[thread] = self
+        thread.start()
+
+    def end(self) -> None:
+        """Nobody is told anything any more; the thread is about to end."""
+        with self._guard:
+            self._look_at([])
 
     def _look_at(self, watchers: Sequence[_Watcher]) -> None:
         """The guard is held. The thread takes up the new view with its next look."""
@@ -103,12 +120,23 @@ class WordWatch:
                     if watcher.has_news and self._leave(watcher):
                         with suppress(trio.RunFinishedError):
                             self._token.run_sync_soon(watcher.tell)
+        _threads.pop(threading.current_thread(), None)
 
     def _view_of_now(self) -> _View | None:
         """None when there is nothing to look at: then the thread ends."""
         with self._guard:
             self._is_running = bool(self._view.watchers)
             return self._view if self._is_running else None
+
+
+_threads: Final[dict[threading.Thread, WordWatch]] = {}  # those that look
+
+
+def _end_all() -> None:
+    """At the end of the process, where an event loop was left as it stood."""
+    for thread, watch in list(_threads.items()):
+        watch.end()
+        thread.join()
 
 
 _watch: Final[trio.lowlevel.RunVar[WordWatch]] = trio.lowlevel.RunVar("word watch")

@@ -1,5 +1,7 @@
 """The thread that looks at words for connections at rest."""
 
+import subprocess
+import sys
 import threading
 
 import trio
@@ -7,6 +9,23 @@ import trio
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.wordwatch import WordWatch, word_watch
 from tests.support.replicas import eventually
+
+LEFT = """
+import atexit, threading
+import trio
+from tests.net.test_word_watch import Memory, no_threads
+from cqrepl.net.wordwatch import WordWatch
+
+atexit.register(lambda: print("over" if no_threads() else "it looks yet"))
+left = []
+
+async def main():
+    left.append(WordWatch().watching([Memory().word(0)], print))
+    left[0].__enter__()
+    print("no thread" if no_threads() else "looks")
+
+trio.run(main)
+"""
 
 
 def no_threads() -> bool:
@@ -66,6 +85,14 @@ async def test_a_word_that_changed_before_is_told() -> None:
     memory.change(0)
     with watch.watching([word], told.set):
         await told.wait()
+
+
+def test_it_is_over_before_the_interpreter_ends() -> None:
+    """Also where an event loop is left as it stands, as one within another one's may be."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "looks\nover\n", "")
 
 
 async def test_it_ends_with_the_last_and_begins_anew() -> None:
