@@ -271,7 +271,7 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 
 
 # never long enough to let other threads run, or all of it needs Python's objects
-QUICK = ("join_payloads", "laid_size", "measure_lengths", "number_from")
+QUICK = ("join_payloads", "laid_size", "measure_lengths", "number_from", "run_length", "split_run")
 
 
 def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:
