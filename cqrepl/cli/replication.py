@@ -34,7 +34,7 @@ _LIMITS: Final = (
     click.option(
         "--runs/--frames",
         "runs",
-        default=True,
+        default=False,
         show_default=True,
         help="Send and take many excerpts in one document, as the store file has them, to and from "
         "peers that do the same; or each in a frame of its own.",

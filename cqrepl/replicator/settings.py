@@ -227,7 +227,7 @@ def host_settings(
         ),
         payload_max=options.get("payload_max", PAYLOAD_MAX),
         shape=options.get("wire_shape", WireShape.NETWORK),
-        runs=options.get("runs", True),
+        runs=options.get("runs", False),
     )
     return HostSettings(
         net=net,

@@ -31,6 +31,7 @@ _RUN: Final = b"\xc3run"
 _RUN_INDEX: Final = slice(14, 22)
 _RUN_COUNT: Final = slice(23, 27)
 FRAMES: Final = ("--frames",)
+RUNS: Final = ("--runs",)
 
 
 def excerpt_index(raw: bytes) -> int | None:

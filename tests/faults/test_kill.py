@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue
-from tests.faults.killing import FRAMES, Case, Pair, pair
+from tests.faults.killing import FRAMES, RUNS, Case, Pair, pair
 from tests.support.copies import assert_same
 from tests.support.goldens import READ_TO_END, manifest, unpack
 from tests.support.java import JavaQueue, require_java
@@ -130,9 +130,9 @@ def make_many(java: JavaQueue, path: Path, count: int) -> range:
 @pytest.mark.parametrize(
     ("count", "kills", "options"),
     [
-        (MILLION // 5, 8, ()),
+        (MILLION // 5, 8, RUNS),
         (MILLION // 5, 4, FRAMES),
-        pytest.param(MILLION, 30, (), marks=pytest.mark.long),
+        pytest.param(MILLION, 30, RUNS, marks=pytest.mark.long),
     ],
     ids=["runs", "frames", "long"],
 )

@@ -101,7 +101,7 @@ cqrepl:
   pauser: sleepy
   guests: 3
   guestRate: 1MiB
-  runs: false
+  runs: true
   source:
     ackLog: acks
     acceptReturns: [2, 3]

@@ -88,7 +88,7 @@ def test_every_key_reaches_the_settings() -> None:
     assert (settings.net.guests_max, settings.net.guest_bytes_per_s) == (3, 1 << 20)
     assert settings.protocol.payload_max == 1 << 20
     assert settings.protocol.shape is WireShape.SEED
-    assert not settings.protocol.runs
+    assert settings.protocol.runs
     assert settings.scrub_bytes_per_s == 10 << 20
     source, sink = settings.source, settings.sink
     assert source.asks_ack("orders")
