@@ -271,7 +271,7 @@ def only_whole_documents_are_heard(patch: Patch) -> None:
     patch.setattr(Connection, "received", deaf)
 
 
-MANY_EXCERPTS = [b"%d " % nth + b"~" * 4000 for nth in range(200)]
+MANY_EXCERPTS = [b"%d " % nth + b"~" * 4000 for nth in range(400)]
 ONE_EXCERPT = [b"~" * 200_000]
 
 
