@@ -13,7 +13,6 @@ cancels the task whose block it is, and the failure is raised at the end of the 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -24,7 +23,7 @@ from cqrepl.net.program import Program
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
-from cqrepl.replicator.hostqueue import HostQueue, Payload
+from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 
@@ -307,7 +306,7 @@ class AsyncioHost:
         return is_cancelled
 
 
-class AsyncioQueue:
+class AsyncioQueue(OuterQueue):
     """One queue of a running host, for asyncio; made by `AsyncioHost.queue`.
 
     Attributes:
@@ -315,19 +314,8 @@ class AsyncioQueue:
     """
 
     def __init__(self, host: AsyncioHost, queue: HostQueue) -> None:
-        self.name = queue.name
+        super().__init__(queue)
         self._host = host
-        self._queue = queue
-
-    @property
-    def is_streamed(self) -> bool:
-        """True for a queue that is streamed from here; it is taken in otherwise."""
-        return self._queue.is_streamed
-
-    @property
-    def path(self) -> Path:
-        """Its directory; that of a queue that is taken in may not be there yet."""
-        return self._queue.path
 
     @property
     def board(self) -> AckBoard:

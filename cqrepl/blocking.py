@@ -12,7 +12,6 @@ where its block ends.
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,7 +22,7 @@ from cqrepl.net.program import Program
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
-from cqrepl.replicator.hostqueue import HostQueue, Payload
+from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
@@ -200,7 +199,7 @@ class BlockingHost:
             raise
 
 
-class BlockingQueue:
+class BlockingQueue(OuterQueue):
     """One queue of a running host, for threads; made by `BlockingHost.queue`.
 
     Attributes:
@@ -208,19 +207,8 @@ class BlockingQueue:
     """
 
     def __init__(self, host: BlockingHost, queue: HostQueue) -> None:
-        self.name = queue.name
+        super().__init__(queue)
         self._host = host
-        self._queue = queue
-
-    @property
-    def is_streamed(self) -> bool:
-        """True for a queue that is streamed from here; it is taken in otherwise."""
-        return self._queue.is_streamed
-
-    @property
-    def path(self) -> Path:
-        """Its directory; that of a queue that is taken in may not be there yet."""
-        return self._queue.path
 
     @property
     def board(self) -> AckBoard:

@@ -133,3 +133,25 @@ class HostQueue:
         if late is not None:
             return f"queue {self.name!r} is not open yet: {late.message}"
         return f"queue {self.name!r} is taken in here: only the host that streams it appends to it"
+
+
+class OuterQueue:
+    """The same for code outside of the host's event loop.
+
+    Attributes:
+        name: its name on the wire.
+    """
+
+    def __init__(self, queue: HostQueue) -> None:
+        self.name = queue.name
+        self._queue = queue
+
+    @property
+    def is_streamed(self) -> bool:
+        """True for a queue that is streamed from here; it is taken in otherwise."""
+        return self._queue.is_streamed
+
+    @property
+    def path(self) -> Path:
+        """Its directory; that of a queue that is taken in may not be there yet."""
+        return self._queue.path

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -21,10 +22,11 @@ from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
 
 
-def source_of(path: Path, **more: object) -> HostSettings:
+def source_of(path: Path, **more: Any) -> HostSettings:
     """Of a host that listens and streams an empty queue, "q"."""
     Queue.open_for_append(path, create="FAST_DAILY").close()
-    return HostSettings.of(**({"listen": LOOPBACK, "sources": {"q": path}} | more))  # type: ignore[arg-type]
+    options: dict[str, Any] = {"listen": LOOPBACK, "sources": {"q": path}} | more
+    return HostSettings.of(**options)
 
 
 @contextmanager
