@@ -257,6 +257,8 @@ class WordLock:
             self._turn_of = mine
             yield
         finally:
+            if self._turn_of is not None and self.is_held:
+                self.release()  # a signal ended the block just as it had taken the lock
             self._turn_of = None
             if mine == surroundings().process_id():  # a forked child leaves it to its parent
                 self._give_turn()

@@ -367,7 +367,8 @@ class Appender:
                 self._check_fence()
                 yield
             finally:
-                if self._fenced_end is not None:
+                # left by a signal it ends when it is collected, which may be behind `close`
+                if self._fenced_end is not None and not self.is_closed:
                     self._fenced_end = self._end.next_index
 
     def _check_append_lock(self) -> None:

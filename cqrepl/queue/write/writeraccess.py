@@ -31,13 +31,16 @@ class Writing:
         self.table = table
 
     def close(self) -> None:
-        """Gives the append lock back if it is held, and closes the table store.
+        """Gives back what locks are held, and closes the table store.
+
+        An append that a signal ended just as it had the write lock has not given that back.
 
         Raises:
-            QueueError: another process took the append lock away by force.
+            QueueError: another process took a lock away by force.
         """
         try:
-            if self.append_lock.is_held:
-                self.append_lock.release()
+            for lock in (self.write_lock, self.append_lock):
+                if lock.is_held:
+                    lock.release()
         finally:
             self.table.close()
