@@ -10,7 +10,7 @@ import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue, QueueDamaged
-from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
+from cqrepl.queue.files.chainfile import CHAIN_SUFFIX, load_chain_file
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycles
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
@@ -96,6 +96,12 @@ async def test_what_is_as_it_was_sent_goes_on(tmp_path: Path) -> None:
         assert not sink.stops
 
 
+def is_noted_behind(path: Path, sequence: int) -> bool:
+    """Whether a chain file holds what stands up to an excerpt of the first cycle, and more."""
+    found = load_chain_file(noon_path(path).with_suffix(CHAIN_SUFFIX))
+    return found is not None and any(at > sequence for at, _ in found.points)
+
+
 @pytest.mark.parametrize("side", ["q", "copy"])
 async def test_what_was_altered_between_two_runs_is_found_beside_the_stream(
     tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch
@@ -103,9 +109,12 @@ async def test_what_was_altered_between_two_runs_is_found_beside_the_stream(
     """Only the last stretch is read before a stream begins, however much there is."""
     monkeypatch.setattr(chains, "BATCH_BYTES", 2000)
     append(tmp_path / "q", 0, COUNT)
-    async with joined(tmp_path / "q", tmp_path / "copy"):
-        await copied(tmp_path / "q", tmp_path / "copy")
-    assert noon_path(tmp_path / side).with_suffix(CHAIN_SUFFIX).exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(syncer, "LOOK_SECONDS", 0.1)
+        async with joined(tmp_path / "q", tmp_path / "copy"):
+            await copied(tmp_path / "q", tmp_path / "copy")
+            for path in (tmp_path / "q", tmp_path / "copy"):
+                await eventually(partial(is_noted_behind, path, 700))
     flip_byte(noon_path(tmp_path / side), b"<700 of 0>", 2)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
         await eventually(lambda: bool(source.stops and sink.stops))
