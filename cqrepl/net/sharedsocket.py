@@ -73,7 +73,7 @@ class SharedSocket:
         self._is_back = trio.Event()  # no live pump runs, and what one has left is taken
         self._is_back.set()
         self._unsent = b""  # left over by a live pump: goes before anything else
-        self._is_sending = False  # the writer is
+        self._kept_by = 0  # tasks that nothing is lent to a live pump meanwhile
         self._sent_live = 0  # excerpts that live pumps have sent, when that was looked at last
         self._sent_at = -math.inf  # when anything was known to be sent last
         self._fruitless = 0  # times that the live pump came back from what it does not know
@@ -101,10 +101,12 @@ class SharedSocket:
             self.live.send(b"")
 
     async def have_back(self) -> None:
-        """Ends when no live pump runs, and all that one has heard counts."""
+        """Ends when no live pump runs, and all that one has heard counts. None runs before the next
+        wait of who calls this: the reader would lend the next one the socket at once."""
         if not self._is_back.is_set():
-            self.call_back()
-            await self._is_back.wait()
+            with self._kept():
+                self.call_back()
+                await self._is_back.wait()
 
     def close(self) -> None:
         """The connection is over: no circle keeps the buffers of what is."""
@@ -158,7 +160,7 @@ class SharedSocket:
 
     @property
     def _may_lend(self) -> bool:
-        return self._connection.suits_pump() and not self._is_sending and not self.is_mute
+        return self._connection.suits_pump() and not self._kept_by and not self.is_mute
 
     def _is_fruitless(self) -> bool:
         """True while it is not worth a try: the live pump does not know what comes here."""
@@ -295,22 +297,28 @@ class SharedSocket:
         self._sent_at = trio.current_time()
 
     async def say(self) -> bool:
-        """Sends what the core has to say; false when it has nothing."""
-        if self.live is not None and self.live.is_running:
-            data = self._connection.data_to_send()
-            if data:
-                self.live.send(data)
-        else:
-            await self._is_back.wait()  # what a pump that has just ended left unsent goes first
-            data = self._take_unsent() + self._connection.data_to_send()
-            if data:
-                with self._sending():
-                    await self._stream.send_all(data)
+        """Sends what the core has to say; false when it has nothing.
+
+        From taking it to sending it nothing is waited for: it would go out behind what is said
+        later. What a pump that has just ended left unsent goes first, and the reader may have lent
+        the socket to the next one by then.
+        """
+        while not self._is_back.is_set():
+            if self.live is not None and self.live.is_running:
+                data = self._connection.data_to_send()
+                if data:
+                    self.live.send(data)
+                return bool(data)
+            await self._is_back.wait()
+        data = self._take_unsent() + self._connection.data_to_send()
+        if data:
+            with self._kept():
+                await self._stream.send_all(data)
         return bool(data)
 
     async def send_frames(self, frames: memoryview) -> None:
         """Sends what the writer has found in queues. A live pump gives the socket back first."""
-        with self._sending():
+        with self._kept():
             await self.have_back()
             unsent = self._take_unsent()
             if unsent:
@@ -318,13 +326,13 @@ class SharedSocket:
             await self._stream.send_all(frames)
 
     @contextmanager
-    def _sending(self) -> Iterator[None]:
+    def _kept(self) -> Iterator[None]:
         """Nothing is lent for the length of a block."""
-        self._is_sending = True
+        self._kept_by += 1
         try:
             yield
         finally:
-            self._is_sending = False
+            self._kept_by -= 1
 
     def _take_unsent(self) -> bytes:
         unsent, self._unsent = self._unsent, b""

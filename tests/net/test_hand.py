@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -104,20 +105,20 @@ async def test_a_pause_outlasts_connections(tmp_path: Path, side: str) -> None:
 @pytest.mark.parametrize("side", ["source", "sink"])
 async def test_pauses_under_load_lose_nothing(tmp_path: Path, side: str) -> None:
     async with two_hosts(tmp_path) as (one, two):
-        host = one if side == "source" else two
+        host, gaps = (one if side == "source" else two), Random(side)
 
         async def write() -> None:
-            for nth in range(40):
+            for nth in range(100):
                 more_excerpts(tmp_path / "a", 10 + 50 * nth, 50, seed=nth)
                 await trio.sleep(0.005)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write)
-            for _ in range(8):
+            for _ in range(40):
                 await host.pause("a")
-                await trio.sleep(0.01)
+                await trio.sleep(gaps.random() * 0.02)
                 await host.resume("a")
-                await trio.sleep(0.02)
+                await trio.sleep(gaps.random() * 0.02)
         with trio.fail_after(SECONDS):
             await both_copied(tmp_path)
         assert not one.stops + two.stops

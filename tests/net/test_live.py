@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,25 @@ def is_live(sink: Sink | Source) -> bool:
     """True while a live pump waits for the next excerpt."""
     pumps = [pump._shared.live for pump in sink.endpoint._live]
     return any(pump is not None and pump.is_running for pump in pumps)
+
+
+async def test_what_is_had_back_is_not_lent_at_once(tmp_path: Path) -> None:
+    """Whoever has the socket back decides something that no pump may run on across."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    with Queue.open(path, create="FAST_DAILY") as queue:
+        queue.append(b"one")
+        async with (
+            serve_sink({"q": copy}, listen="127.0.0.1:0") as sink,
+            serve_source({"q": path}, connect=f"127.0.0.1:{sink.port}") as source,
+        ):
+            for host in (sink, source) * 5:
+                queue.append(b"more")
+                await copied(path, copy)
+                await eventually(partial(is_live, host))
+                (pump,) = host.endpoint._live
+                await pump.have_back()
+                assert not is_live(host)
+                pump.look()
 
 
 async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: Path) -> None:
