@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cqrepl.kernel.errors import KernelUnavailable
     from cqrepl.net.errors import NetError, Refused, Unreachable
     from cqrepl.net.program import Program
+    from cqrepl.net.rundirectory import usual_run_dir
     from cqrepl.net.settings import NetSettings
     from cqrepl.protocol import (
         PAYLOAD_MAX,
@@ -169,6 +170,7 @@ __all__ = [
     "serve_host",
     "serve_sink",
     "serve_source",
+    "usual_run_dir",
 ]
 # where each public name is loaded from; also stated above, for tools that do not run this
 _HOMES: Final = {
@@ -257,6 +259,7 @@ _HOMES: Final = {
     "serve_host": "cqrepl.replicator.host",
     "serve_sink": "cqrepl.replicator.sink",
     "serve_source": "cqrepl.replicator.source",
+    "usual_run_dir": "cqrepl.net.rundirectory",
 }
 
 if not TYPE_CHECKING:  # or a type checker would take any misspelt name for an object

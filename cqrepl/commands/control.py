@@ -1,14 +1,13 @@
 """Tells a host that runs on this machine what to do, and prints what it answers."""
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from cqrepl.console import exitcodes, output
 from cqrepl.console.exitcodes import BadArguments
-from cqrepl.status.controlsocket import NotThere, ask
-from cqrepl.status.rundirectory import known_hosts, usual_directory
+from cqrepl.net.controlsocket import NotThere, ask
+from cqrepl.net.rundirectory import known_hosts, usual_run_dir
 
 
 def tell_host(
@@ -29,7 +28,7 @@ def tell_host(
     Raises:
         BadArguments: several hosts run here, and none is named.
     """
-    directory = run_dir or usual_directory(os.environ)
+    directory = run_dir or usual_run_dir()
     if host_id is None:
         found = known_hosts(directory)
         if len(found) > 1:

@@ -10,20 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cqrepl.console.endings import ended_as_by_ctrl_c
-from cqrepl.console.exitcodes import (
-    DAMAGED,
-    DISK_FULL,
-    INTERRUPTED,
-    REFUSED,
-    UNREACHABLE,
-    USAGE,
-    BadArguments,
-)
+from cqrepl.console.exitcodes import DAMAGED, DISK_FULL, INTERRUPTED, BadArguments
 from cqrepl.console.output import OutputError, end_of_output
 from cqrepl.kernel.memory import name_cut_files
-from cqrepl.net.errors import NetError, Refused
-from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError, QueueLocked
-from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.net.errors import NetError
+from cqrepl.queue import QueueError
+from cqrepl.replicator.errorcodes import code_of
 
 _EXPECTED: Final = (NetError, QueueError, OSError, BadArguments)
 
@@ -69,21 +61,6 @@ def report(name: str, error: Exception, say: Callable[[Exception], None] | None 
     else:
         say(error)
     return code_of(error)
-
-
-def code_of(error: Exception) -> int:
-    """The exit code for an error."""
-    match error:
-        case QueueDamaged():
-            return DAMAGED
-        case LayoutMismatch() | QueueLocked() | Refused():
-            return REFUSED
-        case NetError():
-            return UNREACHABLE
-        case OSError() if error.errno in NO_ROOM:
-            return DISK_FULL
-        case _:
-            return USAGE
 
 
 def _expected(group: BaseExceptionGroup[BaseException]) -> Exception | None:

@@ -15,9 +15,9 @@ from cqrepl.queue.format.index import Index, cycle_of
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.snapshot import snapshot_of
 from cqrepl.replicator.source import Source
 from cqrepl.replicator.sourcequeue import SourceQueue
-from cqrepl.status.snapshot import snapshot_of
 
 PAUSE_SECONDS: Final = 0.5
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from cqrepl.console import exitcodes, output
-from cqrepl.console.units import plural
 from cqrepl.queue import Queue
-from cqrepl.queue.format.index import format_index
-from cqrepl.queue.quarantine import Quarantine, plan_quarantine, quarantine
+from cqrepl.queue.quarantine import plan_quarantine, quarantine
+from cqrepl.replicator.quarantinetext import text_of
 
 
 def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json: bool) -> int:
@@ -25,28 +24,3 @@ def print_quarantine(path: Path, index: int | None, *, is_applied: bool, as_json
         output.write_text(text_of(going, shift, is_applied=is_applied))
     output.flush()
     return exitcodes.OK
-
-
-def text_of(going: Quarantine, shift: int, *, is_applied: bool) -> str:
-    """What goes, or has gone, for people.
-
-    Args:
-        shift: number of bits of an index that hold the sequence.
-    """
-    lines = []
-    for each in going.cycles:
-        fields = each.fields(shift)
-        count = "what can be read" if each.excerpts is None else plural(each.excerpts, "excerpt")
-        span = f" {fields['first']}..{fields['last']}" if each.excerpts else ""
-        kept = f", {each.kept} before stay" if each.kept else ""
-        lines.append(f"{each.path.name}: {count}{span}{kept}")
-    for host, levels in going.hosts.items():
-        marks = ", ".join(f"{level} {format_index(at)}" for level, at in levels.items())
-        lines.append(f"host {host} knows of it: {marks}")
-    what = "everything" if going.excerpts is None else plural(going.excerpts, "excerpt")
-    where = f"{going.path}: {what} to {going.folder}"
-    if is_applied:
-        lines.append(f"{where}; the next index is {format_index(going.end)}")
-    else:
-        lines.append(f"{where} to be taken, nothing was changed: --apply does it")
-    return "".join(line + "\n" for line in lines)

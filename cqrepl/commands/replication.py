@@ -38,6 +38,7 @@ from cqrepl.replicator.stops import Stop
 
 _logger: Final = logging.getLogger(__name__)
 MEND_SECONDS: Final = 2.0  # from a stop to the leave of a sink that puts right its copy
+STAY_SECONDS: Final = 1.0  # between two looks whether other queues have stopped
 Replicator = TypeVar("Replicator", Source, Sink, Host)
 
 
@@ -57,6 +58,10 @@ class ReplicationOptions(TypedDict):
     verbose: bool
     quiet: bool
     log_json: bool
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ def run_command(
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     choice: LogChoice | None = None,
+    *,
+    stays: Callable[[], bool] = _never,
 ) -> int:
     """Serves until `finished` returns or something else ends it; gives the exit code.
 
@@ -109,6 +116,8 @@ def run_command(
         finished: waits for the command's own end, and gives the queues that have stopped all the
             same; None for a command that runs until it is told.
         choice: what of the log is shown; None: the usual.
+        stays: true where it goes on though all of its queues have stopped, as it can be told what
+            to do; asked once it serves.
 
     The port that is listened on is logged at once.
     """
@@ -118,7 +127,7 @@ def run_command(
     handler.setFormatter(choice.formatter(name))
     logging.basicConfig(level=choice.level, handlers=[handler], force=True)
     show = partial(_show, screen=screen, choice=choice, has_end=finished is not None)
-    run = partial(trio.run, _run, serve, finished, show)
+    run = partial(trio.run, _run, serve, finished, show, stays)
     say = partial(_say_error, choice) if choice.as_json or choice.verbosity > 0 else None
     return outcome.guarded(name, run, interrupted_by=(), say=say)
 
@@ -154,6 +163,7 @@ async def _run(
     serve: Callable[[], AbstractAsyncContextManager[Replicator]],
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     show: Callable[[Replicator], Awaitable[None]],
+    stays: Callable[[], bool],
 ) -> int:
     ended: list[_Ended] = []
     first_signal = trio.Event()
@@ -167,7 +177,7 @@ async def _run(
                     assert replicator.port is not None
                     address = replace(listen, port=replicator.port)
                     _logger.info("listening on %s", address)
-                code = await _until_over(replicator, finished, first_signal, show)
+                code = await _until_over(replicator, finished, first_signal, show, stays)
                 if not ended:
                     ended.append(_Ended(code))
             nursery.cancel_scope.cancel()
@@ -188,9 +198,10 @@ async def _until_over(
     finished: Callable[[Replicator], Awaitable[list[Stop]]] | None,
     first_signal: trio.Event,
     show: Callable[[Replicator], Awaitable[None]],
+    stays: Callable[[], bool],
 ) -> int:
-    """Waits for the first of these: a signal, the command's own end, or the stop of all
-    queues."""
+    """Waits for the first of these: a signal, the command's own end, or the stop of all queues,
+    for which one that stays does not end."""
     code = OK
 
     async with trio.open_nursery() as nursery:
@@ -209,6 +220,8 @@ async def _until_over(
             nonlocal code
             if finished is None:
                 await _wait_stopped(replicator)
+                if stays():
+                    await _stay(replicator)
             else:  # it is to end in any case
                 await _wait_stuck(replicator)
             code = code_of_stops(replicator.stops)
@@ -238,6 +251,20 @@ async def _wait_stopped(replicator: Replicator) -> None:
         with trio.move_on_after(0.0):
             await replicator.wait_stopped()
             return
+
+
+async def _stay(replicator: Replicator) -> None:
+    """Says that all queues have stopped, once for all that has stopped them, for ever."""
+    said: frozenset[str] = frozenset()
+    while True:
+        stops = frozenset(map(str, replicator.stops))
+        if stops - said:
+            said = stops
+            _logger.error(
+                "every queue has stopped: this host stays, for 'cqrepl status', 'resume', 'reload'"
+            )
+        await trio.sleep(STAY_SECONDS)
+        await _wait_stopped(replicator)
 
 
 async def _watch_signals(

@@ -1,9 +1,11 @@
 """Runs one host of a cluster until the command is over."""
 
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -12,37 +14,56 @@ import trio
 
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
-from cqrepl.commands.controldesk import ControlDesk
 from cqrepl.commands.reloader import Reloader
 from cqrepl.commands.replication import log_choice
 from cqrepl.console.endings import ending_signals
-from cqrepl.replicator.host import Host, serve_host
-from cqrepl.status.controlsocket import asked_at
-from cqrepl.status.rundirectory import usual_directory
-from cqrepl.status.snapshot import snapshot_of
+from cqrepl.net.controlsocket import Values
+from cqrepl.net.rundirectory import usual_run_dir
+from cqrepl.replicator.controldesk import FAILED, ControlDesk
+from cqrepl.replicator.host import Host
 
 _TERMINAL: Final = "/dev/tty"
+_logger: Final = logging.getLogger(__name__)
 
 
 def run_host(path: Path, options: Options) -> int:
     """Streams and takes in the queues of one host; the exit code."""
-    return replication.run_command(
-        "cqrepl run", partial(_serve, path, options), None, log_choice(options)
-    )
+    served = _Served(path, options)
+    choice = log_choice(options)
+    return replication.run_command("cqrepl run", served.serve, None, choice, stays=served.is_asked)
 
 
-@asynccontextmanager
-async def _serve(path: Path, options: Options) -> AsyncIterator[Host]:
-    """Runs a host that can be asked what it does, and told what to do."""
-    made = plan(path, options)
-    given = made.process["runDir"].value
-    directory = given if isinstance(given, Path) else usual_directory(os.environ)
-    async with serve_host(made.settings, sources=made.sources, sinks=made.sinks) as host:
-        host_id = made.settings.protocol.host_id
-        desk = ControlDesk(host, Reloader(path, options, made))
-        async with asked_at(directory, host_id, lambda: snapshot_of(host), desk.do):
-            async with _reloading(desk):
-                yield host
+class _Served:
+    """A host that can be asked what it does, and told what to do."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self._path = path
+        self._options = options
+        self._host: Host | None = None
+
+    def is_asked(self) -> bool:
+        """Whether anybody can tell it to go on."""
+        return self._host is not None and self._host.control.is_asked
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[Host]:
+        """For the length of a block it runs, and follows other versions of its file."""
+        made = plan(self._path, self._options)
+        run_dir = made.settings.run_dir or usual_run_dir()
+        made = replace(made, settings=replace(made.settings, run_dir=run_dir))
+        self._host = host = Host(made.settings)
+        reloader = Reloader(self._path, self._options, made)
+        host.control.verbs["reload"] = partial(_reload, reloader, host)
+        async with host, _reloading(host.control):
+            yield host
+
+
+async def _reload(reloader: Reloader, host: Host, _asked: Values) -> Values:
+    try:
+        return await reloader.reload(host)
+    except FAILED as error:
+        _logger.error("by operator: all stays as it is: %s", error)
+        raise
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """Asks the hosts of this machine what they do, and prints it."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 
 from cqrepl.commands.statuspage import page
 from cqrepl.console import exitcodes, output
-from cqrepl.status.controlsocket import NotThere, ask_status
-from cqrepl.status.rundirectory import known_hosts, usual_directory
+from cqrepl.net.controlsocket import NotThere, ask_status
+from cqrepl.net.rundirectory import known_hosts, usual_run_dir
 
 Values = Mapping[str, Any]  # as `status.snapshot` makes them; the version was looked at
 
@@ -24,7 +23,7 @@ def print_status(
         host_id: of the one that is asked; None: of all.
         max_lag: most excerpts that a sink may lack; None: any number.
     """
-    directory = run_dir or usual_directory(os.environ)
+    directory = run_dir or usual_run_dir()
     wanted = known_hosts(directory) if host_id is None else [host_id]
     found: list[Values] = []
     for each in wanted:

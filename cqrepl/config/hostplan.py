@@ -218,6 +218,7 @@ def _host_settings(
         source=_source_settings(config, process),
         sink=_sink_settings(config, values),
         scrub_bytes_per_s=_integer(values["scrub"]),
+        run_dir=_path(values["runDir"]),
     )
 
 

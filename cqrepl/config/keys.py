@@ -296,12 +296,6 @@ PROCESS: Final = _section(
         default=_PROTOCOL.runs,
     ),
     Key(
-        name="runs",
-        kind=BOOLEAN,
-        says="many excerpts go in one document, to and from peers that do the same",
-        default=_PROTOCOL.runs,
-    ),
-    Key(
         name="wireShape",
         kind=choice(*(each.value for each in WireShape)),
         says="layout of the set-up messages that are written; both are read",

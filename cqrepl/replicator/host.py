@@ -25,6 +25,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
+from cqrepl.replicator.controldesk import ControlDesk
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostmarks import NOTHING_SENT
@@ -73,6 +74,7 @@ class Host:
 
     def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
         self.settings = settings
+        self.control: Final = ControlDesk(self)
         self._program = program
         self._block: AbstractAsyncContextManager[None] | None = None
         self._writers: dict[str, OwnWriter] = {}
@@ -453,7 +455,7 @@ class Host:
             stack.callback(self._close_writers)
             if not names:  # a guest has nothing to give, or to lose
                 self._begin(self._program)
-                async with self.endpoint.running():
+                async with self.endpoint.running(), self.control.asked():
                     yield
                 return
             self._lost = lost = LostFiles(names, self._program, self._restored, self._look)
@@ -465,6 +467,7 @@ class Host:
                 lost.running(),
                 self.endpoint.running(),
                 source.running(),
+                self.control.asked(),
             ):
                 yield
 

@@ -98,6 +98,8 @@ class HostSettings:
         sinks: the same of each that is taken in.
         scrub_bytes_per_s: so many bytes of store files are read once more, round after
             round, and compared with what they held; 0: none.
+        run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell
+            it what to do: `usual_run_dir()` for theirs; None: there is none.
 
     Raises:
         ValueError: nodes that do not fit together.
@@ -111,6 +113,7 @@ class HostSettings:
     sources: Mapping[str, Path | str] = field(default_factory=dict)
     sinks: Mapping[str, Path | str] = field(default_factory=dict)
     scrub_bytes_per_s: int = 0
+    run_dir: Path | str | None = None
 
     @classmethod
     def of(
@@ -120,6 +123,7 @@ class HostSettings:
         sinks: Mapping[str, Path | str] | None = None,
         source: SourceSettings | None = None,
         sink: SinkSettings | None = None,
+        run_dir: Path | str | None = None,
         **options: Unpack["HostOptions"],
     ) -> Self:
         """The settings of a host with these queues, from what a user gives.
@@ -127,6 +131,7 @@ class HostSettings:
         Args:
             source: what it does with those that it streams.
             sink: what with those that it takes in.
+            run_dir: directory of the socket at which it can be asked; None: there is none.
             options: where and how to reach the peers: `HostOptions`.
 
         Raises:
@@ -143,6 +148,7 @@ class HostSettings:
             sources=sources or {},
             sinks=sinks or {},
             scrub_bytes_per_s=made.scrub_bytes_per_s,
+            run_dir=run_dir,
         )
 
     def __post_init__(self) -> None:

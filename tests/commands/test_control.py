@@ -67,6 +67,51 @@ async def test_a_copy_with_an_adopted_identity_goes_on(tmp_path: Path) -> None:
         await pair.end()
 
 
+STAYS = "every queue has stopped: this host stays, for 'cqrepl status', 'resume', 'reload'"
+
+
+def other_copies(folder: Path) -> None:
+    """Host 2 has other excerpts in both queues than host 1."""
+    two_queues(folder)
+    for name in ("a", "b"):
+        fill(folder / "sink" / name, "FAST_DAILY", {0: 5})
+        more_excerpts(folder / "sink" / name, 5, 5, seed=77)
+
+
+async def test_a_host_stays_when_all_of_its_queues_have_stopped(tmp_path: Path) -> None:
+    other_copies(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        for each in (pair.one, pair.two):
+            await each.says(re.compile(STAYS))
+        done = await pair.tell("status", "--host-id", 2)
+        assert (done.returncode, done.stdout.count("stopped: ")) == (1, 2)
+        await pair.told("quarantine", "a", "--host-id", 2, "--apply")
+        await pair.told("resume", "a", "--host-id", 1)
+        await pair.all_copied("a")
+        fill(pair.source("c"), "FAST_DAILY", {0: 10})
+        pair.write(a=1, b=1, c=1)
+        for host in (1, 2):
+            await pair.told("reload", "--host-id", host)
+        await pair.all_copied("a", "c")
+        for each in (pair.one, pair.two):
+            assert each.said.count(STAYS) == 1
+        await pair.end()
+
+
+async def test_a_host_that_nobody_can_tell_anything_ends(tmp_path: Path) -> None:
+    other_copies(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        pair.run_dir.mkdir()
+        pair.run_dir.chmod(0o777)  # others write there: no socket is made
+        await pair.begin()
+        assert await pair.two.exit_code() == 1
+        assert "nobody can ask for the status" in pair.two.said
+        assert STAYS not in pair.two.said
+
+
 async def test_quarantine_and_forget(tmp_path: Path) -> None:
     two_queues(tmp_path)
     fill(tmp_path / "sink" / "a", "FAST_DAILY", {0: 5})

@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
+from cqrepl.net import controlsocket, rundirectory
 from cqrepl.net.address import Address
+from cqrepl.net.controlsocket import NotThere, ask_status, asked_at
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
-from cqrepl.status import controlsocket, rundirectory
-from cqrepl.status.controlsocket import NotThere, ask_status, asked_at
-from cqrepl.status.snapshot import snapshot_of
+from cqrepl.replicator.snapshot import snapshot_of
 from tests.support.replicas import LOOPBACK, at, eventually
 from tests.support.samples import NOON_MS, payloads
 

@@ -15,7 +15,7 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
-from cqrepl.status.snapshot import snapshot_of
+from cqrepl.replicator.snapshot import snapshot_of
 from tests.support.replicas import (
     LOOPBACK,
     at,

@@ -10,7 +10,11 @@ import pytest
 import trio
 
 import cqrepl
+import cqrepl.aio
+import cqrepl.blocking
 from cqrepl import Host, HostSettings, Queue
+from cqrepl.console.exitcodes import REFUSED
+from cqrepl.net.controlsocket import NotThere, ask, ask_status
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
@@ -189,3 +193,64 @@ async def test_threads_append_at_the_same_time(tmp_path: Path) -> None:
             for _ in range(4):
                 nursery.start_soon(trio.to_thread.run_sync, work)
     assert held(tmp_path / "q") == [b"a"] * 200
+
+
+async def test_it_is_asked_at_a_socket_if_its_settings_name_one(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    settings = HostSettings.of(
+        listen=LOOPBACK, host_id=7, sources={"orders": made(tmp_path / "orders")}, run_dir=run_dir
+    )
+
+    async def told(**what: object) -> dict[str, object]:
+        return await trio.to_thread.run_sync(ask, run_dir, 7, what)
+
+    async with Host(settings) as host:
+        said = await trio.to_thread.run_sync(ask_status, run_dir, 7)
+        assert (said["host"], said["listens"]) == (7, at(host.port))
+        done = await told(do="pause", queue="orders")
+        assert done == {"v": 1, "host": 7, "do": "pause", "queue": "orders"} | {
+            "said": ["queue 'orders' is paused"]
+        }
+        assert host.source.queues["orders"].held is not None
+        done = await told(do="reload")
+        assert (done["error"], done["code"]) == (
+            "a program runs this host: it has no file of its own to read again",
+            REFUSED,
+        )
+    with pytest.raises(NotThere):
+        await told(do="status")
+
+
+async def test_a_program_adds_verbs(tmp_path: Path) -> None:
+    async def greet(asked: dict[str, object]) -> dict[str, object]:
+        return {"v": 1, "said": [f"hello, {asked['name']}"]}
+
+    host = Host(
+        HostSettings.of(
+            listen=LOOPBACK,
+            host_id=7,
+            sources={"orders": made(tmp_path / "orders")},
+            run_dir=tmp_path / "run",
+        )
+    )
+    host.control.verbs["greet"] = greet
+    async with host:
+        what = {"do": "greet", "name": "operator"}
+        done = await trio.to_thread.run_sync(ask, tmp_path / "run", 7, what)
+    assert done["said"] == ["hello, operator"]
+
+
+def test_in_asyncio_and_in_threads_too(tmp_path: Path) -> None:
+    def settings(name: str) -> HostSettings:
+        orders = made(tmp_path / name)
+        return HostSettings.of(
+            listen=LOOPBACK, host_id=7, sources={"orders": orders}, run_dir=tmp_path / "run"
+        )
+
+    async def in_asyncio() -> dict[str, object]:
+        async with cqrepl.aio.Host(settings("one")):
+            return await asyncio.to_thread(ask_status, tmp_path / "run", 7)
+
+    assert asyncio.run(in_asyncio())["host"] == 7
+    with cqrepl.blocking.Host(settings("two")):
+        assert ask_status(tmp_path / "run", 7)["host"] == 7

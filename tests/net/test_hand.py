@@ -15,7 +15,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
 from cqrepl.queue import QueueLocked
 from cqrepl.queue.files.keptidentity import new_identity
-from cqrepl.status.snapshot import snapshot_of
+from cqrepl.replicator.snapshot import snapshot_of
 from tests.support.copies import assert_same
 from tests.support.replicas import (
     LOOPBACK,

@@ -28,6 +28,14 @@ def usual_directory(environ: Mapping[str, str]) -> Path:
     return Path(gettempdir()) / f"{_NAME}-{os.getuid()}"
 
 
+def usual_run_dir() -> Path:
+    """Where `cqrepl status` and the commands that tell a host what to do look for it, if they are
+    given no directory: `CQREPL_RUN_DIR`, else that of the service, of the login, or one in the
+    place for what is temporary."""
+    named = os.environ.get("CQREPL_RUN_DIR")
+    return Path(named) if named else usual_directory(os.environ)
+
+
 def make_directory(path: Path) -> None:
     """Makes it, for its owner alone; one that is there has to be so.
 

@@ -16,7 +16,7 @@ none acknowledges; null where that spans cycles. A state is `live`, `away` (no c
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cqrepl._version import VERSION
 from cqrepl.net.link import Session
@@ -25,16 +25,18 @@ from cqrepl.protocol.events import said_by_peer
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.replicator.duplexsession import sessions_of
-from cqrepl.replicator.host import Host
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.replicator.sourcesession import SourceSession
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
 
 VERSION_OF_FORM: Final = 1
 Values = dict[str, object]
 
 
-def snapshot_of(host: Host) -> Values:
+def snapshot_of(host: "Host") -> Values:
     """What a host does right now; in its own thread."""
     endpoint = host.endpoint
     connections = endpoint.connections
@@ -61,12 +63,12 @@ def _peer(host_id: int, connection: tuple[Pump, Session] | None) -> Values:
     return {"host": host_id, "state": "connected", "name": connection[0].label}
 
 
-def _late(host: Host) -> Iterator[Values]:
+def _late(host: "Host") -> Iterator[Values]:
     for name, stop in host.source.late.items():
         yield {"name": name, "role": "source", "state": f"paused: {stop.message}", "sinks": []}
 
 
-def _source(host: Host, queue: SourceQueue, peers: Iterable[int]) -> Values:
+def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent
     stops = [stop for stop in host.source.stops if stop.name == queue.name]
     state, last = "live", None
@@ -91,7 +93,7 @@ def _source(host: Host, queue: SourceQueue, peers: Iterable[int]) -> Values:
     }
 
 
-def _sink_of(host: Host, queue: SourceQueue, host_id: int, last: Index | None) -> Values:
+def _sink_of(host: "Host", queue: SourceQueue, host_id: int, last: Index | None) -> Values:
     marks = queue.marks_of(host_id)
     state = _state_of(host, queue, host_id)
     for stop in host.source.stops:
@@ -111,7 +113,7 @@ def _sink_of(host: Host, queue: SourceQueue, host_id: int, last: Index | None) -
     }
 
 
-def _state_of(host: Host, queue: SourceQueue, host_id: int) -> str:
+def _state_of(host: "Host", queue: SourceQueue, host_id: int) -> str:
     connection = host.endpoint.connections.get(host_id)
     if connection is None:
         return "away"

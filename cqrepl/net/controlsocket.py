@@ -19,7 +19,7 @@ from typing import Final
 
 import trio
 
-from cqrepl.status.rundirectory import NotOurs, lock_path, make_directory, socket_path
+from cqrepl.net.rundirectory import NotOurs, lock_path, make_directory, socket_path
 
 REQUEST_MAX: Final = 4096  # bytes
 ANSWER_MAX: Final = 64 * 1024 * 1024
@@ -40,9 +40,9 @@ class NotThere(Exception):
 @asynccontextmanager
 async def asked_at(
     directory: Path, host_id: int, status: Answer, do: Do | None = None
-) -> AsyncIterator[None]:
+) -> AsyncIterator[bool]:
     """For the length of a block a host can be asked. Where that cannot be, it says why, and goes
-    on without.
+    on without: the block gets False.
 
     Args:
         directory: where the socket is made.
@@ -55,19 +55,19 @@ async def asked_at(
         lock = _locked(lock_path(directory, host_id))
     except (NotOurs, OSError) as error:
         _logger.warning("nobody can ask for the status: %s", error)
-        yield
+        yield False
         return
     try:
         listener = await _listening(path)
     except OSError as error:
         _logger.warning("nobody can ask for the status: %s: %s", path, error.strerror or error)
         os.close(lock)
-        yield
+        yield False
         return
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_serve, listener, status, do)
-            yield
+            yield True
             nursery.cancel_scope.cancel()
     finally:
         listener.socket.close()

@@ -5,39 +5,45 @@ An answer has `said`, lines for people, and what programs read; one that could n
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from cqrepl.commands.outcome import code_of
-from cqrepl.commands.quarantine import text_of
-from cqrepl.commands.reloader import Reloader
 from cqrepl.console.exitcodes import USAGE, BadArguments
-from cqrepl.net.errors import NetError
+from cqrepl.net.controlsocket import FORM, Values, asked_at
+from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.quarantine import plan_quarantine
-from cqrepl.replicator.host import Host
-from cqrepl.status.controlsocket import FORM, Values
+from cqrepl.replicator.errorcodes import code_of
+from cqrepl.replicator.quarantinetext import text_of
+from cqrepl.replicator.snapshot import snapshot_of
 
-_FAILED: Final = (NetError, QueueError, OSError, BadArguments, ValueError)
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+FAILED: Final = (NetError, QueueError, OSError, BadArguments, ValueError)
+Verb = Callable[[Values], Awaitable[Values]]
 _logger: Final = logging.getLogger(__name__)
 
 
 class ControlDesk:
     """The verbs of one host; one is done after the other.
 
-    Args:
-        reloader: reads the file again that the host runs by.
+    Attributes:
+        verbs: what is done for each; a program adds its own, and may have `reload` do something.
+        is_asked: true while there is a socket where it can be asked.
     """
 
-    def __init__(self, host: Host, reloader: Reloader) -> None:
+    def __init__(self, host: "Host") -> None:
+        self.is_asked = False
         self._host = host
-        self._reloader = reloader
         self._turn = trio.Lock()
-        self._verbs: Final[Mapping[str, Callable[[Values], Awaitable[Values]]]] = {
+        self.verbs: Final[dict[str, Verb]] = {
             "reload": self._reload,
             "pause": self._pause,
             "resume": self._resume,
@@ -45,27 +51,36 @@ class ControlDesk:
             "quarantine": self._quarantine,
         }
 
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[None]:
+        """For the length of a block it can be asked at the socket that its settings name; at none
+        where they name none."""
+        host = self._host
+        if host.settings.run_dir is None:
+            yield
+            return
+        directory, host_id = Path(host.settings.run_dir), host.settings.protocol.host_id
+        status = partial(snapshot_of, host)
+        async with asked_at(directory, host_id, status, self.do) as self.is_asked:
+            yield
+
     async def do(self, asked: Values) -> Values:
         """Does what is asked for; the answer."""
         name = asked.get("do")
-        verb = self._verbs.get(name) if isinstance(name, str) else None
+        verb = self.verbs.get(name) if isinstance(name, str) else None
         if verb is None:
-            known = ", ".join(("status", *self._verbs))
+            known = ", ".join(("status", *self.verbs))
             return {"v": FORM, "error": f"one of {known} expected", "code": USAGE}
         async with self._turn:
             try:
                 found = await verb(asked)
-            except _FAILED as error:
+            except FAILED as error:
                 code = USAGE if isinstance(error, ValueError) else code_of(error)
                 return {"v": FORM, "error": str(error), "code": code}
         return {"v": FORM, "host": self._host.endpoint.protocol.host_id, "do": name} | found
 
     async def _reload(self, _asked: Values) -> Values:
-        try:
-            return await self._reloader.reload(self._host)
-        except _FAILED as error:
-            _logger.error("by operator: all stays as it is: %s", error)
-            raise
+        raise Refused("a program runs this host: it has no file of its own to read again")
 
     async def _pause(self, asked: Values) -> Values:
         name = _text(asked, "queue")

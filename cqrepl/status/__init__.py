@@ -1,1 +1,0 @@
-"""What a running host can say of itself, and how it is asked."""
