@@ -75,6 +75,14 @@ if TYPE_CHECKING:
     help="After another start of the machine, so long nobody gets what a power cut may have torn "
     "before a known sink's copy was compared.",
 )
+@click.option(
+    "--tailers",
+    type=click.Choice(["replicated", "all"]),
+    default="replicated",
+    show_default=True,
+    help="Which named tailers sinks keep the positions of: those whose names begin replicated:, or "
+    "all.",
+)
 def source(queues: tuple[str, ...], **options: "Unpack[SourceOptions]") -> None:
     """Stream queues to sinks.
 

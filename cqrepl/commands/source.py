@@ -20,6 +20,7 @@ class SourceOptions(replication.ReplicationOptions):
     return_seconds: int
     wait_for: frozenset[int] | None
     wait_for_seconds: int
+    tailers: str
 
 
 def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
@@ -37,6 +38,7 @@ def run_source(queues: Mapping[str, Path], options: SourceOptions) -> int:
             return_seconds_max=options["return_seconds"],
             wait_for=options["wait_for"],
             wait_for_seconds=options["wait_for_seconds"],
+            all_tailers=options["tailers"] == "all",
         ),
         _caught_up if until_caught_up else None,
         replication.log_choice(options),

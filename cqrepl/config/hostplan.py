@@ -239,6 +239,7 @@ def _source_settings(config: ClusterConfig, process: Settings) -> SourceSettings
         ),
         wait_for_seconds=_integer(values["source.waitForSeconds"]),
         wait_for=wait_for,
+        all_tailers=values["source.tailers"] == "all",
     )
 
 

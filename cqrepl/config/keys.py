@@ -214,6 +214,14 @@ SOURCE: Final = _section(
         "torn before a known sink's copy was compared",
         default=int(_SOURCE.wait_for_seconds),
     ),
+    Key(
+        name="tailers",
+        kind=choice("replicated", "all"),
+        says="which named tailers sinks keep the positions of: those whose names begin "
+        "`replicated:`, or all",
+        default="all" if _SOURCE.all_tailers else "replicated",
+        is_live=True,
+    ),
 )
 
 SINK: Final = _section(

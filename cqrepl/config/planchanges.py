@@ -189,6 +189,7 @@ def _merged_source(old: SourceSettings, new: SourceSettings, kept: Set[str]) -> 
     return replace(
         old,
         returns=new.returns,
+        all_tailers=new.all_tailers,
         unacknowledged=(old.unacknowledged & kept) | (new.unacknowledged - kept),
         source_ids=_merged_values(old.source_ids, new.source_ids, kept),
         made_with=_merged_values(old.made_with, new.made_with, kept),

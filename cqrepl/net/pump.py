@@ -36,6 +36,7 @@ from cqrepl.protocol.events import (
     OrderlyEnd,
     PeerLost,
     RegistrationRefused,
+    TailerMoved,
     Told,
 )
 from cqrepl.protocol.states import ConnectionState
@@ -46,7 +47,9 @@ _REST_BYTES: Final = 4096
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
-_OF_NO_STREAM: Final = Acknowledged | LevelReached | LevelWanted | CommitMoved | CopyAudited
+_OF_NO_STREAM: Final = (
+    Acknowledged | LevelReached | LevelWanted | CommitMoved | TailerMoved | CopyAudited
+)
 _logger = logging.getLogger(__name__)
 
 Admit = Callable[[int, "Pump"], Awaitable[str | None]]

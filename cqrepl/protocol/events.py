@@ -11,6 +11,7 @@ from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.tailerposition import TailerPosition
 
 
 class StopReason(Enum):
@@ -200,6 +201,15 @@ class CommitMoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TailerMoved:
+    """A named tailer stands there at the source: everything before it is in the copy."""
+
+    cid: Cid
+    name: str
+    position: TailerPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LevelWanted:
     """The source waits for this level of what it sends: tell it as soon as it is reached."""
 
@@ -295,6 +305,7 @@ Event = (
     | LevelReached
     | LevelWanted
     | CommitMoved
+    | TailerMoved
     | QueueStopped
     | QueueWithdrawn
     | QueuesNamed

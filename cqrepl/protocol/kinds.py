@@ -42,8 +42,15 @@ LINEAGE_CAPABILITY: Final = "lineage"
 RUNS_CAPABILITY: Final = "runs"  # unless it is switched off
 IDENTITY_CAPABILITY: Final = "identity"  # only with the one before: a copy takes one on proof
 LEVELS_CAPABILITY: Final = "levels"
+TAILERS_CAPABILITY: Final = "tailers"
 CORE_CAPABILITIES: Final = frozenset(
-    {QUEUES_CAPABILITY, ENDED_CAPABILITY, STOPS_CAPABILITY, LEVELS_CAPABILITY}
+    {
+        QUEUES_CAPABILITY,
+        ENDED_CAPABILITY,
+        STOPS_CAPABILITY,
+        LEVELS_CAPABILITY,
+        TAILERS_CAPABILITY,
+    }
 ) | (frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY}) if has_chains() else frozenset())
 SHOWN: Final = 100  # characters of what a peer wrote
 

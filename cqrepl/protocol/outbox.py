@@ -31,6 +31,7 @@ class Outbox:
         "has_identities",
         "has_levels",
         "has_lineage",
+        "has_tailers",
         "hears_stops",
         "held",
         "refused",
@@ -47,6 +48,7 @@ class Outbox:
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
         self.has_levels = False  # a sink says what it has synced and applied
+        self.has_tailers = False  # a source says where named tailers stand
         self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none
         self.broken: str | None = None  # what ends the connection, after what came before it
         self.refused = 0  # of those that count

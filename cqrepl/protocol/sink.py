@@ -26,6 +26,7 @@ from cqrepl.protocol.events import (
     QueueOffered,
     QueueWithdrawn,
     StopReason,
+    TailerMoved,
 )
 from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.intake import Intake
@@ -49,16 +50,19 @@ from cqrepl.protocol.messages.names import (
     PROVED,
     RUN,
     STOPPED,
+    TAILER,
 )
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_identity, write_proof
 from cqrepl.protocol.messages.runs import read_run
+from cqrepl.protocol.messages.tailers import read_tailer
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.format.tailerposition import TailerPosition
 from wire import Reader
 
 
@@ -156,6 +160,8 @@ class SinkHandler(Stoppable):
             self._level_wanted(read_wanted(reader))
         elif name == COMMITTED and self._outbox.has_levels:
             self._committed(read_acknowledgement(reader)[0])
+        elif name == TAILER and self._outbox.has_tailers:
+            self._tailer_moved(read_tailer(reader))
         elif name == PROVE:
             self._asked(reader.read_int())
         elif name == STOPPED:
@@ -217,6 +223,21 @@ class SinkHandler(Stoppable):
             )
         elif index >= 0:
             self._outbox.tell(CommitMoved(cid=self.cid, name=self.name, index=index))
+
+    def _tailer_moved(self, position: TailerPosition | None) -> None:
+        if self.state is not SinkState.RECEIVING:
+            return
+        assert self._intake is not None
+        if position is None:
+            self._outbox.refuse(f"queue {self.name!r}: a position that no named tailer can have")
+        elif position.index > self._intake.next_index:
+            end = format_index(Index(self._intake.next_index))
+            self._outbox.refuse(
+                f"queue {self.name!r}: a named tailer at {position.index:#x}, {end} is the next"
+                " index here"
+            )
+        else:
+            self._outbox.tell(TailerMoved(cid=self.cid, name=self.name, position=position))
 
     @property
     def _can_prove(self) -> bool:

@@ -42,6 +42,7 @@ from cqrepl.protocol.messages.names import PENDING, PROOF, RUN, STOPPED
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_prove
 from cqrepl.protocol.messages.runs import read_run
+from cqrepl.protocol.messages.tailers import write_tailer
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
@@ -49,6 +50,7 @@ from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.format.tailerposition import TailerPosition
 from wire import Reader
 
 
@@ -358,8 +360,12 @@ class SourceHandler(Stoppable):
     @property
     def index_held(self) -> int:
         """The sink has everything up to this: it has acknowledged it, or had it before."""
-        had = -1 if self.answer is None else self.answer.next_index - 1
-        return max(self.index_acknowledged, had)
+        return max(self.index_acknowledged, self._index_had)
+
+    @property
+    def _index_had(self) -> int:
+        """The sink had everything up to this when it answered."""
+        return -1 if self.answer is None else self.answer.next_index - 1
 
     def _level_reached(self, level: AckLevel, index: int) -> None:
         if self.has_stopped:
@@ -377,11 +383,25 @@ class SourceHandler(Stoppable):
     def tell_commit(self, index: int) -> None:
         """The queue is safe up to `index`: tells the sink, as far as it has it. The rest it hears
         with the next call, behind the excerpts."""
-        had = -1 if self.answer is None else self.answer.next_index - 1
-        index = min(index, max(self.index_sent, had))
+        index = min(index, max(self.index_sent, self._index_had))
         if self._outbox.has_levels and self.is_streaming and index > self.index_committed:
             self.index_committed = index
             self._outbox.send(self.cid_document, write_committed(index))
+
+    def tell_tailer(self, position: TailerPosition) -> bool:
+        """A named tailer stands there: tells the sink, if it was sent all before it. False where it
+        was not told, which is to be tried again later."""
+        sent = max(self.index_sent, self._index_had)
+        is_ready = self._outbox.has_tailers and self.is_streaming and not self._outbox.is_crowded
+        if not is_ready or position.index > sent + 1:
+            return False
+        self._outbox.send(self.cid_document, write_tailer(position))
+        return True
+
+    @property
+    def takes_tailers(self) -> bool:
+        """True while the sink takes in where named tailers stand."""
+        return self._outbox.has_tailers and self.is_streaming
 
     def want_level(self, level: AckLevel) -> bool:
         """Has the sink tell at once what has reached a level, from now on, on this connection;

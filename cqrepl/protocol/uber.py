@@ -29,6 +29,7 @@ from cqrepl.protocol.kinds import (
     RUNS_CAPABILITY,
     SHOWN,
     STOPS_CAPABILITY,
+    TAILERS_CAPABILITY,
 )
 from cqrepl.protocol.messages import (
     Handler,
@@ -104,6 +105,7 @@ class Router:
             if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
                 self.outbox.run_payload_max = self.config.settings.payload_max
             self.outbox.has_levels = LEVELS_CAPABILITY in on_both
+            self.outbox.has_tailers = TAILERS_CAPABILITY in on_both
             self.outbox.hears_stops = STOPS_CAPABILITY in announced.capabilities
 
     @property

@@ -51,6 +51,7 @@ from cqrepl.queue.read.columns import MAX_BYTES, MAX_ROWS, ColumnReader, Columns
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.tailer import Tailer
+from cqrepl.queue.read.tailerpositions import TailerPositions
 from cqrepl.queue.read.timesearch import ReadTime, seek_time
 from cqrepl.queue.write.appender import Appender
 from cqrepl.queue.write.endrepair import EndRepair
@@ -89,6 +90,7 @@ class Queue:
         self._marks = ChronicleMarks(self._table_path)
         self.host_marks = KeptMarks(path, self._marks)  # of each replica, as far as they are kept
         self.identity = KeptIdentity(path / FILE_NAME)  # which queue it is
+        self.tailer_positions = TailerPositions(self._marks)  # of named tailers, for its copies
         self._guard = threading.Lock()  # of the two that follow
         self._opened: list[_Opened] = []
         self._columns: ColumnReader | None = None

@@ -1,12 +1,20 @@
 """How far a queue that is taken in has come beyond appended, and what its source says of it."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel.board import AckLevel
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol.events import CommitMoved, TailerMoved
+from cqrepl.queue import QueueError
+from cqrepl.queue.format.tailerposition import TailerPosition
 
 if TYPE_CHECKING:
     from cqrepl.replicator.sinkqueue import SinkQueue
+
+_logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -16,10 +24,12 @@ class BeyondAppended:
     Args:
         committed: its source has called it safe up to this.
         applied: a program here has taken everything up to this.
+        unkept: named tailers for which there is no room here, which was said.
     """
 
     committed: int = -1
     applied: int = -1
+    unkept: set[str] = field(default_factory=set)
 
 
 def tell_synced(queue: "SinkQueue", index: int) -> None:
@@ -40,6 +50,35 @@ def note_applied(queue: "SinkQueue", index: int) -> None:
         queue.beyond.applied = index
         if queue.owner is not None:
             queue.owner.tell_level(queue.name, AckLevel.APPLIED, index)
+
+
+async def take_word(queue: "SinkQueue", word: CommitMoved | TailerMoved) -> None:
+    """Keeps what its source says of it."""
+    if isinstance(word, CommitMoved):
+        note_committed(queue, word.index)
+    elif queue.is_open and word.position.name not in queue.beyond.unkept:
+        await _keep_tailer(queue, word.position)
+
+
+async def _keep_tailer(queue: "SinkQueue", position: TailerPosition) -> None:
+    """Keeps where a named tailer stands, so that it goes on from there if this copy becomes the
+    queue."""
+    positions, why = queue.queue.tailer_positions, ""
+    take = partial(positions.take, position)
+    try:
+        if not (take() if positions.has(position.name) else await in_thread(take)):
+            why = "there is no room for its keys"
+            queue.beyond.unkept.add(position.name)
+    except (QueueError, OSError) as error:  # it may go with the next move
+        why = str(error)
+    if why:
+        _logger.warning(
+            "queue %r: where the named tailer %r stands is not kept: %s; on this copy it would go"
+            " on from an earlier excerpt",
+            queue.name,
+            position.name,
+            why,
+        )
 
 
 def note_committed(queue: "SinkQueue", index: int) -> None:

@@ -1,6 +1,7 @@
 """One queue of a source on one connection: where its stream stands, or its back copy."""
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -8,13 +9,14 @@ import trio
 from cqrepl.protocol.ackpolicy import commit_index
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
-from cqrepl.queue import Tailer
+from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.toldtailers import ToldTailers
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SourceLane
@@ -41,6 +43,7 @@ class Outgoing:
         self.audited = NEXT_OF_EMPTY  # what the sink's files hold before this is what was sent
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
+        self._tailers = ToldTailers()
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
@@ -113,6 +116,20 @@ class Outgoing:
             source.want_level(level)
         source.tell_commit(commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX))
         return source.is_streaming and source.index_committed < source.index_sent
+
+    def tell_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
+        """Tells the sink where named tailers stand, up to what it was sent; true where one has
+        moved.
+
+        Args:
+            source: the core's half of the queue.
+            all_names: also names that do not begin `replicated:`.
+        """
+        if not source.takes_tailers:
+            return False
+        with suppress(QueueError, OSError):  # those who need the table store say so
+            self._tailers.note(self.queue.queue.tailer_positions.look(all_names=all_names))
+        return self._tailers.tell(source)
 
     def close(self) -> None:
         if self.lane is not None:

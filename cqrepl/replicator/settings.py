@@ -35,6 +35,8 @@ class SourceSettings:
             host has appended it.
         source_ids: what sinks are told as the source id of a queue, by its name; else its own.
         made_with: roll cycles of queues, by name: one that is not there is made with it.
+        all_tailers: sinks keep where all named tailers stand; else those whose names begin
+            `replicated:`.
     """
 
     acknowledge: bool = True
@@ -46,6 +48,7 @@ class SourceSettings:
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
     wait_for: frozenset[int] | None = None
+    all_tailers: bool = False
 
     def asks_ack(self, name: str) -> bool:
         """Whether the sinks of this queue are to acknowledge."""

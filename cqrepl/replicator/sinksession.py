@@ -24,7 +24,7 @@ from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
-from cqrepl.replicator.copylevels import note_committed, sync_later
+from cqrepl.replicator.copylevels import sync_later, take_word
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.pause import is_passing
@@ -132,8 +132,8 @@ class SinkSession:
                 await self._lock(event)
             case ev.IdentityTold():
                 await self._take_identity(event)
-            case ev.CommitMoved():
-                note_committed(self._queues[event.name], event.index)
+            case ev.CommitMoved() | ev.TailerMoved():
+                await take_word(self._queues[event.name], event)
             case ev.LevelWanted():
                 self._lanes.sync_at_once(self._queues[event.name], event.level)
             case ev.ProofAsked():

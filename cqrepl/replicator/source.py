@@ -52,6 +52,8 @@ from cqrepl.surroundings import surroundings
 
 COMMIT_SECONDS: Final = 1.0  # to the next look at marks that native lanes may have raised
 COMMIT_PAUSE_SECONDS: Final = 0.05  # between two words of it at least
+TAILERS_MOVE_SECONDS: Final = 0.1  # between two looks at named tailers while one moves
+TAILERS_REST_SECONDS: Final = 1.0  # and while none does
 STOPS_PAUSE_SECONDS: Final = 0.05  # while a queue has stopped for one sink, and goes on for another
 
 
@@ -208,6 +210,7 @@ class Source:
                 nursery.start_soon(self._bell.hear, self._count)
             nursery.start_soon(self._end_waits)
             nursery.start_soon(self._tell_commits)
+            nursery.start_soon(self._tell_tailers)
             yield
             nursery.cancel_scope.cancel()
 
@@ -219,6 +222,15 @@ class Source:
             with trio.move_on_after(COMMIT_SECONDS if behind else math.inf):
                 await self._shared.changed.wait()
             await trio.sleep(COMMIT_PAUSE_SECONDS)
+
+    async def _tell_tailers(self) -> None:
+        """Tells sinks where named tailers stand, ten times a second while any moves."""
+        while True:
+            has_moved = False
+            for session in list(self._sessions()):
+                has_moved = session.tell_tailers() or has_moved
+                await trio.lowlevel.checkpoint()
+            await trio.sleep(TAILERS_MOVE_SECONDS if has_moved else TAILERS_REST_SECONDS)
 
     async def _end_waits(self) -> None:
         """Ends the waits for a queue that can be read no further, once nothing more can come of it:
@@ -487,6 +499,7 @@ async def serve_source(
     wait_for_seconds: float = WAIT_FOR_SECONDS,
     wait_for: Iterable[int] | None = None,
     policies: Mapping[str, AckPolicy] | None = None,
+    all_tailers: bool = False,
     program: Program | None = None,
     **options: Unpack[HostOptions],
 ) -> AsyncIterator[Source]:
@@ -505,6 +518,8 @@ async def serve_source(
         wait_for: only if one of these hosts is known to have a copy; None: any; empty: never.
         policies: when what is written to a queue counts as safe, by its name; else as soon as one
             sink has appended it.
+        all_tailers: sinks keep where all named tailers stand; else those whose names begin
+            `replicated:`.
         program: adds handlers of its own to the connections.
         options: where and how to reach the peers: `HostOptions`.
 
@@ -527,6 +542,7 @@ async def serve_source(
         wait_for_seconds=wait_for_seconds,
         wait_for=None if wait_for is None else frozenset(wait_for),
         policies=policies or {},
+        all_tailers=all_tailers,
     )
     settings = host_settings(1, 2, source=own, **options)
     paths = named(queues)

@@ -81,6 +81,7 @@ class SourceQueue:
         self._marks = QueueMarks(name, self.queue.host_marks, self.board)
         try:
             self._lower_marks()
+            self._lower_tailers()
         except (QueueError, OSError) as error:  # reading tells, on each connection
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
@@ -118,8 +119,7 @@ class SourceQueue:
         marked = max([queue.sent_index, queue.acknowledged_index, *acknowledged.values()])
         if marked == NOTHING:
             return
-        # behind the marks: they may rise meanwhile
-        end = queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
+        end = self._end()  # behind the marks: they may rise meanwhile
         last = None if end == NEXT_OF_EMPTY else queue.last_index_before(end)
         lowered = NOTHING if last is None else last
         if marked <= lowered:
@@ -134,6 +134,28 @@ class SourceQueue:
             format_index(marked),
             f"; host {', '.join(ahead)} may return it" if ahead else "",
         )
+
+    def _lower_tailers(self) -> None:
+        """What a reader has read of what the queue has lost, it has to read once more: other
+        excerpts may get the same indexes."""
+        positions, shift = self.queue.tailer_positions, self.queue.layout.roll_cycle.shift
+        found = [each for each in positions.look(all_names=True) if each.index > NEXT_OF_EMPTY]
+        end = self._end() if found else NEXT_OF_EMPTY  # behind them: they may move meanwhile
+        # one at the start of a later cycle has read no more than what is there
+        lost = [each for each in found if each.index > end and each.index & ((1 << shift) - 1)]
+        if not lost:
+            return
+        positions.lower_to(end)
+        _logger.warning(
+            "queue %r: it ends before %s, and its readers %s had read more: they go on from there",
+            self.name,
+            format_index(end),
+            ", ".join(repr(each.name) for each in lost),
+        )
+
+    def _end(self) -> Index:
+        queue = self.queue
+        return queue.next_index() if queue.is_of_this_boot else self.chains.readable_end()
 
     @property
     def shape(self) -> QueueShape:

@@ -200,6 +200,7 @@ class SourceSession:
         self._offers.offer_late(name)
 
     def drain(self) -> None:
+        self.tell_tailers()  # as far as its excerpts were sent
         self._is_draining = True
         self._offers.end()
         self._end_audited()
@@ -392,6 +393,21 @@ class SourceSession:
         if connection.has_data_to_send:
             self._pump.wake()
         return any(is_behind)
+
+    def tell_tailers(self) -> bool:
+        """Tells this sink where named tailers stand; true where one has moved."""
+        connection, queues = self._connection, list(self.outgoing.values())
+        if not any(connection.source(each.cid).takes_tailers for each in queues):
+            return False
+        self.catch_up()  # what lanes have sent counts
+        all_names = self._shared.settings.all_tailers
+        has_moved = False
+        for each in queues:
+            source = connection.source(each.cid)
+            has_moved = each.tell_tailers(source, all_names=all_names) or has_moved
+        if has_moved:
+            self._pump.wake()
+        return has_moved
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer

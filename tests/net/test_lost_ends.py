@@ -7,7 +7,7 @@ import pytest
 from cqrepl.queue import Queue
 from tests.support.copies import assert_same
 from tests.support.replicas import acked, joined, live_source
-from tests.support.samples import fill
+from tests.support.samples import fill, noon_index
 
 
 async def test_marks_are_lowered_and_rise_with_what_comes_back(
@@ -46,3 +46,34 @@ async def test_a_queue_that_lost_all_knows_its_hosts(
         assert marks.acknowledged == -1
         assert marks.sent == 0
         assert source.queues["q"].acknowledged == -1
+
+
+async def test_its_readers_go_back_to_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else they would pass over what gets the same indexes. At the start of a later cycle nothing
+    more was read."""
+    written = fill(tmp_path / "q", "FAST_DAILY", {0: 9})
+    end, later = written[4][0], noon_index(ahead=1)
+    stands = {"replicated:a": written[7][0], "b": written[8][0] + 1, "c": end}
+    with Queue.open(tmp_path / "q") as queue:
+        for name, index in stands.items():
+            queue.named_position(name).move(index)
+    fill(tmp_path / "less", "FAST_DAILY", {0: 4})
+    for file in (tmp_path / "less").glob("*.cq4"):
+        file.rename(tmp_path / "q" / file.name)
+    async with live_source(tmp_path / "q"):
+        pass
+    with Queue.open(tmp_path / "q") as queue:
+        found = {name: queue.named_position(name).load() for name in stands}
+        assert queue.named_position("replicated:a").version() == 1
+        assert found == dict.fromkeys(stands, end)
+    assert "its readers 'replicated:a', 'b' had read more" in caplog.text
+    caplog.clear()
+    with Queue.open(tmp_path / "q") as queue:
+        queue.named_position("d").move(later)
+    async with live_source(tmp_path / "q"):
+        pass
+    with Queue.open(tmp_path / "q") as queue:
+        assert queue.named_position("d").load() == later
+    assert "had read more" not in caplog.text

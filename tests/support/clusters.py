@@ -107,6 +107,7 @@ cqrepl:
     acceptReturns: [2, 3]
     returnExcerpts: 1000
     returnSeconds: 5
+    tailers: all
     waitFor: none
     waitForSeconds: 3
   sink:

@@ -129,6 +129,13 @@ Synced = data("syn" / field("syn", Index), "ns" / field("ns", Number))
 Applied = data("apl" / field("apl", Index), "ns" / field("ns", Number))
 Committed = data("cmt" / field("cmt", Index), "ns" / field("ns", Number))
 LevelWanted = data("level" / field("level", Text))
+# and where a named tailer of the source stands
+TailerBody = Struct(
+    "name" / field("name", Text),
+    "index" / field("index", Index),
+    "version" / Optional(field("version", Number)),
+)
+TailerMoved = data("tailer" / field("tailer", block(TailerBody)))
 # written in a block; a reader takes them also behind a type, or directly behind the name
 _EVENT = Struct("index" / Index, "payload" / Payload, "ns" / Optional(Number), Fillers)
 _IN_BLOCK = block(FocusedSeq("event", "event" / _EVENT, Terminated))

@@ -35,6 +35,7 @@ SYNCED: Final = "syn"
 APPLIED: Final = "apl"
 LEVEL: Final = "level"
 COMMITTED: Final = "cmt"
+TAILER: Final = "tailer"
 
 
 class WireShape(Enum):

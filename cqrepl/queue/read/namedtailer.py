@@ -29,26 +29,28 @@ from cqrepl.queue.format.errors import NotAQueue, QueueError, QueueLocked
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.format.tailerposition import (
+    LOCK_SUFFIX,
+    TAILER_NAME_MAX,
+    VERSION_NONE,
+    VERSION_SUFFIX,
+    is_companion,
+    is_replicated,
+)
 from cqrepl.queue.read.pauser import Pauser
 from cqrepl.queue.read.stall import Repair, Stall
 from cqrepl.queue.read.tailer import BYTES_MAX, PAYLOAD_MAX, Tailer
 
-REPLICATED: Final = "replicated:"
-_KEY: Final = "index."
-_LOCK: Final = ".lock"
-_LOCK_START: Final = ".lock.start"  # ours, see `locks`
-_VERSION: Final = ".version"
-_VERSION_NONE: Final = -1
+TAILER_KEY: Final = "index."
 _LOCK_TIMEOUT_S: Final = 15.0  # Java's own patience for this lock
-_NAME_MAX: Final = 256  # a table store has 64 KiB for all keys
 
 
 def named_tailers(table: TableStore) -> dict[str, int]:
     """The positions of all named tailers; names as they were written, in the order of adding."""
     found = {}
     for key, value in table.keys().items():
-        if key.startswith(_KEY) and not _is_companion(key.removeprefix(_KEY)):
-            found[table.written(key)[len(_KEY) :]] = value
+        if key.startswith(TAILER_KEY) and not is_companion(key.removeprefix(TAILER_KEY)):
+            found[table.written(key)[len(TAILER_KEY) :]] = value
     return found
 
 
@@ -56,16 +58,12 @@ def lower_named_tailers(table: TableStore, index: int) -> None:
     """Takes all named tailers back to a next index that lies behind it: what they have read from
     there on is not the queue's any more."""
     for name, at in named_tailers(table).items():
-        value = table.find(_KEY + name)
+        value = table.find(TAILER_KEY + name)
         if at > index and value is not None:
             value.lower_to(index)
-            version = table.find(_KEY + name + _VERSION)
-            if name.startswith(REPLICATED) and version is not None:
+            version = table.find(TAILER_KEY + name + VERSION_SUFFIX)
+            if is_replicated(name) and version is not None:
                 version.add(1)
-
-
-def _is_companion(name: str) -> bool:
-    return name.startswith(REPLICATED) and name.endswith((_LOCK, _VERSION, _LOCK_START))
 
 
 class NamedPosition:
@@ -79,16 +77,16 @@ class NamedPosition:
             QueueLocked: the name begins `replicated:`, and the append lock is held.
         """
         self._path = cycles.table_path
-        if not 0 < len(name.encode()) <= _NAME_MAX:
+        if not 0 < len(name.encode()) <= TAILER_NAME_MAX:
             raise QueueError(
-                f"expected a name of 1 to {_NAME_MAX} bytes, found {name!r}", path=self._path
+                f"expected a name of 1 to {TAILER_NAME_MAX} bytes, found {name!r}", path=self._path
             )
-        if _is_companion(name):  # as a name it would be moved under a lock that it is itself
+        if is_companion(name):  # as a name it would be moved under a lock that it is itself
             raise QueueError(
                 f"expected a name, found what belongs to one: {name!r}", path=self._path
             )
         self.name = name
-        self._is_replicated = name.startswith(REPLICATED)
+        self._is_replicated = is_replicated(name)
         self._table: TableStore | None = None  # only read before the first move
         self._value: TableValue | None = None
         self._version: TableValue | None = None  # there when the table store is open for writing
@@ -100,7 +98,7 @@ class NamedPosition:
     def load(self) -> int:
         """The next index to read; 0: the start."""
         if self._value is None:
-            self._value = self._find(_KEY + self.name)
+            self._value = self._find(TAILER_KEY + self.name)
         return NEXT_OF_EMPTY if self._value is None else self._value.load()
 
     def move(self, index: int) -> None:
@@ -124,8 +122,8 @@ class NamedPosition:
 
     def version(self) -> int:
         """How often a `replicated:` name was moved, from -1 on; -1 for other names."""
-        found = self._find(_KEY + self.name + _VERSION) if self._is_replicated else None
-        return _VERSION_NONE if found is None else found.load()
+        found = self._find(TAILER_KEY + self.name + VERSION_SUFFIX) if self._is_replicated else None
+        return VERSION_NONE if found is None else found.load()
 
     def close(self) -> None:
         """Closes the table store. The position stays where it is."""
@@ -144,12 +142,12 @@ class NamedPosition:
                 f"expected a table store to keep the position of {self.name} in", path=self._path
             ) from error
         self.close()
-        self._table, key = table, _KEY + self.name
+        self._table, key = table, TAILER_KEY + self.name
         if self._is_replicated:
-            self._lock = WordLock(table, key + _LOCK)
+            self._lock = WordLock(table, key + LOCK_SUFFIX)
         self._value = table.value(key, NEXT_OF_EMPTY)
         if self._is_replicated:
-            self._version = table.value(key + _VERSION, _VERSION_NONE)
+            self._version = table.value(key + VERSION_SUFFIX, VERSION_NONE)
         self._is_writable = True
 
     def _find(self, key: str) -> TableValue | None:

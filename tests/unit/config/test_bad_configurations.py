@@ -77,6 +77,7 @@ VALUES = {
     "returnSeconds": ["0", "5s", "1.5"],
     "waitFor": ["known", "[200]", "[[2]]"],
     "waitForSeconds": ["-1", "forever"],
+    "tailers": ["none", "[all]"],
     "touchAhead": ["x", "8 MiB"],
     "appendLog": ["[a]", "{}"],
     "anyCycle": ["on", "0"],

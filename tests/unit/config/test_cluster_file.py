@@ -103,6 +103,7 @@ def test_every_key_reaches_the_settings() -> None:
     assert (source.returns.excerpts_max, source.returns.seconds_max) == (1000, 5)
     assert source.wait_for is not None
     assert (source.wait_for, source.wait_for_seconds) == (frozenset(), 3)
+    assert source.all_tailers
     assert sink.roll_cycles == source.made_with
     assert (sink.touch_ahead_bytes, sink.append_log) == (0, Path("appended"))
     assert (sink.any_cycle, sink.puts_aside) == (True, True)

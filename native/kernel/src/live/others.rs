@@ -1,7 +1,8 @@
 //! Documents that are for no lane: which of them the event loop can act on while a pump runs on.
 //!
 //! That is so for what changes no queue: that the peer is there, how far it has come, what its files
-//! hold, and what it waits for. All else begins or ends something, and the pump comes back for it.
+//! hold, what it waits for, and where its readers stand. All else begins or ends something, and the
+//! pump comes back for it.
 
 use crate::batch::documents::{HEADER_BYTES, LENGTH_MASK};
 
@@ -12,8 +13,16 @@ const META_DATA: u32 = 1 << 30;
 const CID: &[u8] = b"\xC3cid";
 const CID_MAX: usize = CID.len() + 9;
 /// How those data documents begin: a code for a name of that length, and the name.
-const NAMES: [&[u8]; 7] =
-    [b"\xC9heartbeat", b"\xC3idx", b"\xC3syn", b"\xC3apl", b"\xC3cmt", b"\xC5proof", b"\xC5level"];
+const NAMES: [&[u8]; 8] = [
+    b"\xC9heartbeat",
+    b"\xC3idx",
+    b"\xC3syn",
+    b"\xC3apl",
+    b"\xC3cmt",
+    b"\xC5proof",
+    b"\xC5level",
+    b"\xC6tailer",
+];
 
 /// Where the document that starts at `start` ends; `None` when it is not all there.
 pub fn document_end(data: &[u8], start: usize) -> Option<usize> {
