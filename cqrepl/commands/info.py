@@ -101,6 +101,8 @@ def info_json(info: QueueInfo) -> str:
                 "host": host.host_id,
                 "sent": _mark(host.sent or -1),
                 "acknowledged": _mark(host.acknowledged),
+                "synced": _mark(host.synced),
+                "applied": _mark(host.applied),
             }
             for host in info.hosts
         ],
@@ -171,6 +173,10 @@ def _host_cells(host: HostState) -> tuple[str, ...]:
         f"{host.host_id}",
         f"sent {sent or 'nothing'}",
         f"acknowledged {acknowledged or 'nothing'}",
+        *(
+            "" if _mark(index) is None else f"{name} {_mark(index)}"
+            for name, index in (("synced", host.synced), ("applied", host.applied))
+        ),
     )
 
 

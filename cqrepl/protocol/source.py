@@ -403,6 +403,11 @@ class SourceHandler(Stoppable):
         """True while the sink takes in where named tailers stand."""
         return self._outbox.has_tailers and self.is_streaming
 
+    @property
+    def takes_levels(self) -> bool:
+        """True while the sink tells levels, and takes up to where the queue is safe."""
+        return self._outbox.has_levels and self.is_streaming
+
     def want_level(self, level: AckLevel) -> bool:
         """Has the sink tell at once what has reached a level, from now on, on this connection;
         false for one that does not tell levels, or where nothing streams."""

@@ -27,6 +27,7 @@ from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.chain import has_chains
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
+    OWN_SYNCED_KEY,
     SENT_KEY,
     SYNCED_KEY,
     ChronicleMarks,
@@ -276,7 +277,7 @@ def _lower(queue: Queue, table: TableStore, going: Quarantine) -> None:
     last = going.end - 1 if going.end else FORGOTTEN
     marks = ChronicleMarks(queue.cycles.table_path)
     try:
-        for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY):
+        for key in (SENT_KEY, ACKNOWLEDGED_KEY, SYNCED_KEY, OWN_SYNCED_KEY):
             if marks.load(key, FORGOTTEN) > last:
                 marks.lower_to(key, last)
     finally:

@@ -25,6 +25,7 @@ from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
     FOLLOWER_KEY,
     SENT_KEY,
+    SYNCED_KEY,
     ChronicleMarks,
 )
 from cqrepl.queue.files.cycles import Cycles, store_names
@@ -211,6 +212,11 @@ class Queue:
         """Records that all up to `index` is acknowledged; false where that cannot be recorded."""
         return self._marks.raise_to(ACKNOWLEDGED_KEY, index)
 
+    def raise_synced(self, index: int) -> bool:
+        """Records for Java that everything up to `index` is on the disk; false where that cannot be
+        recorded."""
+        return self._marks.raise_to(SYNCED_KEY, index)
+
     @property
     def is_of_this_boot(self) -> bool:
         """True when one of our writers has opened the queue since the machine was started. Else a
@@ -218,10 +224,11 @@ class Queue:
         return self._marks.load(BOOT_KEY, _MARK_NONE) == boot_digest()
 
     def lower_marks(self, index: int) -> None:
-        """Records that nothing beyond `index` was sent or acknowledged: the queue has lost what was
-        there. Nothing where that cannot be recorded."""
+        """Records that nothing beyond `index` was sent, acknowledged or synced: the queue has lost
+        what was there. Nothing where that cannot be recorded."""
         self._marks.lower_to(SENT_KEY, index)
         self._marks.lower_to(ACKNOWLEDGED_KEY, index)
+        self._marks.lower_to(SYNCED_KEY, index)
 
     @property
     def is_follower(self) -> bool:

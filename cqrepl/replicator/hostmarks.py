@@ -31,7 +31,8 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class HostMarks:
-    """The marks of one host: `sent` to it, and `acknowledged` by it; -1 for nothing yet.
+    """The marks of one host: `sent` to it, and `acknowledged`, `synced` and `applied` by it; -1 for
+    nothing yet.
 
     Attributes:
         resends: the streams of what it has acknowledged.
@@ -44,6 +45,8 @@ class HostMarks:
         self.host_id = host_id
         self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
         self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
+        self.synced = marks.get(MarkLevel.SYNCED, FORGOTTEN)
+        self.applied = marks.get(MarkLevel.APPLIED, FORGOTTEN)
         self.resends = Resends()
         self.row = row
         self._kept = kept
@@ -69,6 +72,17 @@ class HostMarks:
     def raise_level(self, level: AckLevel, index: int) -> None:
         """The host has more than appended everything up to this index."""
         self.row.raise_to(level, index)
+        self.keep_levels()
+
+    def keep_levels(self) -> None:
+        """Keeps what it has said beyond appended: a native lane raises the mark of this run."""
+        synced, applied = self.row.mark(AckLevel.SYNCED), self.row.mark(AckLevel.APPLIED)
+        if synced > self.synced:
+            self.synced = synced
+            self._kept.raise_to(self.host_id, MarkLevel.SYNCED, synced)
+        if applied > self.applied:
+            self.applied = applied
+            self._kept.raise_to(self.host_id, MarkLevel.APPLIED, applied)
 
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index."""
@@ -84,10 +98,17 @@ class HostMarks:
         if index < self.acknowledged:
             self.acknowledged = index
             self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
+        if index < self.synced:
+            self.synced = index
+            self._kept.lower_to(self.host_id, MarkLevel.SYNCED, index)
+        if index < self.applied:
+            self.applied = index
+            self._kept.lower_to(self.host_id, MarkLevel.APPLIED, index)
 
     def __repr__(self) -> str:
-        sent, acknowledged = _shown(self.sent), _shown(self.acknowledged)
-        return f"HostMarks({self.host_id}, sent={sent}, acknowledged={acknowledged})"
+        names = ("sent", "acknowledged", "synced", "applied")
+        shown = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
+        return f"HostMarks({self.host_id}, {shown})"
 
 
 class QueueMarks:

@@ -107,7 +107,8 @@ class Outgoing:
 
     def tell_levels(self, source: SourceHandler) -> bool:
         """Has the sink tell at once what reaches a level that anything waits for, and tells it up
-        to where the queue's policy calls it safe; true while it was sent more than that.
+        to where the queue's policy calls it safe; true while it was sent more than that, or than is
+        known to be on its disk. What it has said of that is kept.
 
         Args:
             source: the core's half of the queue.
@@ -115,7 +116,11 @@ class Outgoing:
         for level in self.queue.board.wanted:
             source.want_level(level)
         source.tell_commit(commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX))
-        return source.is_streaming and source.index_committed < source.index_sent
+        self.marks.keep_levels()
+        told = source.index_committed
+        if source.offer.acknowledgement:
+            told = min(told, self.marks.synced)
+        return source.takes_levels and told < source.index_sent
 
     def tell_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
         """Tells the sink where named tailers stand, up to what it was sent; true where one has
@@ -134,6 +139,7 @@ class Outgoing:
     def close(self) -> None:
         if self.lane is not None:
             self.lane.mute()
+        self.marks.keep_levels()
         self.batch = self.lane = None
         if self.tailer is not None:
             self.tailer.close()

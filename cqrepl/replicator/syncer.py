@@ -246,6 +246,8 @@ class DiskEnd:
         else:
             self._synced, self._noted = end, doubtful
             self._is_of_this_boot = True
+            if self.unproved_from is None and not self._is_forgotten:
+                self._queue.raise_synced(end - 1)  # for Java
             if self._has_told:
                 _logger.info("queue %r: it is known to be on the disk again", self._name)
             self.is_hindered = self._has_told = False

@@ -225,8 +225,8 @@ def test_marks_only_rise_and_say_so(tmp_path: Path) -> None:
         host.raise_sent(0x10)
         host.raise_acknowledged(0x08)
         host.raise_acknowledged(0x07)
-        assert repr(host) == "HostMarks(2, sent=0x20, acknowledged=0x8)"
-        assert repr(marks.of(9)) == "HostMarks(9, sent=-1, acknowledged=-1)"
+        assert repr(host) == "HostMarks(2, sent=0x20, acknowledged=0x8, synced=-1, applied=-1)"
+        assert repr(marks.of(9)) == "HostMarks(9, sent=-1, acknowledged=-1, synced=-1, applied=-1)"
         assert list(marks.known()) == [2]
     assert keys_of(path)["cqrepl.2.snt"] == 0x20
     assert keys_of(path)["cqrepl.2.idx"] == 8

@@ -10,12 +10,24 @@ import trio
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
+from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
 from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.quarantine import quarantine
 from cqrepl.replicator import syncer
 from cqrepl.replicator.ackboard import AckBoard
+from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
-from tests.support.replicas import SECONDS, eventually, joined, live_sink, live_source
+from tests.support.replicas import (
+    SECONDS,
+    eventually,
+    joined,
+    live_sink,
+    live_source,
+    more_excerpts,
+)
 from tests.support.samples import fill, noon_index
+from tests.support.tables import keys_of
 
 APPENDED, SYNCED, APPLIED = AckLevel
 LAST = noon_index(sequence=2)
@@ -110,6 +122,56 @@ async def test_what_a_program_has_taken_is_told(tmp_path: Path) -> None:
             assert board.marks_at(APPLIED) == {2: LAST}
             with pytest.raises(ValueError, match="'other' came"):
                 sink.applied(LAST, "other")
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_what_sinks_have_said_is_kept_over_a_restart(tmp_path: Path) -> None:
+    """To be looked at; a wait counts what is said in this run."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source:
+        async with live_sink(copy, source.port) as sink:
+            await in_thread(waits(source.board(), LAST, APPENDED))
+            sink.applied(LAST - 1)
+            await in_thread(waits(source.board(), LAST, SYNCED))
+            await in_thread(waits(source.board(), LAST - 1, APPLIED))
+            await eventually(lambda: kept(source) == (LAST, LAST, LAST - 1))
+    async with live_source(path) as source:
+        assert kept(source) == (LAST, LAST, LAST - 1)
+        assert source.board().marks_at(SYNCED) == {}
+        source.queues["q"].marks[2].lower_to(LAST - 2)
+        assert kept(source) == (LAST - 2, LAST - 2, LAST - 2)
+    keys = keys_of(path)
+    assert (keys["cqrepl.2.syn"], keys["cqrepl.2.apl"]) == (LAST - 2, LAST - 2)
+
+
+def kept(source: Source) -> tuple[int, int, int]:
+    marks = source.queues["q"].marks[2]
+    return marks.acknowledged, marks.synced, marks.applied
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_it_is_told_without_anything_that_waits_or_flows(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, tmp_path / "copy"):
+        await eventually(lambda: keys_of(path).get("cqrepl.2.syn") == LAST)
+
+
+async def test_java_sees_on_both_sides_what_is_on_the_disk(tmp_path: Path) -> None:
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with joined(path, copy):
+        await eventually(lambda: java_synced(path) == java_synced(copy) == LAST)
+        (index, _), *_ = more_excerpts(path, 3, 1)
+        await eventually(lambda: java_synced(path) == java_synced(copy) == index)
+    quarantine(copy, LAST)
+    assert java_synced(copy) == LAST - 1, "lowered with what is cut"
+
+
+def java_synced(path: Path) -> int | None:
+    table = path / FILE_NAME
+    return keys_of(path).get(SYNCED_KEY.lower()) if table.exists() else None
 
 
 class FailingDisk(Surroundings):

@@ -1,6 +1,8 @@
-"""The replication marks in a table store: the greatest indexes sent and acknowledged.
+"""The replication marks in a table store: the greatest indexes sent, acknowledged and synced.
 
-Java's readers may wait for them (`readAfterReplicaAcknowledged`). They are raised by
+Java's readers may wait for them (`readAfterReplicaAcknowledged`). That of what is synced is for
+Java alone: Java raises it for what it has only passed to the system, so nothing here believes it
+(`syncedmark`, and `listing` for what our appenders have made durable). They are raised by
 compare-and-set, and lowered only where the queue has lost its end. The queue of a source is
 otherwise only read, so its table store is opened for writing here, at the first mark; where that is
 not possible, marks are not kept, and the answer is false: replication goes on without.
@@ -16,6 +18,7 @@ from cqrepl.queue.format.errors import QueueError
 SENT_KEY: Final = "chronicle.lastIndexReplicated"
 ACKNOWLEDGED_KEY: Final = "chronicle.lastAcknowledgedIndexReplicated"
 SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
+OWN_SYNCED_KEY: Final = "cqrepl.synced"  # what our appenders have made durable
 FOLLOWER_KEY: Final = "cqrepl.follower"  # 1: it is taken in from a source; -1: it is not
 _INITIAL: Final = -1
 

@@ -1,10 +1,12 @@
 """The marks of each replica host in a queue's directory: how far it was sent to, and has it all.
 
 Theory of operation. A mark is one long, raised in place by compare-and-set. Each host from 1 to 127
-has two, under keys of ours in the table store:
+has up to four, under keys of ours in the table store:
 
     cqrepl.<host>.snt    the greatest index sent to this host; -1: none, or forgotten
     cqrepl.<host>.idx    the greatest index that it has acknowledged
+    cqrepl.<host>.syn    that it has said to be on its disk
+    cqrepl.<host>.apl    that it has said to be taken by a program there
 
 Java adds no key once the keys end behind 65,536 bytes: a new named tailer then fails after 10 s. A
 key of ours takes 32 bytes and is never freed. So none of these is added that would end behind
@@ -44,7 +46,7 @@ KEY_END_MAX: Final = 32_768  # of a mark of ours
 LOOK_AGAIN_S: Final = 1.0
 KEYS_END_WARNED: Final = 49_152
 KEYS_END_JAVA: Final = 65_536  # behind it Java adds none
-_KEY: Final = re.compile(r"cqrepl\.([1-9]\d{0,2})\.(snt|idx)")
+_KEY: Final = re.compile(r"cqrepl\.([1-9]\d{0,2})\.(snt|idx|syn|apl)")
 
 HostLevels = dict[int, dict[MarkLevel, int]]
 

@@ -3,10 +3,12 @@
     listing.lowestCycle, listing.highestCycle   the least and greatest cycle with a file
     listing.modCount                            +1 for every change of the directory
     normalisedEOFsTo                            all cycles below have an end-of-file mark
-    chronicle.lastIndexMSynced                  greatest index that was made durable
+    chronicle.lastIndexMSynced                  greatest index passed to msync, in Java perhaps
+                                                without waiting for it
 
-and two of our own:
+and three of our own:
 
+    cqrepl.synced        the greatest index that an appender of ours has made durable
     cqrepl.boot          a digest of the machine's start that our last writer knew
     cqrepl.endsChecked   (cycle, digest of all lower cycles that have a file, and of the start)
 
@@ -20,7 +22,8 @@ until the machine starts again. So opening an appender opens no older file, howe
 import zlib
 from typing import Final
 
-from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import OWN_SYNCED_KEY, SYNCED_KEY
+from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import Cycle
 from cqrepl.surroundings import surroundings
@@ -113,11 +116,15 @@ class Listing:
             self.sync()  # before any excerpt: a power cut must not leave those and lose this
 
     def synced(self) -> int:
-        """The greatest index known to be durable; -1 for none."""
-        return self._table.value(SYNCED_KEY, _NONE).load()
+        """The greatest index that an appender of ours has made durable; -1 for none."""
+        value = self._table.find(OWN_SYNCED_KEY)
+        return _NONE if value is None else value.load()
 
     def synced_to(self, index: int) -> None:
-        """Records that everything up to an index is durable."""
+        """Records that everything up to an index is durable; Java is told so, too."""
+        own = self._table.value_within(OWN_SYNCED_KEY, _NONE, KEY_END_MAX)
+        if own is not None:
+            own.raise_to(index)
         self._table.value(SYNCED_KEY, _NONE).raise_to(index)
 
     def sync(self) -> None:

@@ -6,7 +6,9 @@ numbers are little-endian, and each stands on a multiple of 8.
     position  bytes
            0      8   index sent, -1 for none                `snt`
            8      8   index acknowledged, -1 for none        `idx`
-          16     40   -1 five times: for marks to come
+          16      8   index synced, -1 for none                `syn`
+          24      8   index applied, -1 for none               `apl`
+          32     24   -1 three times: for marks to come
           56      8   the seal: "cqmark", the version 1, the host; stored last, once
 
 A slot counts while its seal is right. A process that is killed before leaves a slot that never was;
@@ -45,6 +47,8 @@ class MarkLevel(StrEnum):
 
     SENT = "snt"
     ACKNOWLEDGED = "idx"
+    SYNCED = "syn"
+    APPLIED = "apl"
 
 
 _LEVELS: Final = tuple(MarkLevel)  # in the order of their longs

@@ -86,11 +86,14 @@ class TailerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """A sink host: the greatest index sent to it, and acknowledged by it; -1 for none."""
+    """A sink host: the greatest index sent to it, and acknowledged, synced and applied by it; -1
+    for none."""
 
     host_id: int
     sent: int
     acknowledged: int
+    synced: int = FORGOTTEN
+    applied: int = FORGOTTEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,6 +457,8 @@ def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:
             host_id=host_id,
             sent=marks.get(MarkLevel.SENT, FORGOTTEN),
             acknowledged=marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN),
+            synced=marks.get(MarkLevel.SYNCED, FORGOTTEN),
+            applied=marks.get(MarkLevel.APPLIED, FORGOTTEN),
         )
         for host_id, marks in marks_of(keys, slots).items()
     )

@@ -106,6 +106,9 @@ def test_a_file_that_may_not_be_read_is_no_damage(
     assert "damage" not in result.stdout
 
 
+NOTHING_MORE = {"synced": None, "applied": None}
+
+
 def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
     """From keys and from the side file, behind the marks; a line each."""
     path = tmp_path / "q"
@@ -125,13 +128,14 @@ def test_info_of_hosts(invoke: Invoke, tmp_path: Path) -> None:
         "mark  chronicle.lastIndexReplicated  0x4d4b00000004",
         "host  3    sent 0x4d4b00000002  acknowledged nothing",
         "host  12   sent nothing         acknowledged 0x4d4b00000001",
-        "host  100  sent 0x4d4b00000004  acknowledged 0x4d4b00000004",
+        "host  100  sent 0x4d4b00000004  acknowledged 0x4d4b00000004  synced 0x4d4b00000004"
+        "  applied 0x4d4b00000004",
     ]
-    found = json.loads(invoke("info", path, "--json").stdout)
+    found, both = json.loads(invoke("info", path, "--json").stdout), "0x4d4b00000004"
     assert found["hosts"] == [
-        {"host": 3, "sent": "0x4d4b00000002", "acknowledged": None},
-        {"host": 12, "sent": None, "acknowledged": "0x4d4b00000001"},
-        {"host": 100, "sent": "0x4d4b00000004", "acknowledged": "0x4d4b00000004"},
+        {"host": 3, "sent": "0x4d4b00000002", "acknowledged": None} | NOTHING_MORE,
+        {"host": 12, "sent": None, "acknowledged": "0x4d4b00000001"} | NOTHING_MORE,
+        {"host": 100} | dict.fromkeys(("sent", "acknowledged", "synced", "applied"), both),
     ]
     assert not [key for key in found["other_keys"] if key.endswith((".snt", ".idx"))]
     assert KEY_END_MAX <= found["keys_end"] < KEY_END_MAX + 32

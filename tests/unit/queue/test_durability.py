@@ -17,9 +17,11 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
 )
-from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import OWN_SYNCED_KEY, SYNCED_KEY
+from cqrepl.queue.files.listing import Listing
 from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.write.groupcommit import Pending
 from tests.support.samples import (
     NOON_MS,
@@ -177,6 +179,22 @@ def test_new_files_their_names_and_the_marks_that_close_old_ones_are_synced(
         ]  # fmt: skip
         assert calls.made.index(table) == calls.made.index("queue") + 1
     assert keys_of(path)[SYNCED_KEY.lower()] == noon_index(ahead=1)
+
+
+def test_what_java_calls_synced_is_not_believed(path: Path) -> None:
+    """It raises that mark for what it has only passed to the system."""
+    last = noon_index(sequence=2)
+    with synced(path) as queue:
+        for _ in range(3):
+            queue.append(b"a", now_ms=NOON_MS)
+    set_word(path, SYNCED_KEY, last + 100)
+    table = TableStore(path / FILE_NAME, writable=True)
+    assert Listing(table).synced() == last
+    table.close()
+    set_word(path, OWN_SYNCED_KEY, -1)
+    table = TableStore(path / FILE_NAME, writable=True)
+    assert Listing(table).synced() == -1
+    table.close()
 
 
 def test_without_a_promise_nothing_is_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

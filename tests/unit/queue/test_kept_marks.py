@@ -69,7 +69,7 @@ def test_what_is_no_host_has_no_marks(queue: Queue, path: Path, host: int) -> No
 
 
 def test_keys_that_only_look_like_marks_are_left_alone(path: Path) -> None:
-    for key in ("cqrepl.0.snt", "cqrepl.128.idx", "cqrepl.02.snt", "cqrepl.2.syn", "cqrepl.x.idx"):
+    for key in ("cqrepl.0.snt", "cqrepl.128.idx", "cqrepl.02.snt", "cqrepl.2.rcv", "cqrepl.x.idx"):
         set_word(path, key, 5)
     assert kept(path) == {}
 
