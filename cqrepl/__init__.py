@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.follow import Following, follow
     from cqrepl.replicator.host import Host, serve_host
     from cqrepl.replicator.hostend import HostEnded
+    from cqrepl.replicator.hostevents import HostEvents, Role, telling
     from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
@@ -112,6 +113,7 @@ __all__ = [
     "HeartbeatSettings",
     "Host",
     "HostEnded",
+    "HostEvents",
     "HostMarks",
     "HostQueue",
     "HostSettings",
@@ -139,6 +141,7 @@ __all__ = [
     "Refused",
     "ReturnRefused",
     "ReturnSettings",
+    "Role",
     "RollCycle",
     "SafeReader",
     "Sequence",
@@ -170,6 +173,7 @@ __all__ = [
     "serve_host",
     "serve_sink",
     "serve_source",
+    "telling",
     "usual_run_dir",
 ]
 # where each public name is loaded from; also stated above, for tools that do not run this
@@ -202,6 +206,7 @@ _HOMES: Final = {
     "HeartbeatSettings": "cqrepl.protocol",
     "Host": "cqrepl.replicator.host",
     "HostEnded": "cqrepl.replicator.hostend",
+    "HostEvents": "cqrepl.replicator.hostevents",
     "HostMarks": "cqrepl.replicator.hostmarks",
     "HostQueue": "cqrepl.replicator.hostqueue",
     "HostSettings": "cqrepl.replicator.settings",
@@ -229,6 +234,7 @@ _HOMES: Final = {
     "Refused": "cqrepl.net.errors",
     "ReturnRefused": "cqrepl.replicator.consent",
     "ReturnSettings": "cqrepl.replicator.consent",
+    "Role": "cqrepl.replicator.hostevents",
     "RollCycle": "cqrepl.queue",
     "SafeReader": "cqrepl.replicator.safereader",
     "Sequence": "cqrepl.queue",
@@ -259,6 +265,7 @@ _HOMES: Final = {
     "serve_host": "cqrepl.replicator.host",
     "serve_sink": "cqrepl.replicator.sink",
     "serve_source": "cqrepl.replicator.source",
+    "telling": "cqrepl.replicator.hostevents",
     "usual_run_dir": "cqrepl.net.rundirectory",
 }
 

@@ -23,6 +23,7 @@ from cqrepl.net.program import Program
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
+from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
@@ -154,6 +155,7 @@ class AsyncioHost:
     Args:
         settings: as for `cqrepl.Host`.
         program: adds handlers of its own to the connections. Its coroutines are trio's.
+        events: what is called when something has changed, in a thread of its own.
 
     Raises:
         QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
@@ -161,9 +163,16 @@ class AsyncioHost:
         HostEnded: it is used outside its block.
     """
 
-    def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        settings: HostSettings,
+        *,
+        program: Program | None = None,
+        events: HostEvents | None = None,
+    ) -> None:
         self.settings = settings
         self._program = program
+        self._events = events
         self._guest: _Guest | None = None
         self._host: TrioHost | None = None
         self._failure: BaseException | None = None
@@ -274,7 +283,9 @@ class AsyncioHost:
         kept = Kept()
         try:
             with kept, self._scope:
-                async with TrioHost(self.settings, program=self._program) as host:
+                async with TrioHost(
+                    self.settings, program=self._program, events=self._events
+                ) as host:
                     self._host = host
                     self._begun.set_result(None)
                     await self._end.wait()

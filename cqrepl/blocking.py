@@ -22,6 +22,7 @@ from cqrepl.net.program import Program
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
+from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
@@ -36,6 +37,7 @@ class BlockingHost:
     Args:
         settings: as for `cqrepl.Host`.
         program: adds handlers of its own to the connections; called in the host's thread.
+        events: what is called when something has changed, in a thread of its own.
 
     Raises:
         QueueError, Refused, Unreachable, ValueError: when it is entered, as `cqrepl.Host`.
@@ -44,9 +46,16 @@ class BlockingHost:
         HostEnded: it is used after its end.
     """
 
-    def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        settings: HostSettings,
+        *,
+        program: Program | None = None,
+        events: HostEvents | None = None,
+    ) -> None:
         self.settings = settings
         self._program = program
+        self._events = events
         self._process: int | None = None  # that of its thread
         self._thread = threading.Thread(target=self._run, name="cqrepl host", daemon=True)
         self._begun = threading.Event()  # or it never will
@@ -161,7 +170,7 @@ class BlockingHost:
         with self._scope:
             if self._is_cancelled:  # before there was a token
                 return
-            async with TrioHost(self.settings, program=self._program) as host:
+            async with TrioHost(self.settings, program=self._program, events=self._events) as host:
                 self._host = host
                 self._begun.set()
                 await self._end.wait()

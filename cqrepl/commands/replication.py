@@ -16,7 +16,7 @@ import trio
 
 from cqrepl.commands import outcome
 from cqrepl.commands.progress import show_progress
-from cqrepl.commands.reaches import log_reaches
+from cqrepl.commands.reachlog import log_reaches
 from cqrepl.commands.screen import Screen
 from cqrepl.console.endings import ending_signals
 from cqrepl.console.exitcodes import (

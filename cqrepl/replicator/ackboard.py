@@ -17,7 +17,7 @@ sink ends a wait: what one refuses or holds otherwise another one may take.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import trio
@@ -211,6 +211,21 @@ class AckBoard:
         """Nothing comes any more."""
         self.end(why)
         self._is_closed = True
+
+    def watched(
+        self,
+        index: int,
+        n: int = 1,
+        *,
+        hosts: Iterable[int] | None = None,
+        level: AckLevel = _LEVEL,
+    ) -> AbstractContextManager[None]:
+        """For the length of a block `changed` of the source is set when that is so.
+
+        Raises:
+            ValueError: as `wait`.
+        """
+        return self._watched(_wanted(index, n, hosts, level))
 
     @contextmanager
     def _watched(self, wanted: _Wanted) -> Iterator[None]:

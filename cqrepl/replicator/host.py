@@ -28,6 +28,7 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.controldesk import ControlDesk
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostend import ended_by
+from cqrepl.replicator.hostevents import HostEvents, telling
 from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.logs import named_logs
@@ -56,6 +57,7 @@ class Host:
     Args:
         settings: with its queues; `HostSettings.of` and `read_settings` make them.
         program: adds handlers of its own to the connections.
+        events: what is called when something has changed.
 
     A guest (`ProtocolSettings.guest`) has no queues: its program registers what takes guests.
 
@@ -72,8 +74,15 @@ class Host:
     sink: Sink
     endpoint: Endpoint
 
-    def __init__(self, settings: HostSettings, *, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        settings: HostSettings,
+        *,
+        program: Program | None = None,
+        events: HostEvents | None = None,
+    ) -> None:
         self.settings = settings
+        self._events = events
         self.control: Final = ControlDesk(self)
         self._program = program
         self._block: AbstractAsyncContextManager[None] | None = None
@@ -463,6 +472,7 @@ class Host:
             sink.watch_over(lost)
             self._begin(lost)
             async with (
+                telling(self._events, source, sink),
                 syncer.running(),
                 lost.running(),
                 self.endpoint.running(),

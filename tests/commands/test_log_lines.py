@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.commands.reaches import QUIET_SECONDS, Reach, ReachLog
+from cqrepl.commands.reachlog import QUIET_SECONDS, ReachLog
 from cqrepl.console.loglines import LogChoice
 from cqrepl.queue.format.index import Index, format_index
+from cqrepl.replicator.reaches import Reach
 from tests.support.commands import commands, until
 from tests.support.invoke import Invoke
 from tests.support.ports import reserved_port

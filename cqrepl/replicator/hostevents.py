@@ -1,0 +1,266 @@
+"""What a host tells its program: what is safe, how far copies are, what differs, who leads.
+
+Theory of operation. Nothing is queued. One task compares how things stand with what was told last,
+and has a thread make one call for each that is different; while a call lasts, nothing else is told,
+and afterwards only how things stand then. So a program that takes its time costs nobody else any,
+what waits for it never grows beyond one value for each queue and host, and the pumps, native or
+not, know nothing of it. An acknowledgement is looked for by a watch at the board, which rings the
+bell of the event loop; for everything else it looks once a second, and when something has changed.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from cqrepl.protocol import StopReason
+from cqrepl.protocol.ackpolicy import commit_index
+from cqrepl.queue.format.index import INDEX_MAX
+from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.reaches import Reach, reaches_of
+from cqrepl.replicator.sink import Sink
+from cqrepl.replicator.source import Source
+from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.replicator.stops import Stop
+from cqrepl.surroundings import surroundings
+
+LOOK_SECONDS: Final = 1.0  # to the next look, at the latest
+PAUSE_SECONDS: Final = 0.05  # between two looks at least
+END_SECONDS: Final = 1.0  # for the last calls, when the host ends in order
+NOTHING: Final = -1
+_logger: Final = logging.getLogger(__name__)
+
+
+class Role(Enum):
+    """What this host does with a queue."""
+
+    LEADING = "leading"  # it streams the queue, and local writers may append
+    FOLLOWING = "following"  # it takes the queue in
+    IDLE = "idle"  # neither: it was removed, or this host has stepped down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvents:
+    """What is called when something is different; each may be left out.
+
+    The calls come one after the other, from a thread that is not the event loop's, and may take
+    their time: what changes meanwhile is told afterwards, as it stands then. An exception is
+    logged, and changes nothing else.
+
+    Args:
+        on_acked: name of a queue, and the index up to which its policy calls it safe now. Not of a
+            queue whose policy waits for no host.
+        on_lag: name of a queue, id of the host that has a copy, and the excerpts that it lacks of
+            what was there a second before; None for more than a cycle, 0 when it has caught up.
+            Of a queue that is taken in, of what its source had when the stream began; the id is
+            that of its master, 0 where it is taken from any host.
+        on_diverged: the stop of a queue whose copies differ; once, until it goes on.
+        on_role: name of a queue, and what this host does with it: at the start, and when that
+            changes.
+    """
+
+    on_acked: Callable[[str, int], None] | None = None
+    on_lag: Callable[[str, int, int | None], None] | None = None
+    on_diverged: Callable[[Stop], None] | None = None
+    on_role: Callable[[str, Role], None] | None = None
+
+
+_Call = Callable[[], None]
+
+
+class EventDesk:
+    """Tells one program.
+
+    Args:
+        source: None for a host that streams nothing.
+        sink: None for one that takes nothing in.
+    """
+
+    def __init__(
+        self, events: HostEvents, source: Source | None = None, sink: Sink | None = None
+    ) -> None:
+        self._events = events
+        self._source = source
+        self._sink = sink
+        self._acked: dict[str, int] = {}
+        self._ends: dict[tuple[str, int], int] = {}  # of the queue, at the look before
+        self._lags: dict[tuple[str, int], int | None] = {}
+        self._diverged: list[Stop] = []
+        self._roles: dict[str, Role] = {}
+        self._lags_due = -math.inf  # by trio's clock
+        self._limiter = trio.CapacityLimiter(1)
+        self._is_ending = False
+        self._rest = trio.CancelScope()  # between two looks
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """For the length of a block tells what is different; and, within a second, how things
+        stand at its end in order."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            yield
+            nursery.cancel_scope.deadline = trio.current_time() + END_SECONDS
+            self._is_ending = True
+            self._rest.cancel()
+
+    async def _work(self) -> None:
+        is_last = False
+        while not is_last:
+            if is_last := self._is_ending:
+                self._lags_due = -math.inf
+            await self._call(self._news())
+            with trio.CancelScope() as self._rest:
+                if not self._is_ending:
+                    await trio.sleep(PAUSE_SECONDS)
+                    await self._wait()
+
+    async def _wait(self) -> None:
+        """Waits until something may be different."""
+        halves = [half for half in (self._source, self._sink) if half is not None]
+        with trio.move_on_after(LOOK_SECONDS), ExitStack() as stack:
+            for queue in self._acked_queues():
+                safe, policy = self._acked.get(queue.name, NOTHING), queue.policy
+                if queue.board.has_ended or safe == INDEX_MAX:
+                    continue
+                count, hosts, level = policy.hosts_min or 1, policy.counted, policy.level
+                stack.enter_context(queue.board.watched(safe + 1, count, hosts=hosts, level=level))
+            async with trio.open_nursery() as nursery:
+                for half in halves:
+                    nursery.start_soon(_cancel_when, half.changed, nursery.cancel_scope)
+
+    async def _call(self, calls: list[_Call]) -> None:
+        if not calls:
+            return
+        if surroundings().has_threads:
+            work = partial(_make, calls)
+            await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+        else:
+            _make(calls)
+
+    def _news(self) -> list[_Call]:
+        """What is to be called; from now on it counts as told."""
+        calls: list[_Call] = []
+        events = self._events
+        if events.on_role is not None:
+            calls += [partial(events.on_role, *each) for each in self._new_roles()]
+        if events.on_acked is not None:
+            calls += [partial(events.on_acked, *each) for each in self._new_acked()]
+        if events.on_lag is not None and trio.current_time() >= self._lags_due:
+            self._lags_due = trio.current_time() + LOOK_SECONDS
+            calls += [partial(events.on_lag, *each) for each in self._new_lags()]
+        if events.on_diverged is not None:
+            calls += [partial(events.on_diverged, each) for each in self._new_diverged()]
+        return calls
+
+    def _acked_queues(self) -> list[SourceQueue]:
+        """The queues whose policies wait for hosts."""
+        if self._source is None or self._events.on_acked is None:
+            return []
+        return [queue for queue in self._source.queues.values() if queue.policy.hosts_min]
+
+    def _new_acked(self) -> Iterator[tuple[str, int]]:
+        queues = self._acked_queues()
+        gone = self._acked.keys() - {queue.name for queue in queues}
+        for name in gone:
+            del self._acked[name]
+        for queue in queues:
+            safe = commit_index(queue.policy, queue.leading.marks(), INDEX_MAX)
+            if safe > self._acked.get(queue.name, NOTHING):
+                self._acked[queue.name] = safe
+                yield queue.name, safe
+
+    def _new_lags(self) -> Iterator[tuple[str, int, int | None]]:
+        seen = set()
+        for half in (self._source, self._sink):
+            for each in () if half is None else reaches_of(half):
+                key = (each.queue, each.peer or 0)
+                seen.add(key)
+                lag = _lag(each, self._ends.get(key))
+                self._ends[key] = each.end
+                if key not in self._lags or self._lags[key] != lag:
+                    self._lags[key] = lag
+                    yield *key, lag
+        for key in self._ends.keys() - seen:  # it is told again when it comes again
+            del self._ends[key]
+            self._lags.pop(key, None)
+
+    def _new_diverged(self) -> list[Stop]:
+        halves = [half for half in (self._source, self._sink) if half is not None]
+        stops = [stop for half in halves for stop in half.stops]
+        before = self._diverged
+        self._diverged = [stop for stop in stops if stop.reason is StopReason.DIVERGED]
+        return [stop for stop in self._diverged if stop not in before]
+
+    def _new_roles(self) -> Iterator[tuple[str, Role]]:
+        now: dict[str, Role] = {}
+        before = self._roles
+        if self._sink is not None:
+            now |= dict.fromkeys(self._sink.queues, Role.FOLLOWING)
+        if self._source is not None:
+            for name, queue in self._source.queues.items():
+                now[name] = Role.IDLE if queue.leading.has_stepped_down else Role.LEADING
+        self._roles = now
+        for name in before.keys() - now.keys():
+            yield name, Role.IDLE
+        for name, role in now.items():
+            if before.get(name) is not role:
+                yield name, role
+
+
+def _lag(reach: Reach, end_before: int | None) -> int | None:
+    """The excerpts that a copy lacks of what was there at the look before: one that is on its way
+    is no news. None for more than a cycle."""
+    end = reach.end if end_before is None else end_before
+    if reach.held >= end:
+        return 0
+    if reach.held < 0:
+        return None if end >> reach.shift else end + 1
+    is_near = reach.held >> reach.shift == end >> reach.shift
+    return end - reach.held if is_near else None
+
+
+class _Logged:
+    """A block of a program's own: its mistake is said, and ends no host."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is not None:
+            _logger.error("a call to the program has failed", exc_info=error)
+        return True
+
+
+def _make(calls: list[_Call]) -> None:
+    for call in calls:
+        with _Logged():
+            call()
+
+
+async def _cancel_when(changed: Signal, scope: trio.CancelScope) -> None:
+    await changed.wait()
+    scope.cancel()
+
+
+@asynccontextmanager
+async def telling(
+    events: HostEvents | None, source: Source | None = None, sink: Sink | None = None
+) -> AsyncIterator[None]:
+    """For the length of a block tells a program, if there is one; arguments as `EventDesk`."""
+    if events is None:
+        yield
+    else:
+        async with EventDesk(events, source, sink).running():
+            yield
