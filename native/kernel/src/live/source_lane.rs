@@ -339,7 +339,9 @@ impl<'a> SourceLane<'a> {
         };
         let mut run = self.pass(&mut walk, first, &mut taking, place, Some(check), out_bytes)?;
         if run.lengths.len() < runs::EXCERPTS_MIN || place.index < 0 {
-            return Ok(None);
+            // at the end of a buffer there may be no room for a second one: it waits for the next,
+            // as a frame between two runs keeps the peer from storing them together
+            return Ok((filled > 0 && bytes_max < RUN_BYTES).then_some(Look::Nothing));
         }
         if !run.is_certain && !self.is_proved_ahead(&mut run)? {
             let Some(proved) = run.proved.filter(|proved| proved.count >= runs::EXCERPTS_MIN)
@@ -449,8 +451,12 @@ impl<'a> SourceLane<'a> {
         Ok(Passed { place, lengths, is_certain, is_astray, proved, first })
     }
 
-    /// True when a walk ahead proves all of a run, of which so far too little is proved.
+    /// True when all of a run is proved: by an earlier walk, or by a walk ahead where so far too
+    /// little is proved.
     fn is_proved_ahead(&self, run: &mut Passed) -> Result<bool, Fault> {
+        if !run.is_astray && run.place.position <= run.place.certain_end {
+            return Ok(true);
+        }
         let enough = run.lengths.len() / 4 * 3;
         if run.is_astray || run.proved.is_some_and(|proved| proved.count >= enough) {
             return Ok(false);
