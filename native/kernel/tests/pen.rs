@@ -8,7 +8,7 @@ use cqrepl_kernel::append::pen::{Pen, PenPlace};
 use cqrepl_kernel::append::terms::{Refusal, Terms};
 use cqrepl_kernel::batch::documents::{Limits, Walk, WalkStop};
 use cqrepl_kernel::batch::layout::MeasuredBatch;
-use cqrepl_kernel::batch::runs::MeasuredRun;
+use cqrepl_kernel::batch::runs::MeasuredRuns;
 use cqrepl_kernel::mem::{Cells, Source};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -108,20 +108,18 @@ impl Queue {
         }
     }
 
-    /// Appends the same as the run that it is in a store file.
-    fn append_run(
+    /// Appends the same as the runs that it is in a store file, the first one of so many excerpts
+    /// and all others in the second.
+    fn append_runs(
         &mut self,
         terms: &Terms,
         place: &PenPlace,
         payloads: &[&[u8]],
+        split: usize,
         index: i64,
     ) -> Outcome {
-        let mut run = Vec::new();
-        for payload in payloads {
-            run.resize(run.len().next_multiple_of(4), 0);
-            run.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-            run.extend_from_slice(payload);
-        }
+        let (first, second) = payloads.split_at(split);
+        let (first_bytes, second_bytes) = (run_of(first), run_of(second));
         let pen = Pen::new(
             Cells::from(self.store.inner()),
             Cells::from(self.table.inner()),
@@ -130,9 +128,21 @@ impl Queue {
             place,
         );
         let pen = pen.expect("usual numbers");
-        let (sequence, spacing) = pen.slots_from(index);
-        let run = MeasuredRun::new((&*run).into(), payloads.len(), 1000, sequence, spacing);
-        pen.append_run(&run.expect("there is memory").expect("a run"), index)
+        let measured = |bytes: &'static [u8], count: usize, index: i64| {
+            let (sequence, spacing) = pen.slots_from(index);
+            let runs = MeasuredRuns::new(bytes.into(), count, 1000, sequence, spacing);
+            runs.expect("there is memory").expect("a run")
+        };
+        let mut runs = measured(first_bytes.leak(), first.len(), index);
+        if !second.is_empty() {
+            let second = measured(second_bytes.leak(), second.len(), index + first.len() as i64);
+            runs.join(second).expect("there is memory");
+        }
+        let (image, apart) = runs.image().expect("there is memory");
+        let mut laid = vec![0; runs.size()];
+        runs.lay((&mut *laid).into(), 0).expect("there is room");
+        assert_eq!(apart.joined(&image, 0).expect("there is memory"), laid);
+        pen.append_runs(&runs, index)
     }
 
     fn append(
@@ -199,8 +209,25 @@ fn what_is_appended_is_published_recorded_and_indexed() {
     assert_eq!(place.position.load(Ordering::Relaxed), (FIRST + 28) as i64);
 }
 
+fn run_of(payloads: &[&[u8]]) -> Vec<u8> {
+    let mut run = Vec::new();
+    for payload in payloads {
+        run.resize(run.len().next_multiple_of(4), 0);
+        run.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        run.extend_from_slice(payload);
+    }
+    run
+}
+
 #[test]
-fn a_run_is_stored_as_its_excerpts_are() {
+fn runs_are_stored_as_their_excerpts_are() {
+    for split in 1..4 {
+        assert_stored_alike(split);
+    }
+}
+
+/// Runs of so many excerpts, and of the others, are stored as a batch of all is.
+fn assert_stored_alike(split: usize) {
     let batches: [&[&[u8]]; 4] = [
         &[b"a", b"bc", b"def"],
         &[b"ghij", b"k"],
@@ -220,7 +247,8 @@ fn a_run_is_stored_as_its_excerpts_are() {
     let mut index = terms.index_first;
     for payloads in batches {
         let expected = one.append(&terms, &here, payloads, index);
-        assert_eq!(other.append_run(&other_terms, &there, payloads, index), expected);
+        let split = split.min(payloads.len());
+        assert_eq!(other.append_runs(&other_terms, &there, payloads, split, index), expected);
         assert_eq!(one.store.inner(), other.store.inner());
         assert_eq!(one.table.inner(), other.table.inner());
         let (ours, theirs) = (&here, &there);
@@ -233,7 +261,7 @@ fn a_run_is_stored_as_its_excerpts_are() {
     }
     assert!(index > terms.index_first + 6);
     assert_eq!(
-        other.append_run(&other_terms, &there, &[b"x", b"y"], index + 1).map(|it| it.0),
+        other.append_runs(&other_terms, &there, &[b"x", b"y"], 1, index + 1).map(|it| it.0),
         Ok(0)
     );
     assert!(one.store.are_guards_whole() && other.store.are_guards_whole());

@@ -30,7 +30,6 @@
 //! appended shows in the header word at that place.
 
 use std::cell::RefCell;
-use std::io::IoSlice;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use crate::append::clock;
@@ -39,7 +38,7 @@ use crate::append::terms::{Refusal, Terms};
 use crate::batch::apart::{Apart, APART_MIN};
 use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
 use crate::batch::layout::{self, Laid, MeasuredBatch};
-use crate::batch::runs::MeasuredRun;
+use crate::batch::runs::MeasuredRuns;
 use crate::mem::fault::{self, Fault};
 use crate::mem::lock::{Lock, UNLOCKED};
 use crate::mem::{self, Cells, Source, Target};
@@ -98,21 +97,21 @@ enum Content<'c, 'd> {
     /// Excerpts that are laid one by one.
     Batch(&'c MeasuredBatch<'d>),
     /// Excerpts that stand as they are to be stored.
-    Run(&'c MeasuredRun<'d>),
+    Runs(&'c MeasuredRuns<'d>),
 }
 
 impl Content<'_, '_> {
     fn count(self) -> usize {
         match self {
             Content::Batch(batch) => batch.count(),
-            Content::Run(run) => run.count,
+            Content::Runs(runs) => runs.count,
         }
     }
 
     fn longest(self) -> usize {
         match self {
             Content::Batch(batch) => batch.longest,
-            Content::Run(run) => run.longest,
+            Content::Runs(runs) => runs.longest,
         }
     }
 
@@ -120,7 +119,7 @@ impl Content<'_, '_> {
     fn size(self) -> usize {
         match self {
             Content::Batch(batch) => batch.size,
-            Content::Run(run) => run.size(),
+            Content::Runs(runs) => runs.size(),
         }
     }
 
@@ -128,7 +127,7 @@ impl Content<'_, '_> {
     fn size_bound(self) -> usize {
         match self {
             Content::Batch(batch) => batch.size_bound(),
-            Content::Run(run) => layout::size_bound(run.count, run.payload_bytes),
+            Content::Runs(runs) => layout::size_bound(runs.count, runs.payload_bytes),
         }
     }
 }
@@ -261,16 +260,16 @@ impl<'a> Pen<'a> {
         (index.wrapping_sub(self.terms.index_first), self.terms.index_spacing)
     }
 
-    /// Appends a run at this index, with the bytes that it has; the answer is that of `append`. It
-    /// was measured with what `slots_from` gives for this index.
-    pub fn append_run(
+    /// Appends runs at this index, with the bytes that they have; the answer is that of `append`.
+    /// They were measured with what `slots_from` gives for this index.
+    pub fn append_runs(
         &self,
-        run: &MeasuredRun,
+        runs: &MeasuredRuns,
         index: i64,
     ) -> Result<(usize, Option<Refusal>), Fault> {
-        let (_, refusal) = self.append_content(Content::Run(run), Some(index), true)?;
+        let (_, refusal) = self.append_content(Content::Runs(runs), Some(index), true)?;
         let is_done = matches!(refusal, None | Some(Refusal::LockLost));
-        Ok((if is_done { run.count } else { 0 }, refusal))
+        Ok((if is_done { runs.count } else { 0 }, refusal))
     }
 
     fn append_content(
@@ -298,7 +297,7 @@ impl<'a> Pen<'a> {
         } else {
             match content {
                 Content::Batch(batch) => self.write(batch, position, sequence)?,
-                Content::Run(run) => self.write_run(run, position)?,
+                Content::Runs(runs) => self.write_runs(runs, position)?,
             }
         };
         let laid = match written {
@@ -365,25 +364,16 @@ impl<'a> Pen<'a> {
         true
     }
 
-    /// The same for a run, which needs no image.
-    fn write_run(&self, run: &MeasuredRun, position: usize) -> Result<Option<Laid>, Fault> {
-        if run.size() < LONG_BATCH_BYTES {
+    /// The same for runs, whose bytes are written from where they are.
+    fn write_runs(&self, runs: &MeasuredRuns, position: usize) -> Result<Option<Laid>, Fault> {
+        if runs.size() < LONG_BATCH_BYTES {
             return Ok(None);
         }
-        let (bytes, zeros) = run.parts();
-        let at = position + HEADER_BYTES;
-        let mut done = 0;
-        while done < bytes.len() + zeros.len() {
-            let from = done.min(bytes.len());
-            let rest = bytes.part(from, bytes.len() - from).ok_or(fault::POSITION_OUTSIDE)?;
-            let zeros = zeros.get(done - from..).unwrap_or_default();
-            let parts = [rest.io_slice(), IoSlice::new(zeros)];
-            match mem::write_at(self.terms.descriptor, &parts, at + done) {
-                Some(count) if count > 0 => done += count,
-                _ => return Ok(None),
-            }
+        let (image, apart) = runs.image()?;
+        if !self.write_behind(position, &image, &apart, runs.size()) {
+            return Ok(None);
         }
-        run.laid(position).map(Some)
+        runs.laid(position).map(Some)
     }
 
     fn lay_content(&self, content: Content, position: usize, sequence: i64) -> Result<Laid, Fault> {
@@ -393,7 +383,7 @@ impl<'a> Pen<'a> {
             Content::Batch(batch) => {
                 batch.lay(target, position as i64, sequence, self.terms.index_spacing)
             }
-            Content::Run(run) => run.lay(target, position),
+            Content::Runs(runs) => runs.lay(target, position),
         }
     }
 

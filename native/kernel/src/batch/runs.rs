@@ -14,6 +14,7 @@
 //! word | C3 'run' | 82 u32 | AF index8 | A6 count4 | A7 nanos8 | 82 u32 | bytes
 //! ```
 
+use crate::batch::apart::Apart;
 use crate::batch::documents::{BODY_MAX, HEADER_BYTES, META_DATA, NOT_COMPLETE};
 use crate::batch::layout::{Laid, SlotCounter, TAIL};
 use crate::mem::fault::{self, push, Fault};
@@ -301,9 +302,10 @@ impl RunHead {
     }
 }
 
-/// A run that was looked through, so that it can be stored as it is.
-pub struct MeasuredRun<'a> {
-    bytes: Source<'a>,
+/// Runs that were looked through, so that they can be stored as they are, one behind the other.
+pub struct MeasuredRuns<'a> {
+    /// The bytes of each, from its first header to the end of its last payload.
+    parts: Vec<Source<'a>>,
     /// The number of excerpts.
     pub count: usize,
     /// The greatest of the lengths of the payloads.
@@ -311,12 +313,14 @@ pub struct MeasuredRun<'a> {
     /// The sum of the lengths of the payloads.
     pub payload_bytes: usize,
     /// The sequence and header of each excerpt that belongs into the index, from the start of the
-    /// run.
+    /// first run.
     marks: Vec<(i64, usize)>,
     last: usize,
+    /// The offset behind the last gap.
+    end: usize,
 }
 
-impl<'a> MeasuredRun<'a> {
+impl<'a> MeasuredRuns<'a> {
     /// Looks through a run, whose first excerpt has this sequence.
     ///
     /// `spacing` is the number of excerpts to an index slot.
@@ -340,48 +344,86 @@ impl<'a> MeasuredRun<'a> {
             longest = longest.max(length);
             payload_bytes += length; // all these bytes lie within one buffer
         }
-        let marks = slots.found;
-        Ok(walk.ends().map(|()| MeasuredRun { bytes, count, longest, payload_bytes, marks, last }))
+        let (marks, end) = (slots.found, bytes.len() + gap_behind(bytes.len()));
+        let mut parts = Vec::new();
+        push(&mut parts, bytes)?;
+        Ok(walk.ends().map(|()| MeasuredRuns {
+            parts,
+            count,
+            longest,
+            payload_bytes,
+            marks,
+            last,
+            end,
+        }))
     }
 
-    /// The bytes that are stored, from the first header to the end of the zeros behind the run.
+    /// Puts runs behind these, which were measured with the sequence that follows.
+    pub fn join(&mut self, next: Self) -> Result<(), Fault> {
+        let before = self.end;
+        for part in next.parts {
+            push(&mut self.parts, part)?;
+        }
+        for (sequence, at) in next.marks {
+            push(&mut self.marks, (sequence, before + at))?;
+        }
+        self.count += next.count; // all these lie within one buffer
+        self.longest = self.longest.max(next.longest);
+        self.payload_bytes += next.payload_bytes;
+        self.last = before + next.last;
+        self.end = before + next.end;
+        Ok(())
+    }
+
+    /// The bytes that are stored, from the first header to the end of the zeros behind the last run.
     pub fn size(&self) -> usize {
-        self.bytes.len() + self.gap() + TAIL.len()
+        self.end + TAIL.len()
     }
 
-    fn gap(&self) -> usize {
-        gap_behind(self.bytes.len())
+    /// What is stored: an image of all that stands between and behind the runs, which is zeros, and
+    /// the bytes of the runs apart from it. The image begins with the place of the first header
+    /// word.
+    pub fn image(&self) -> Result<(Vec<u8>, Apart<'a>), Fault> {
+        let (mut image, mut apart) = (Vec::new(), Apart::default());
+        let bytes = self.parts.iter().map(Source::len).sum::<usize>();
+        let zeros = (self.size() + HEADER_BYTES).saturating_sub(bytes);
+        image.try_reserve_exact(zeros)?;
+        image.resize(zeros, 0);
+        let (mut at, mut skipped) = (HEADER_BYTES, HEADER_BYTES);
+        for part in &self.parts {
+            let behind = part.part(skipped, part.len().saturating_sub(skipped));
+            apart.put(at, behind.ok_or(fault::POSITION_OUTSIDE)?)?;
+            at += gap_behind(part.len());
+            skipped = 0;
+        }
+        debug_assert_eq!(at + TAIL.len(), image.len());
+        debug_assert_eq!(image.len() + apart.bytes, self.size());
+        Ok((image, apart))
     }
 
-    /// The bytes behind the first header word, and the zeros that stand behind the run.
-    pub fn parts(&self) -> (Source<'a>, &'static [u8]) {
-        const ZEROS: [u8; 3 + TAIL.len()] = [0; 3 + TAIL.len()];
-        let behind = self.bytes.part(HEADER_BYTES, self.bytes.len().saturating_sub(HEADER_BYTES));
-        let zeros = ZEROS.get(..self.gap() + TAIL.len()).unwrap_or_default();
-        (behind.unwrap_or(self.bytes), zeros)
-    }
-
-    /// What it is to have been stored at `position`.
+    /// What they are to have been stored at `position`.
     pub fn laid(&self, position: usize) -> Result<Laid, Fault> {
-        let word = self.bytes.read(0).map(u32::from_le_bytes).ok_or(fault::POSITION_OUTSIDE)?;
+        let first = self.parts.first().and_then(|first| first.read(0));
+        let first_word = first.map(u32::from_le_bytes).ok_or(fault::POSITION_OUTSIDE)?;
         let mut marks = self.marks.clone();
         marks.iter_mut().for_each(|(_, at)| *at += position);
-        Ok(Laid {
-            first_word: word,
-            end: position + self.bytes.len() + self.gap(),
-            last: position + self.last,
-            marks,
-        })
+        Ok(Laid { first_word, end: position + self.end, last: position + self.last, marks })
     }
 
-    /// Lays the run from the header at `position` on, and leaves the first header word as it is.
+    /// Lays the runs from the header at `position` on, and leaves the first header word as it is.
     pub fn lay(&self, mut store: Target, position: usize) -> Result<Laid, Fault> {
-        let (bytes, zeros) = self.parts();
-        let at = position + HEADER_BYTES;
-        store
-            .put(at + bytes.len(), zeros)
-            .and_then(|()| store.copy(at, bytes, 0, bytes.len()))
-            .ok_or(fault::POSITION_OUTSIDE)?;
+        let (mut at, mut skipped) = (position, HEADER_BYTES);
+        for part in &self.parts {
+            let (end, rest) = (at + part.len(), part.len().saturating_sub(skipped));
+            let gap = [0; HEADER_BYTES - 1];
+            let gap = gap.get(..gap_behind(part.len())).unwrap_or_default();
+            store
+                .put(end, gap)
+                .and_then(|()| store.copy(at + skipped, *part, skipped, rest))
+                .ok_or(fault::POSITION_OUTSIDE)?;
+            (at, skipped) = (end + gap.len(), 0);
+        }
+        store.put(at, &TAIL).ok_or(fault::POSITION_OUTSIDE)?;
         self.laid(position)
     }
 }

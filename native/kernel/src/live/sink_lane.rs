@@ -9,7 +9,7 @@ use crate::append::clock::monotonic_ns;
 use crate::append::pen::Pen;
 use crate::append::terms::Refusal;
 use crate::batch::frames::Scan;
-use crate::batch::runs::{MeasuredRun, RunHead, HEAD_BYTES};
+use crate::batch::runs::{MeasuredRuns, RunHead, HEAD_BYTES};
 use crate::live::acks;
 use crate::live::board::{APPENDED, LEVELS, NOTHING};
 use crate::live::control::{locked, PumpError};
@@ -91,7 +91,7 @@ impl SinkLane<'_> {
     /// Stores the frames at the start of `data`, which begins with the lane's cid document.
     pub fn store(&mut self, data: &[u8]) -> Result<Next, PumpError> {
         if self.has_runs && RunHead::stands_at(data.into(), self.cid_document.len()) {
-            return self.store_run(data);
+            return self.store_runs(data);
         }
         let mut scan = Scan::new(data.into(), 0, self.cid_document, self.payload_max)?;
         while scan.step(usize::MAX)? {}
@@ -117,32 +117,60 @@ impl SinkLane<'_> {
         Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(scan.end) })
     }
 
-    /// Stores the run at the start of `data`, behind the lane's cid document. One that is not as it
-    /// should be is for the event loop to refuse.
-    fn store_run(&mut self, data: &[u8]) -> Result<Next, PumpError> {
-        let at = self.cid_document.len();
-        let Some(end) = document_end(data, at) else {
+    /// Stores the runs at the start of `data`, which begins with the lane's cid document: all that
+    /// follow one another, as a batch. One that is not as it should be is for the event loop to
+    /// refuse, once those before it are stored.
+    fn store_runs(&mut self, data: &[u8]) -> Result<Next, PumpError> {
+        if document_end(data, self.cid_document.len()).is_none() {
             return Ok(Next::Cut);
-        };
+        }
         let data = Source::from(data);
-        let Some(head) = RunHead::read(data, at) else {
+        let Some((head, mut runs)) = self.run_at(data, 0)? else {
             return Ok(Next::Unusual);
         };
-        let (sequence, spacing) = self.pen.slots_from(head.index);
-        let Some(bytes) = data.part(at + HEAD_BYTES, head.size).filter(|_| sequence >= 0) else {
-            return Ok(Next::Unusual);
-        };
-        let run = MeasuredRun::new(bytes, head.count, self.payload_max, sequence, spacing)?;
-        let Ok(run) = run else {
-            return Ok(Next::Unusual);
-        };
-        debug_assert_eq!(end, at + HEAD_BYTES + head.size);
-        let (stored, refusal) = self.pen.append_run(&run, head.index)?;
+        let (mut end, mut ns) = (self.end_of(0, head), head.ns);
+        while let Some((next, run)) = self.run_at(data, end)? {
+            if next.index != head.index + runs.count as i64 {
+                break;
+            }
+            runs.join(run)?;
+            (end, ns) = (self.end_of(end, next), next.ns);
+        }
+        let (stored, refusal) = self.pen.append_runs(&runs, head.index)?;
         if stored == 0 {
             return Ok(Next::Unusual);
         }
-        self.note(head.index, run.count, run.payload_bytes as i64, head.ns);
+        debug_assert_eq!(stored, runs.count, "runs are appended as a whole or not at all");
+        self.note(head.index, runs.count, runs.payload_bytes as i64, ns);
         Ok(if refusal == Some(Refusal::LockLost) { Next::Unusual } else { Next::Taken(end) })
+    }
+
+    /// The run whose cid document stands at `at`; `None` where there is none, or not all of it, or
+    /// it is not as it should be.
+    fn run_at<'d>(
+        &self,
+        data: Source<'d>,
+        at: usize,
+    ) -> Result<Option<(RunHead, MeasuredRuns<'d>)>, PumpError> {
+        let head_at = at + self.cid_document.len();
+        if !data.holds(at, self.cid_document) {
+            return Ok(None);
+        }
+        let Some(head) = RunHead::read(data, head_at) else {
+            return Ok(None);
+        };
+        let (sequence, spacing) = self.pen.slots_from(head.index);
+        let bytes = data.part(head_at + HEAD_BYTES, head.size).filter(|_| sequence >= 0);
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let run = MeasuredRuns::new(bytes, head.count, self.payload_max, sequence, spacing)?;
+        Ok(run.ok().map(|run| (head, run)))
+    }
+
+    /// Where the document ends of the run whose cid document stands at `at`.
+    fn end_of(&self, at: usize, head: RunHead) -> usize {
+        at + self.cid_document.len() + HEAD_BYTES + head.size
     }
 
     /// Notes what was stored, and that it is to be acknowledged.
