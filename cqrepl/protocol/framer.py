@@ -15,7 +15,7 @@ from wire.header import HEADER_BYTES
 
 # a round number would not do: it is written shorter, as a float
 _LONGEST_NS_ITEM: Final = ns_item((1 << 60) + 1)
-RUN_BYTES_SENT: Final = 64 * 1024  # a peer takes a run once all of it has come
+RUN_BYTES_SENT: Final = 80 * 1024  # a peer takes a run once all of it has come
 
 
 class Framing:

@@ -26,7 +26,7 @@ use crate::mem::{Source, Target};
 const RUN_EXCERPTS: usize = 1024;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
 /// The most bytes of a run: the peer takes it once all of it has come.
-const RUN_BYTES: usize = 64 << 10;
+const RUN_BYTES: usize = 80 << 10;
 /// The most that a frame adds to its payload is less than this.
 const FRAME_BYTES: usize = 4096;
 

@@ -23,6 +23,8 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// And so many more where runs come: of four, one is not all there yet.
+const RUN_ROOM_BYTES: usize = 64 << 10;
 
 /// Position, first sequence, count and spacing of the slots of a page.
 type PySlots = (usize, i64, i64, i64);
@@ -318,8 +320,11 @@ pub fn run_live<'py>(
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
     let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
     let waited = waited.as_ref().map(|looks| looks.get().words()).unwrap_or_default();
-    let room =
-        Room { received: BUFFER_BYTES, frames: if sources.is_empty() { 0 } else { BUFFER_BYTES } };
+    let for_runs = if sinks.iter().any(|lane| lane.has_runs) { RUN_ROOM_BYTES } else { 0 };
+    let room = Room {
+        received: BUFFER_BYTES + for_runs,
+        frames: if sources.is_empty() { 0 } else { BUFFER_BYTES },
+    };
     let slice = Duration::from_millis(slice_ms);
     let control = &control.0;
     let rest = py.detach(move || {
