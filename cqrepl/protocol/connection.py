@@ -58,6 +58,7 @@ from cqrepl.protocol.states import (
 )
 from cqrepl.protocol.subhandler import LinkView
 from cqrepl.protocol.uber import Router
+from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from wire import Document, WireError
@@ -259,8 +260,13 @@ class Connection:
         source_id: int,
         shape: QueueShape | None,
         lineage: Lineage | None = None,
+        epochs: History = (),
     ) -> Cid:
-        """Registers a SinkReplicationHandler at the peer; gives the cid of the queue."""
+        """Registers a SinkReplicationHandler at the peer; gives the cid of the queue.
+
+        Args:
+            epochs: who has led the queue; not said to a peer that knows of no epochs.
+        """
         self._require_open()
         offer = ReplicationHandler(
             kind=SINK_HANDLER,
@@ -270,6 +276,7 @@ class Connection:
             source_id=source_id,
             shape=shape,
             lineage=lineage,
+            epochs=epochs if self._outbox.has_epochs else None,
         )
         cid = self._router.new_cid()
         csp = f"/replication/{name}/{self.remote_id}"
@@ -341,14 +348,6 @@ class Connection:
         """
         return self._router.sink(cid)
 
-    def has_lineage(self, cid: Cid) -> bool:
-        """True when the answer to an offer is to say what the sink holds."""
-        return self._router.sink(cid).has_lineage
-
-    def tell_pending(self, cid: Cid) -> None:
-        """The answer to an offer takes its time: the source waits on."""
-        self._router.sink(cid).tell_pending()
-
     def answer_queue(
         self,
         cid: Cid,
@@ -356,6 +355,7 @@ class Connection:
         shift: int,
         shape: QueueShape | None,
         lineage: Lineage | None = None,
+        epochs: History = (),
     ) -> None:
         """Accepts an offered queue; `shift` is the number of sequence bits in its indexes.
 
@@ -363,7 +363,7 @@ class Connection:
         """
         handler = self._router.sink(cid)
         shape = shape if handler.offer.shape is not None else None
-        handler.answer(next_index, shift, shape, lineage if handler.has_lineage else None)
+        handler.answer(next_index, shift, shape, lineage if handler.has_lineage else None, epochs)
 
     def go_on(self, cid: Cid) -> None:
         """The source holds what the sink queue does, and no other writer has that any more."""

@@ -7,6 +7,7 @@ from typing import Final
 from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
+from cqrepl.protocol.messages.excerpts import Promise
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
@@ -20,6 +21,7 @@ class StopReason(Enum):
     GAP = "gap"  # an index is missing on one side
     DIVERGED = "diverged"  # the two sides hold other bytes at the same index
     REFUSED = "refused"  # other roll cycle, other index layout
+    FENCED = "fenced"  # another host leads the queue now
     NO_ANSWER = "no answer"  # the sink did not answer the registration in time
     DAMAGED = "damaged"  # a file of the queue breaks the format
     FAILED = "failed"  # reading or writing the queue failed otherwise
@@ -224,7 +226,8 @@ class QueueStopped:
 
     `by_peer`: the other side has stopped it, and says why. That ends this connection's stream; the
     queue itself goes no further only when the copies differ. `index` is the first one that they
-    differ at, where the side that stopped has found it.
+    differ at, where the side that stopped has found it. `promise`: what a sink has promised that
+    refuses a source of a lower epoch.
     """
 
     cid: Cid
@@ -233,6 +236,7 @@ class QueueStopped:
     message: str
     by_peer: bool = False
     index: int | None = None
+    promise: Promise | None = None
 
     @property
     def is_final(self) -> bool:

@@ -43,6 +43,7 @@ RUNS_CAPABILITY: Final = "runs"  # unless it is switched off
 IDENTITY_CAPABILITY: Final = "identity"  # only with the one before: a copy takes one on proof
 LEVELS_CAPABILITY: Final = "levels"
 TAILERS_CAPABILITY: Final = "tailers"
+EPOCHS_CAPABILITY: Final = "epochs"  # only with lineage: what a copy has too much is cut off first
 CORE_CAPABILITIES: Final = frozenset(
     {
         QUEUES_CAPABILITY,
@@ -51,7 +52,11 @@ CORE_CAPABILITIES: Final = frozenset(
         LEVELS_CAPABILITY,
         TAILERS_CAPABILITY,
     }
-) | (frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY}) if has_chains() else frozenset())
+) | (
+    frozenset({LINEAGE_CAPABILITY, IDENTITY_CAPABILITY, EPOCHS_CAPABILITY})
+    if has_chains()
+    else frozenset()
+)
 SHOWN: Final = 100  # characters of what a peer wrote
 
 

@@ -28,6 +28,7 @@ class Outbox:
         "broken",
         "data",
         "events",
+        "has_epochs",
         "has_identities",
         "has_levels",
         "has_lineage",
@@ -47,6 +48,7 @@ class Outbox:
         self.hears_stops = False  # the peer has announced that it knows what a stop is
         self.has_lineage = False  # both sides compare what they hold before anything moves
         self.has_identities = False  # and tell which queue is which
+        self.has_epochs = False  # and who has led the queue from where on
         self.has_levels = False  # a sink says what it has synced and applied
         self.has_tailers = False  # a source says where named tailers stand
         self.run_payload_max: int | None = None  # longest excerpt in a run; None: there are none

@@ -59,6 +59,7 @@ from cqrepl.protocol.messages.tailers import read_tailer
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.states import SINK_MOVES, SinkMove, SinkState, moved
 from cqrepl.protocol.stoppable import Stoppable
+from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
@@ -100,7 +101,12 @@ class SinkHandler(Stoppable):
             self._outbox.send(self.cid_document, write_pending())
 
     def answer(
-        self, next_index: int, shift: int, shape: QueueShape | None, lineage: Lineage | None
+        self,
+        next_index: int,
+        shift: int,
+        shape: QueueShape | None,
+        lineage: Lineage | None,
+        epochs: History = (),
     ) -> None:
         """Our queue's position: registers the source's handler. Begins the back copy, but where the
         source compares first."""
@@ -115,6 +121,7 @@ class SinkHandler(Stoppable):
             source_id=self.offer.source_id,
             shape=shape,
             lineage=lineage,
+            epochs=epochs if self._outbox.has_epochs and shape is not None else None,
         )
         self._outbox.send(write_registration(self.csp, self.cid, handler, self._outbox.shape))
         if not self.has_lineage:

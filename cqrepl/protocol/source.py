@@ -47,6 +47,7 @@ from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.sendwindow import SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.protocol.stoppable import Stoppable
+from cqrepl.queue.format.epochs import number_of
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
@@ -147,6 +148,11 @@ class SourceHandler(Stoppable):
         self.answer = answer
         self._pace.last = now
         self.answer_deadline = now + self._pace.seconds
+        numbers = [number_of(each.epochs or ()) for each in (self.offer, answer)]
+        if numbers[1] > numbers[0]:
+            why = f"the sink has epoch {numbers[1]}, {numbers[0]} was offered"
+            self.stop(StopReason.FENCED, why)
+            return
         if self.offer.lineage is not None:
             if answer.lineage is None:
                 self.stop(StopReason.REFUSED, "the sink does not say what it holds")

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.events import QueueStopped, StopReason, said_by_peer
 from cqrepl.protocol.messages import write_cid
-from cqrepl.protocol.messages.excerpts import StopSaid, write_stopped
+from cqrepl.protocol.messages.excerpts import Promise, StopSaid, write_stopped
 from cqrepl.protocol.outbox import Outbox
 
 
@@ -28,8 +28,15 @@ class Stoppable(ABC):
     def _move_to_stopped(self) -> None:
         """The move that the table of states has for it."""
 
-    def stop(self, reason: StopReason, message: str, index: int | None = None) -> None:
-        """Sends, takes and acknowledges nothing more; `index`: the first that differs."""
+    def stop(
+        self,
+        reason: StopReason,
+        message: str,
+        index: int | None = None,
+        promise: Promise | None = None,
+    ) -> None:
+        """Sends, takes and acknowledges nothing more; `index`: the first that differs; `promise`:
+        to a later leader, which is why."""
         if not self.has_stopped:
             self._move_to_stopped()
             self._outbox.tell(
@@ -37,13 +44,20 @@ class Stoppable(ABC):
                     cid=self.cid, name=self.name, reason=reason, message=message, index=index
                 )
             )
-            self.tell_stopped(reason, message, index)
+            self.tell_stopped(reason, message, index, promise)
 
-    def tell_stopped(self, reason: StopReason, message: str, index: int | None = None) -> None:
+    def tell_stopped(
+        self,
+        reason: StopReason,
+        message: str,
+        index: int | None = None,
+        promise: Promise | None = None,
+    ) -> None:
         """Tells the peer that we go no further, if it has announced that it knows what that is."""
         if self._outbox.hears_stops and not self._has_told_stop:
             self._has_told_stop = True
-            self._outbox.send(self.cid_document, write_stopped(reason.value, message, index))
+            said = write_stopped(reason.value, message, index, promise)
+            self._outbox.send(self.cid_document, said)
 
     def stopped_by_peer(self, said: StopSaid) -> None:
         """The peer goes no further, for a reason that it gives."""
@@ -58,5 +72,6 @@ class Stoppable(ABC):
                     message=said_by_peer(said.message),
                     by_peer=True,
                     index=said.differs_at,
+                    promise=said.promise,
                 )
             )

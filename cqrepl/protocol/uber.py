@@ -23,6 +23,7 @@ from cqrepl.protocol.kinds import (
     CORE_CAPABILITIES,
     CORE_KINDS,
     ENDED_CAPABILITY,
+    EPOCHS_CAPABILITY,
     IDENTITY_CAPABILITY,
     LEVELS_CAPABILITY,
     LINEAGE_CAPABILITY,
@@ -102,6 +103,7 @@ class Router:
             on_both = announced.capabilities & CORE_CAPABILITIES
             self.outbox.has_lineage = LINEAGE_CAPABILITY in on_both
             self.outbox.has_identities = self.outbox.has_lineage and IDENTITY_CAPABILITY in on_both
+            self.outbox.has_epochs = self.outbox.has_lineage and EPOCHS_CAPABILITY in on_both
             if self.config.settings.runs and RUNS_CAPABILITY in announced.capabilities:
                 self.outbox.run_payload_max = self.config.settings.payload_max
             self.outbox.has_levels = LEVELS_CAPABILITY in on_both

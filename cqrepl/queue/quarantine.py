@@ -136,6 +136,32 @@ class Quarantine:
         }
 
 
+def first_behind(queue: Queue, index: int) -> tuple[Index, Index] | None:
+    """Where a tail begins that is to be put aside.
+
+    Args:
+        index: everything from there on goes; the queue may not reach to it in its cycle, and have
+            later ones.
+
+    Returns:
+        The first index that goes, and the next index of what stays; None where nothing goes.
+
+    Raises:
+        QueueError: a store file cannot be read.
+    """
+    cycles = queue.cycles
+    first, sequence = cycle_of(Index(index), cycles.shift), sequence_of(Index(index), cycles.shift)
+    for cycle in sorted(each for each in cycles.listing() if each >= first):
+        kept = sequence if cycle == first else SEQUENCE_FIRST
+        if count_in(cycles, cycle) > kept:
+            start = index_of(cycle, Sequence(kept), cycles.shift)
+            if kept:
+                return start, start
+            last = last_index_before(cycles, start)
+            return start, NEXT_OF_EMPTY if last is None else Index(last + 1)
+    return None
+
+
 def plan_quarantine(path: Path, index: int | None) -> Quarantine:
     """What would go, from `index` on; None: everything. Changes nothing.
 

@@ -25,6 +25,7 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue.quarantine import Quarantine
+from cqrepl.replicator.appendfence import append_fence
 from cqrepl.replicator.controldesk import ControlDesk
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.hostend import ended_by
@@ -36,7 +37,7 @@ from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
-from cqrepl.replicator.sinkqueue import SinkQueue, append_fence
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.source import Source, open_source
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.replicator.stops import Stop

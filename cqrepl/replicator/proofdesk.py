@@ -73,5 +73,5 @@ class ProofDesk:
         while True:
             await trio.sleep(PENDING_SECONDS)
             if self._connection.awaits_answer(event):
-                self._connection.tell_pending(event.cid)
+                self._connection.sink(event.cid).tell_pending()
                 self._pump.wake()

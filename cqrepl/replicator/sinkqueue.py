@@ -9,7 +9,6 @@ source has compared what both hold. A source that cannot compare is believed.
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,23 +26,28 @@ from cqrepl.queue import (
     QueueLayout,
     QueueLocked,
 )
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.files.syncedmark import ACCEPT
+from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, cycle_of, format_index
-from cqrepl.queue.format.rollcycle import RollCycle, by_name
-from cqrepl.queue.quarantine import quarantine
+from cqrepl.queue.format.rollcycle import RollCycle
+from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
+from cqrepl.replicator.appendfence import WRITER_SECONDS
+from cqrepl.replicator.copylayout import layout_like
 from cqrepl.replicator.copylevels import BeyondAppended, tell_synced
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.descriptors import is_none_left, opening
 from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
 from cqrepl.replicator.freespace import FreeSpace
 from cqrepl.replicator.identities import check_own_copy
+from cqrepl.replicator.keptepochs import KeptEpochs
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.pause import Pause, is_passing
@@ -53,10 +57,6 @@ from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
 
-# a peer may ask for any index layout within these; beyond, one store file would fill a disk
-_INDEX_COUNT: Final = range(8, 128 * 1024 + 1)
-_WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
-_INDEX_SPACING: Final = range(1, 16 * 1024 * 1024 + 1)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -91,6 +91,7 @@ class SinkQueue:
     ) -> None:
         self.name = name
         self.path = path
+        self.epochs = KeptEpochs(path)
         self.owner: TakingSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self.differs_at: int | None = None  # one that has stopped, where that is why and is known
@@ -115,6 +116,7 @@ class SinkQueue:
         self._ahead = CyclesAhead()
         self._puts_aside = puts_aside
         self._aside_from: int | None = None  # to quarantine, before it is taken again
+        self._tail: tuple[Index, Index] | None = None  # first index, and the one before it stays
         self._free_space = FreeSpace(min_free_bytes, path)
         self._touch_ahead_bytes = touch_ahead_bytes
         self._syncer = syncer
@@ -153,7 +155,7 @@ class SinkQueue:
     def _is_there(self) -> bool:
         path = self.path
         try:
-            return path.exists() and (not path.is_dir() or any(path.iterdir()))
+            return path.exists() and (not path.is_dir() or any(map(_is_of_queue, path.iterdir())))
         except OSError as error:
             raise cannot_open(error, path) from error
 
@@ -219,12 +221,20 @@ class SinkQueue:
         appender = self._appender
         return self.queue.next_index() if appender is None else Index(appender.next_index)
 
-    def prepare(self, offer: QueueShape | None, source_id: int, *, is_compared: bool) -> None:
+    def prepare(
+        self,
+        offer: QueueShape | None,
+        source_id: int,
+        *,
+        is_compared: bool,
+        history: History | None = None,
+    ) -> None:
         """Opens the queue, makes it like the source's if there is none, and checks that it is
         alike.
 
         Args:
             is_compared: the source compares what both hold, before the queue is locked.
+            history: who has led the source's; None for one that does not say.
 
         Raises:
             LayoutMismatch: it exists and is not like the source's, or nothing like it can be made.
@@ -241,7 +251,8 @@ class SinkQueue:
             if self._queue is None:
                 late = self._is_anew or self.error_at_start is not None
                 as_at_start = late and self._is_there()
-                self._open(None if as_at_start else self._layout(offer, source_id))
+                made = partial(layout_like, offer, source_id, self._roll_cycle, self.path)
+                self._open(None if as_at_start else made())
                 self.error_at_start, self._is_anew = None, False
             if not is_compared:
                 self._lock()
@@ -249,6 +260,36 @@ class SinkQueue:
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
+        self._tail = self.epochs.tail_of(self.queue, history) if is_compared else None
+
+    @property
+    def has_tail(self) -> bool:
+        """True for one that holds what its source's never had: `cut_off`."""
+        return self._tail is not None
+
+    def cut_off(self) -> Quarantine:
+        """The source has proved that it holds what is before the tail: that goes to quarantine.
+        Afterwards the queue is offered anew.
+
+        Raises:
+            QueueLocked: another process has it open.
+            QueueError, OSError: it cannot be put aside.
+        """
+        assert self._tail is not None
+        (start, _), self._tail = self._tail, None
+        self.rest()
+        return quarantine(self.path, start)
+
+    def follow(self, history: History | None) -> None:
+        """This queue is proved to be a copy of that of a source with this history: nobody else
+        writes to it from now on, and no host of an earlier epoch is followed.
+
+        Raises:
+            QueueLocked, OSError: as `lock`; or that may not be on the disk.
+        """
+        self.lock()
+        if history is not None:
+            self.epochs.adopt(history)
 
     def check_identity(self, of_source: Identity | None) -> Identity | None:
         """The identity of this queue, None for none. One that is another than its source's is not
@@ -314,8 +355,9 @@ class SinkQueue:
     def answer_from(self, offered: int, *, is_compared: bool) -> Index:
         """From which index on the source is to send.
 
-        That is the end; but of a source that offers all of it, what a power cut may have torn is
-        asked for once more, and the last excerpts where they were not compared otherwise.
+        That is the end, or where a tail begins that goes; but of a source that offers all of it,
+        what a power cut may have torn is asked for once more, and the last excerpts where they were
+        not compared otherwise.
 
         Args:
             offered: the source's next index.
@@ -326,6 +368,8 @@ class SinkQueue:
         """
         self.offered_end = Index(offered)
         self.end_comparing()
+        if self._tail is not None:
+            return self._tail[1]
         end, doubtful = self.next_index, self.disk.unproved_from
         if offered < end:
             return end
@@ -548,7 +592,7 @@ class SinkQueue:
         queue = self.queue
         queue.append_lock.acquire()
         try:
-            with queue.word_lock(WRITE_LOCK_KEY).held(_WRITER_SECONDS):
+            with queue.word_lock(WRITE_LOCK_KEY).held(WRITER_SECONDS):
                 pass  # a writer that had looked at the append lock before ends its append
             queue.note_follower(is_follower=True)
             self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
@@ -558,46 +602,10 @@ class SinkQueue:
             queue.append_lock.release()
             raise
 
-    def _layout(self, offer: QueueShape | None, source_id: int) -> QueueLayout:
-        if offer is None:
-            return QueueLayout.of(self._roll_cycle)
-        usual = self._usual_layout(offer)
-        count = usual.index_count if offer.index_count is None else offer.index_count
-        spacing = usual.index_spacing if offer.index_spacing is None else offer.index_spacing
-        if (
-            count not in _INDEX_COUNT
-            or spacing not in _INDEX_SPACING
-            or count & (count - 1)
-            or spacing & (spacing - 1)
-        ):
-            raise LayoutMismatch(f"index {count}/{spacing} cannot be made here", path=self.path)
-        return replace(usual, index_count=count, index_spacing=spacing, source_id=source_id)
 
-    def _usual_layout(self, offer: QueueShape) -> QueueLayout:
-        """The usual layout of the roll cycle that the source says, with its epoch."""
-        try:
-            roll_cycle = self._roll_cycle if offer.roll_cycle is None else by_name(offer.roll_cycle)
-        except ValueError as error:
-            raise LayoutMismatch(str(error), path=self.path) from error
-        return QueueLayout.of(roll_cycle, offer.epoch)
-
-
-def append_fence(path: Path) -> Queue:
-    """The queue in a directory, with its append lock: as long as it is open other processes append
-    nothing. One that has begun to has ended.
-
-    Raises:
-        QueueLocked: another process has one of the locks.
-        QueueError, OSError: it cannot be opened.
-    """
-    queue = Queue.open_for_append(path)
-    try:
-        queue.append_lock.acquire()
-        with queue.word_lock(WRITE_LOCK_KEY).held(_WRITER_SECONDS):
-            return queue
-    except BaseException:
-        queue.close()
-        raise
+def _is_of_queue(path: Path) -> bool:
+    """False for what may be there before any queue: a promise."""
+    return path.name != EPOCH_FILE_NAME
 
 
 def _looks_like_queue(path: Path) -> bool:

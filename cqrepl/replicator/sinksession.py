@@ -25,6 +25,7 @@ from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.copylevels import sync_later, take_word
+from cqrepl.replicator.epochdesk import BEYOND, EpochDesk
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.pause import is_passing
@@ -68,6 +69,7 @@ class SinkSession:
         self._back_copies = ReturnFrames(queues, connection, self._stop)
         self._proofs = ProofDesk(connection, pump)
         self.from_here = QueuesFromHere(queues, connection)
+        self._epochs = EpochDesk(connection, pump, self.from_here)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
@@ -201,11 +203,7 @@ class SinkSession:
         if queue.held is not None:
             self._let_go(event.cid, queue.held)
             return
-        refusal = self.from_here.refusal(queue)
-        if refusal is not None:
-            why = f"queue {event.name!r} refused: {refusal}"
-            self._pump.log.tell(logging.WARNING, self._pump.label, why)
-            self._connection.stop_queue(event.cid, StopReason.REFUSED, refusal)
+        if self._epochs.is_refused(event, queue):
             return
         if queue.stop is not None:  # a new connection does not start it again, and hears why
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
@@ -227,8 +225,8 @@ class SinkSession:
         lineage, next_index, end = None, NEXT_OF_EMPTY, NEXT_OF_EMPTY
         self._preparing.add(event.name)
         try:
-            is_compared = self._connection.has_lineage(event.cid)
-            prepare = partial(queue.prepare, is_compared=is_compared)
+            is_compared = self._connection.sink(event.cid).has_lineage
+            prepare = partial(queue.prepare, is_compared=is_compared, history=offer.epochs)
             await in_thread(partial(prepare, offer.shape, offer.source_id))
             next_index = queue.answer_from(offer.next_index, is_compared=is_compared)
             if is_compared and self._connection.awaits_answer(event):
@@ -249,7 +247,8 @@ class SinkSession:
         self._ends[event.cid] = end
         if offer.next_index <= end:
             self._goes_on(queue)  # nothing is to come that might fail again
-        self._connection.answer_queue(event.cid, next_index, shift, queue.shape, lineage)
+        shape, history = queue.shape, queue.epochs.now.history
+        self._connection.answer_queue(event.cid, next_index, shift, shape, lineage, history)
         self._lanes.tell_all(self._connection.sink(event.cid), queue)
 
     def _tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
@@ -262,13 +261,15 @@ class SinkSession:
         """What this queue holds is its source's: from now on nobody else writes to it."""
         queue = self._queues[event.name]
         try:
-            await in_thread(queue.lock)
+            follows = await self._epochs.follow(event, queue)
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
             return
         if self._connection.has_stopped(event.cid):
             return
-        if queue.next_index == self._ends[event.cid]:
+        if not follows:
+            self._let_go(event.cid, BEYOND)
+        elif queue.next_index == self._ends[event.cid]:
             self._connection.go_on(event.cid)
         else:
             self._let_go(event.cid, "another process has written to it")

@@ -23,6 +23,7 @@ from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.counters import NOTHING, SourceCounters
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
+from cqrepl.replicator.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import QueueSession, Signal, TellDamage, shape_of
@@ -57,6 +58,7 @@ class SourceQueue:
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path
+        self.epochs = KeptEpochs(path)
         self.source_id = settings.source_ids.get(name)
         self.queue = _opened(path, settings.made_with.get(name))
         try:
@@ -252,6 +254,15 @@ class SourceQueue:
         if isinstance(error, QueueDamaged):
             self.note_damage()
         return error
+
+    def fence(self, number: int, leader: int, told_by: int) -> None:
+        """Another host leads the queue, as a sink says: nothing of it goes out any more, on no
+        connection."""
+        leads = f"host {told_by} says that host {leader} leads it in epoch {number}"
+        why = f"{leads}: nothing of it goes out from here any more"
+        self.leading.has_stepped_down = True
+        for session in list(self.sessions):
+            session.stop(self.name, Fenced(why, path=self.path))
 
     def close(self) -> None:
         self.board.close("the source has closed")

@@ -3,6 +3,7 @@
 Each connection has its own tailers and its own window, so a slow sink holds up no other.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +13,7 @@ import trio
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
@@ -24,6 +26,7 @@ from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.holddesk import HoldDesk
+from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.identities import OtherQueue
 from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.logs import acknowledgement_entry
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
 
 
 class SourceSession:
@@ -260,10 +264,29 @@ class SourceSession:
                 self.outgoing[event.cid].marks.raise_level(event.level, event.index)
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
-                each.is_final = each.is_final and event.is_final
+                is_over = await self._hear_fence(each.queue, each.marks, event)
+                each.is_final = each.is_final and (event.is_final or is_over)
                 self._stopped(each, event.reason, event.message, by_peer=event.by_peer)
                 if event.reason is StopReason.DIVERGED:  # its lane is mute by now
                     each.marks.lower_acknowledged(NOTHING)
+
+    async def _hear_fence(
+        self, queue: SourceQueue, marks: HostMarks, event: ev.QueueStopped
+    ) -> bool:
+        """A sink has refused the queue, as another host leads it. If it is one that has a copy of
+        it, nothing of the queue goes out any more, and this is true; whoever else says so is
+        believed for itself."""
+        promise, own = event.promise, queue.epochs.now
+        if event.reason is not StopReason.FENCED or promise is None or not marks.is_known:
+            return False
+        if promise.epoch < own.promised or promise == (own.promised, own.promised_to):
+            return False
+        try:
+            await in_thread(partial(queue.epochs.promise, promise.epoch, promise.leader))
+        except (QueueError, OSError, ValueError) as error:
+            _logger.warning("queue %r: epoch %d: %s", queue.name, promise.epoch, error)
+        queue.fence(promise.epoch, promise.leader, marks.host_id)
+        return True
 
     def frame(self, out: bytearray) -> int:
         return 0 if self._is_draining else self._frames.fill(out)

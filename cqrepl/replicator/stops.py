@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import (
@@ -18,6 +19,9 @@ from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.identities import OtherQueue
+from cqrepl.replicator.keptepochs import Fenced
+
+_OWN: Final = (StopReason.DAMAGED, StopReason.FAILED, StopReason.FENCED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class Stop:
     def is_own(self) -> bool:
         """True where our own queue can be read no further, whichever sink comes."""
         is_ours = self.host_id is None and not self.is_peers
-        return is_ours and self.reason in (StopReason.DAMAGED, StopReason.FAILED)
+        return is_ours and self.reason in _OWN
 
     @property
     def is_own_damage(self) -> bool:
@@ -93,6 +97,8 @@ def reason_of(error: QueueError) -> StopReason:
             return StopReason.DIVERGED
         case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused() | OtherQueue():
             return StopReason.REFUSED
+        case Fenced():
+            return StopReason.FENCED
         case QueueDamaged():
             return StopReason.DAMAGED
         case ExcerptTooLarge() | _:

@@ -13,6 +13,8 @@ from wire.codes import BLOCK_LENGTH, Code
 from wire.header import HEADER_BYTES
 from wire.writer import encode_int
 
+_EPOCH: Final = "epoch"
+_LEADER: Final = "leader"
 STOP_TEXT_MAX: Final = 2000  # characters of a message
 _ACKNOWLEDGEMENT: Final = struct.Struct("<I4sBq3s")  # header, name, code, index, name
 
@@ -40,15 +42,26 @@ def _write_word(name: str) -> bytes:
     return bytes(writer.data)
 
 
+class Promise(NamedTuple):
+    """An epoch that a copy has promised, and the host that leads in it."""
+
+    epoch: int
+    leader: int
+
+
 class StopSaid(NamedTuple):
-    """What the other side says of a stop; `differs_at`: the first index where copies differ."""
+    """What the other side says of a stop; `differs_at`: the first index where copies differ;
+    `promise`: why a source of a lower epoch is refused."""
 
     reason: str
     message: str
     differs_at: int | None = None
+    promise: Promise | None = None
 
 
-def write_stopped(reason: str, message: str, index: int | None = None) -> bytes:
+def write_stopped(
+    reason: str, message: str, index: int | None = None, promise: Promise | None = None
+) -> bytes:
     """This queue goes no further; without its cid document."""
     writer = Writer()
     with writer.document(metadata=False):
@@ -61,6 +74,11 @@ def write_stopped(reason: str, message: str, index: int | None = None) -> bytes:
             if index is not None:
                 writer.name("index")
                 writer.integer(index)
+            if promise is not None:
+                writer.name(_EPOCH)
+                writer.integer(promise.epoch)
+                writer.name(_LEADER)
+                writer.integer(promise.leader)
     return bytes(writer.data)
 
 
@@ -74,7 +92,10 @@ def read_stopped(reader: Reader) -> StopSaid:
     texts = (fields[name].read_text() if name in fields else "" for name in ("reason", "message"))
     reason, message = ((text or "")[:STOP_TEXT_MAX] for text in texts)
     index = fields["index"].read_int() if "index" in fields else None
-    return StopSaid(reason, message, index)
+    promise = None
+    if _EPOCH in fields and _LEADER in fields:
+        promise = Promise(fields[_EPOCH].read_int(), fields[_LEADER].read_int())
+    return StopSaid(reason, message, index, promise)
 
 
 def write_acknowledgement(index: int, ns: int) -> bytes:

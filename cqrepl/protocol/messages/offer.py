@@ -11,8 +11,10 @@ from cqrepl.protocol.messages.announcement import (
 )
 from cqrepl.protocol.messages.names import IDENTITY, WIRE_TYPES, WireShape
 from cqrepl.protocol.messages.unknown import UnknownHandler
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, History, check_history
 from cqrepl.queue.format.identity import Identity, parse_identity
-from wire import Reader, Writer
+from cqrepl.queue.format.index import Index
+from wire import Reader, WireError, Writer
 from wire.codes import Code
 
 EXTENSION_VERSION: Final = 1
@@ -20,6 +22,7 @@ _FIRST_CYCLE: Final = "firstCycle"
 _CHAIN: Final = "chain"
 _PLACE: Final = "place"
 _CYCLES: Final = "cycles"
+_EPOCHS: Final = "epochs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ class ReplicationHandler:
     """SinkReplicationHandler (sent by the source) or SourceReplicationHandler (the sink's answer).
 
     `next_index` is the first index that the sender does not have; 0 says that it has none.
+    `epochs` is what the sender knows of who has led the queue; None to, or of, a peer that knows of
+    no epochs.
     """
 
     kind: str
@@ -78,6 +83,7 @@ class ReplicationHandler:
     source_id: int
     shape: QueueShape | None = None
     lineage: Lineage | None = None
+    epochs: History | None = None
 
 
 def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: WireShape) -> None:
@@ -100,6 +106,8 @@ def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: 
             _write_shape(writer, handler.shape)
             if handler.lineage is not None:
                 _write_lineage(writer, handler.lineage)
+            if handler.epochs is not None:
+                write_epochs(writer, handler.epochs)
 
 
 def _write_shape(writer: Writer, shape: QueueShape) -> None:
@@ -158,7 +166,33 @@ def read_replication_body(
         source_id=fields["sourceId"].read_int() if "sourceId" in fields else 0,
         shape=None if own is None else _read_shape(own),
         lineage=None if own is None else _read_lineage(own),
+        epochs=None if own is None else read_epochs(own),
     )
+
+
+def write_epochs(writer: Writer, history: History) -> None:
+    """A history, in a block: number, leader and first index of each epoch, one after the other."""
+    writer.name(_EPOCHS)
+    with writer.block():
+        for number in (number for each in history for number in each):
+            writer.integer(number)
+
+
+def read_epochs(fields: dict[str, Reader]) -> History | None:
+    """The same; None where it is not said, or is none."""
+    if _EPOCHS not in fields:
+        return None
+    found: list[int] = []
+    try:
+        numbers = fields[_EPOCHS].read_block()
+        while numbers.peek_code() is not None and len(found) <= 3 * EPOCHS_MAX:
+            found.append(numbers.read_int())
+        each = zip(found[::3], found[1::3], found[2::3], strict=True)
+        history = tuple(Epoch(number, leader, Index(start)) for number, leader, start in each)
+        check_history(history)
+    except (WireError, ValueError):
+        return None
+    return history
 
 
 def _read_optional_bool(reader: Reader | None) -> bool:

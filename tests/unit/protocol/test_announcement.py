@@ -93,7 +93,9 @@ def test_the_block_stands_last() -> None:
     assert list(body)[-1] == "cqrepl"
     assert body["cqrepl"] == {
         "v": 1,
-        "capabilities": ["ended", "identity", "levels", "lineage", "queues", "stops", "tailers"],
+        "capabilities": [
+            *("ended", "epochs", "identity", "levels", "lineage", "queues", "stops", "tailers"),
+        ],
         "role": "host",
     }
 

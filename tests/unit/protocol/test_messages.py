@@ -32,6 +32,9 @@ from cqrepl.protocol.messages import (
     write_replication_event,
     write_uber,
 )
+from cqrepl.protocol.messages.excerpts import Promise, StopSaid, read_stopped, write_stopped
+from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch
+from cqrepl.queue.format.index import Index
 from tests.support.peer import (
     CID,
     CSP,
@@ -219,6 +222,15 @@ def test_replication_events(vector: dict[str, Any]) -> None:
             source_id=-1,
             shape=SHAPE,
         ),
+        ReplicationHandler(
+            kind=SINK_HANDLER,
+            queue_name="q",
+            acknowledgement=True,
+            next_index=index(5),
+            source_id=0,
+            shape=SHAPE,
+            epochs=(Epoch(1, 2, Index(0)), Epoch(NUMBER_MAX, 127, Index(index(5)))),
+        ),
         TerminatorHandler(),
     ],
     ids=lambda handler: type(handler).__name__,
@@ -332,6 +344,47 @@ def test_fields_of_a_replication_handler_may_be_missing_or_moved(
     assert isinstance(handler, ReplicationHandler)
     assert (handler.acknowledgement, handler.next_index, handler.source_id) == wanted
     assert handler.shape is None
+
+
+@pytest.mark.parametrize("numbers", [[], [1, 1, 0], [1, 1, 5, 2, 3, 5]], ids=len)
+def test_epochs_as_they_stand_in_an_offer(numbers: list[int]) -> None:
+    body = replication_body(cqrepl=SHAPE_FIELDS | {"epochs": numbers})
+    handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.epochs is not None
+    assert [number for each in handler.epochs for number in each] == numbers
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        "one",
+        1,
+        ["one"],
+        [1],
+        [1, 1],
+        [2, 1, 0, 1, 1, 0],
+        [0, 1, 0],
+        [1, 128, 0],
+        [1, 1, -1],
+        [1] * 200,
+    ],
+    ids=range(10),
+)
+def test_what_are_no_epochs_is_as_if_not_said(epochs: Any) -> None:
+    body = replication_body(cqrepl=SHAPE_FIELDS | {"epochs": epochs})
+    handler = routing_of(register(CSP, CID, Typed(SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.epochs is None
+    assert handler.shape == SHAPE
+
+
+@pytest.mark.parametrize("promise", [None, Promise(3, 2)])
+@pytest.mark.parametrize("at", [None, 7])
+def test_why_a_queue_stops(promise: Promise | None, at: int | None) -> None:
+    (reader,) = documents(write_stopped("fenced", "why", at, promise))
+    assert reader.read_name() == "stopped"
+    assert read_stopped(reader) == StopSaid("fenced", "why", at, promise)
 
 
 @pytest.mark.parametrize("missing", ["rollCycle", "epoch", "indexCount", "indexSpacing"])

@@ -1,0 +1,88 @@
+"""The side file `epoch.cqmark`: the epochs of a queue, see `format.epochs`.
+
+Theory of operation. A promise counts only if it outlives a power cut: whoever has heard it may have
+begun to write. So the file is written anew under another name, synced, and renamed, and its
+directory is synced, before anybody hears of what is in it. There is an old file or a new one, and
+never half of one: a file whose sum is wrong is damaged, and not as good as none. Without a file
+nothing was promised.
+
+All numbers are little-endian, of 8 bytes.
+
+    position
+           0   "cqepochs"
+           8   the epoch that was promised
+          16   the host that it was promised to
+          24   number of epochs in the history, at most 64
+          32   of each, the oldest first: its number, its leader, its first index
+               CRC-32 of all bytes before
+
+The name is none that Java takes for a store file.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue.files.sidefile import read_side_file, replace_side_file
+from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs
+from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.index import Index
+from cqrepl.surroundings import sync_path
+
+EPOCH_FILE_NAME: Final = "epoch.cqmark"
+_MAGIC: Final = b"cqepochs"
+_HEAD: Final = struct.Struct("<8sqqq")
+_EPOCH: Final = struct.Struct("<qqq")
+_SUM: Final = struct.Struct("<Q")
+_BYTES_MAX: Final = _HEAD.size + EPOCHS_MAX * _EPOCH.size + _SUM.size
+
+
+def load_epochs(path: Path) -> Epochs:
+    """The epochs of the queue in a directory; none where there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+        QueueDamaged: it is not what was written.
+    """
+    file = path / EPOCH_FILE_NAME
+    try:
+        data = read_side_file(file, _BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Epochs()
+    found = _read(data)
+    if found is None:
+        raise QueueDamaged(
+            "expected the epochs that were promised, found a file that is not as it was written",
+            path=file,
+        )
+    return found
+
+
+def store_epochs(path: Path, epochs: Epochs) -> None:
+    """Puts them in the place of those that are there, and returns when they are on the disk. Makes
+    the directory, where a copy is to come.
+
+    Raises:
+        OSError: that cannot be done, or may not be on the disk.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    data = _HEAD.pack(_MAGIC, epochs.promised, epochs.promised_to, len(epochs.history))
+    data += b"".join(_EPOCH.pack(*each) for each in epochs.history)
+    replace_side_file(path / EPOCH_FILE_NAME, data + _SUM.pack(zlib.crc32(data)), is_synced=True)
+    sync_path(path)
+
+
+def _read(data: bytes) -> Epochs | None:
+    if not _HEAD.size + _SUM.size <= len(data) <= _BYTES_MAX:
+        return None
+    magic, promised, promised_to, count = _HEAD.unpack_from(data)
+    body, end = data[: -_SUM.size], _HEAD.size + count * _EPOCH.size
+    if magic != _MAGIC or end != len(body) or _SUM.unpack_from(data, end)[0] != zlib.crc32(body):
+        return None
+    each = _EPOCH.iter_unpack(body[_HEAD.size :])
+    try:
+        history = tuple(Epoch(number, leader, Index(start)) for number, leader, start in each)
+        return Epochs(promised=promised, promised_to=promised_to, history=history)
+    except ValueError:
+        return None

@@ -1,0 +1,154 @@
+"""The epochs of a queue: who has led it, from which index on, and who may lead it now.
+
+Theory of operation. Each promotion makes an epoch: a number above all that any copy has promised,
+the host that leads in it, and the index at which it begins, which is where its leader stood. A copy
+that promises an epoch takes nothing from a lower one any more. So of two hosts that both believe
+that they lead, one is refused.
+
+A copy keeps two things apart: what it has promised, and the history of what it holds. It may have
+promised an epoch of which it holds nothing, as when the leader has failed on the way. The history
+says where two copies part: behind the last epoch that both have, where the earlier one of the next
+begins. What a copy has beyond that, and the higher epoch has not, was never the queue's.
+
+Without any promotion there is no epoch, which counts as number 0; its leader is whoever streams.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from cqrepl.queue.format.index import Index, format_index
+
+EPOCHS_MAX: Final = 64  # that are kept of one queue, the latest ones
+NUMBER_MAX: Final = (1 << 62) - 1
+_HOSTS: Final = range(1, 128)
+
+
+class Epoch(NamedTuple):
+    """One of them: everything before `start`, a next index, is of those before it."""
+
+    number: int
+    leader: int
+    start: Index
+
+
+History = tuple[Epoch, ...]  # the oldest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epochs:
+    """What one copy knows.
+
+    Args:
+        promised: nothing is taken from a lower epoch; 0: nothing was promised.
+        promised_to: the host that leads in it, or is to; 0 for none.
+        history: of what the copy holds.
+
+    Raises:
+        ValueError: the numbers do not fit together.
+    """
+
+    promised: int = 0
+    promised_to: int = 0
+    history: History = ()
+
+    def __post_init__(self) -> None:
+        check_history(self.history)
+        if not self.number <= self.promised <= NUMBER_MAX:
+            raise ValueError(f"a promise of epoch {self.number} or later expected")
+        if self.promised and self.promised_to not in _HOSTS:
+            raise ValueError(f"a host id from 1 to 127 expected, {self.promised_to} came")
+
+    @property
+    def number(self) -> int:
+        """That of the latest epoch that the copy has heard of as begun; 0 for none."""
+        return number_of(self.history)
+
+    def may_lead(self, host_id: int) -> bool:
+        """Whether a host may stream what it holds, with this behind it."""
+        return not self.promised or (self.number, self.promised_to) == (self.promised, host_id)
+
+    def held(self, end: int) -> History:
+        """The history of a copy whose next index is `end`: an epoch that begins behind it has left
+        nothing there yet."""
+        return tuple(each for each in self.history if each.start <= end)
+
+    def promise(self, number: int, host_id: int) -> "Epochs":
+        """The same, once an epoch is promised to a host.
+
+        Raises:
+            ValueError: it, or a higher one, is promised to somebody else.
+        """
+        if number < self.promised or (number == self.promised and host_id != self.promised_to):
+            raise ValueError(promised_otherwise(self, number, host_id))
+        return replace(self, promised=number, promised_to=host_id)
+
+    def adopt(self, history: History) -> "Epochs":
+        """The same, once the copy is proved to hold what a source of this history does."""
+        latest = history[-1] if history else None
+        if latest is None or latest.number < self.promised:
+            return replace(self, history=history)
+        return Epochs(promised=latest.number, promised_to=latest.leader, history=history)
+
+    def opened(self, end: int) -> "Epochs":
+        """The same, once the host that it is promised to leads, with a copy whose next index is
+        `end`."""
+        own = (*self.held(end), Epoch(self.promised, self.promised_to, Index(end)))
+        return replace(self, history=own[-EPOCHS_MAX:])
+
+
+def check_history(history: Sequence[Epoch]) -> None:
+    """Looks whether epochs can follow each other so.
+
+    Raises:
+        ValueError: they cannot.
+    """
+    if len(history) > EPOCHS_MAX:
+        raise ValueError(f"at most {EPOCHS_MAX} epochs expected, {len(history)} came")
+    number, start = 0, 0
+    for each in history:
+        if not number < each.number <= NUMBER_MAX or each.start < start:
+            raise ValueError("epochs that rise, with their first indexes, expected")
+        if each.leader not in _HOSTS:
+            raise ValueError(f"a host id from 1 to 127 expected, {each.leader} came")
+        number, start = each.number, each.start
+
+
+def number_of(history: Sequence[Epoch]) -> int:
+    """The latest number; 0 for none."""
+    return history[-1].number if history else 0
+
+
+def parting(own: Sequence[Epoch], other: Sequence[Epoch]) -> Index | None:
+    """The first index from which on two histories may stand for different excerpts; None where one
+    copy has gone through all that the other has."""
+    common = frozenset(own) & frozenset(other)
+    last = max((each.number for each in common), default=0)
+    starts = [each.start for each in (*own, *other) if each.number > last]
+    return Index(min(starts)) if starts else None
+
+
+def why_refused(own: Epochs, offered: Sequence[Epoch], host_id: int) -> str | None:
+    """Why a copy does not take its queue from a host that offers this history; None: it does."""
+    number = number_of(offered)
+    if number and offered[-1].leader != host_id:
+        return f"epoch {number} is led by host {offered[-1].leader}, and host {host_id} offers it"
+    if number > own.promised or (number, host_id) == (own.promised, own.promised_to):
+        return None
+    return promised_otherwise(own, number, host_id) if own.promised else None
+
+
+def promised_otherwise(own: Epochs, number: int, host_id: int) -> str:
+    """What is said to a host that comes with too low an epoch."""
+    promised = f"epoch {own.promised} was promised to host {own.promised_to}"
+    if host_id == own.promised_to:
+        return f"{promised}, which comes with epoch {number}"
+    return f"{promised}: host {host_id}, with epoch {number}, leads it no longer"
+
+
+def shown(history: Iterable[Epoch]) -> list[dict[str, object]]:
+    """A history for JSON."""
+    return [
+        {"epoch": each.number, "leader": each.leader, "start": format_index(each.start)}
+        for each in history
+    ]

@@ -1,0 +1,94 @@
+"""The epochs of one queue of a running host: what it has promised, and what it holds.
+
+What is promised here outlives a power cut before anybody hears of it (`queue.files.epochfile`).
+"""
+
+from pathlib import Path
+
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.epochfile import load_epochs, store_epochs
+from cqrepl.queue.format.epochs import Epochs, History, parting
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.quarantine import first_behind
+
+
+class Fenced(QueueError):
+    """Another host leads the queue: nothing of it goes out from here any more."""
+
+
+class KeptEpochs:
+    """The epochs of one queue, as they are on the disk. One thread at a time changes them.
+
+    Args:
+        path: of its directory, which may not be there yet.
+
+    Raises:
+        OSError, QueueDamaged: they cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.now = load_epochs(path)
+
+    def promise(self, number: int, host_id: int) -> None:
+        """Nothing is taken from a lower epoch from now on.
+
+        Raises:
+            Fenced: it, or a higher one, is promised to another host.
+            OSError: it may not be on the disk; then it is not promised either.
+        """
+        try:
+            self._keep(self.now.promise(number, host_id))
+        except ValueError as error:
+            raise Fenced(str(error), path=self._path) from None
+
+    def adopt(self, history: History) -> None:
+        """The copy is proved to hold what a source of this history does.
+
+        Raises:
+            OSError: that may not be on the disk.
+        """
+        self._keep(self.now.adopt(history))
+
+    def open(self, end: int) -> None:
+        """The host that has the promise leads from now on; `end` is the next index of its copy.
+
+        Raises:
+            OSError: that may not be on the disk.
+        """
+        self._keep(self.now.opened(end))
+
+    def check_leads(self, host_id: int) -> None:
+        """Does nothing where this host may stream the queue.
+
+        Raises:
+            Fenced: another one leads, or is to.
+        """
+        now = self.now
+        if now.may_lead(host_id):
+            return
+        if now.promised_to == host_id:
+            why = f"epoch {now.promised} was promised to this host, which has not begun it"
+        else:
+            why = f"host {now.promised_to} leads it in epoch {now.promised}"
+        raise Fenced(f"{why}: nothing of it goes out from host {host_id}", path=self._path)
+
+    def tail_of(self, queue: Queue, history: History | None) -> tuple[Index, Index] | None:
+        """What a copy holds, and a source of this history never had: excerpts of a host that led no
+        longer.
+
+        Returns:
+            The first index of those, and the next index of what stays; None where there are none,
+            or the source does not say.
+
+        Raises:
+            QueueError: the copy cannot be read.
+        """
+        end = queue.next_index()
+        at = None if history is None else parting(self.now.held(end), history)
+        return None if at is None or at >= end else first_behind(queue, at)
+
+    def _keep(self, epochs: Epochs) -> None:
+        if epochs != self.now:
+            store_epochs(self._path, epochs)
+            self.now = epochs
