@@ -180,7 +180,8 @@ class Cycles:
     def check_counted(self, cycle: Cycle, count: int) -> None:
         """As `check_closed`, for a caller that passes a cycle by without caring for its end. Its
         file may be removed meanwhile: retention, or `check_between` tells."""
-        if self.has(cycle):
+        noted = self.closed.load().get(cycle)
+        if noted is not None and count < noted.excerpts and self.has(cycle):
             self.check_closed(cycle, count, is_closed=True)
 
     def _table_identity(self) -> tuple[int, ...] | None:

@@ -16,6 +16,7 @@ A writer publishes by exchanging a header word of 0, all else being stored befor
 queue's write lock. Readers hold nothing and never look behind a header that is not ready.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,6 +39,7 @@ END_MARK: Final = END_OF_FILE.to_bytes(HEADER_BYTES, "little") + _EOF_NAME
 _WALK_COUNT: Final = 65_536  # excerpts per step of a long walk: bounds its memory
 _INDEX_COUNT_MAX: Final = 1 << 20
 _INDEX_SPACING_MAX: Final = 1 << 30
+_LONG_BYTES: Final = 8
 
 
 class Place(NamedTuple):
@@ -72,6 +74,14 @@ class StoreHeader(NamedTuple):
     last_index: int
     index_count: int
     index_spacing: int
+
+
+class _KnownHeader(NamedTuple):
+    """A header that was parsed before: its bytes but for the longs that writers change, as
+    (position, bytes), and what it says."""
+
+    fixed: tuple[tuple[int, bytes], ...]
+    header: StoreHeader
 
 
 class StoreFile:
@@ -309,6 +319,12 @@ class StoreFile:
         return parse_header(self.mapping.data, word, self.path)
 
 
+# by header word. The files of a queue differ in no other byte of their headers, and whoever plans
+# over thousands of them would parse for longer than for all the rest
+_known_headers: dict[int, _KnownHeader] = {}
+_KNOWN_MAX: Final = 16
+
+
 def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader:
     """What the first document of a store file says; `data` holds it whole, `word` is its header.
 
@@ -316,6 +332,30 @@ def parse_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader
         QueueDamaged: it is not the header of a store file.
         NotAQueue: it is that of a file of version 4.
     """
+    known = _known_headers.get(word)
+    if known is not None and all(data[at : at + len(own)] == own for at, own in known.fixed):
+        return known.header
+    header = _parsed_header(data, word, path)
+    if len(_known_headers) >= _KNOWN_MAX:
+        _known_headers.clear()
+    _known_headers[word] = _KnownHeader(tuple(_fixed_bytes(data, word, header)), header)
+    return header
+
+
+def _fixed_bytes(
+    data: bytes | memoryview, word: int, header: StoreHeader
+) -> Iterator[tuple[int, bytes]]:
+    """What of a header stays as it was made: all but its longs."""
+    longs = (header.write_position, header.sequence, header.pages, header.last_index)
+    begin = HEADER_BYTES
+    for position in sorted(each for each in longs if each is not None):
+        if position > begin:
+            yield begin, bytes(data[begin:position])
+        begin = position + _LONG_BYTES
+    yield begin, bytes(data[begin : HEADER_BYTES + body_length(word)])
+
+
+def _parsed_header(data: bytes | memoryview, word: int, path: Path) -> StoreHeader:
     try:
         reader = Reader(data, HEADER_BYTES, HEADER_BYTES + body_length(word))
         if not is_metadata(word) or reader.read_name() != "header":
