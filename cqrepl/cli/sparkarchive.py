@@ -29,7 +29,7 @@ class _WithUsual(click.Group):
 def archive() -> None:
     """Archive a queue as Parquet, by day and cycle, and look after such archives.
 
-    ARCHIVE_DIR is a directory, or s3://bucket/prefix.
+    ARCHIVE_DIR is a directory, s3://bucket/prefix, or hdfs://host:port/path.
 
     `cqrepl spark archive QUEUE_DIR ARCHIVE_DIR` is short for `add`.
     """

@@ -167,8 +167,18 @@ def test_two_runs_at_once_lose_nothing(
 
 
 @pytest.mark.parametrize(
-    "text", ["s3://bucket", "s3:///prefix", "hdfs://host/archive", "s3://bucket/a?color=red"]
+    "text",
+    [
+        "s3://bucket",
+        "s3:///prefix",
+        "hdfs://host",
+        "hdfs:///a",
+        "hdfs://host/a?color=red",
+        "gs://b/a",
+    ],
 )
 def test_what_is_no_place(text: str) -> None:
-    with pytest.raises(BadArguments, match=r"expected a directory, or s3://bucket/prefix"):
+    with pytest.raises(
+        BadArguments, match=r"expected a directory, hdfs://host:port/path, or s3://"
+    ):
         place_of(text)

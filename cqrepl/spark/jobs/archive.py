@@ -54,7 +54,7 @@ _TRIES: Final = 5
 def archive(
     spark: SparkSession,
     path: Path | str,
-    out: Path | str,
+    out: Path | str | ArchivePlace,
     *,
     with_open: bool = False,
     verify: bool = False,

@@ -8,6 +8,13 @@ the start. An object store has no locks: there the store itself compares, by the
 object (`If-Match`), or that there is none (`If-None-Match`). So nothing may be removed there that
 is young, as another run may be about to name it.
 
+On HDFS there are no locks and no conditions, but a directory is renamed in one step, and takes no
+other one's place. Each manifest is alone in a directory named by its number, and the highest one
+counts. Of two runs that rename theirs to the same number the later one is refused, or its directory
+is moved into the first one's, as HDFS does; so each looks afterwards whose file lies there. Old
+numbers stay for as long as a run may be busy that began with them. A run that finds a higher number
+than its own has come too late, too: its number had been removed.
+
 Parts go through pyarrow's file systems; the conditions only boto3 knows. Both take credentials and
 region from where all tools of the store do: environment, profile, or the machine's role.
 """
@@ -17,7 +24,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,10 +40,13 @@ from cqrepl.console.exitcodes import BadArguments
 from cqrepl.spark.jobs.archivelock import LOCK, locked_archive
 
 MANIFEST: Final = "_manifest.json"
+MANIFESTS: Final = "_manifests"  # where they are numbered
 SETTLED_S: Final = 24 * 3600
 _PARTS: Final = "day="
 _COPY_BYTES: Final = 8 << 20
 _OPTIONS: Final = frozenset(("endpoint_override", "region"))
+_HADOOP_OPTIONS: Final = frozenset(("user",))
+_NUMBER_DIGITS: Final = 8
 
 
 class ArchiveChanged(Exception):
@@ -276,11 +286,149 @@ class _Bucket(ArchivePlace):
         return f"{self.bucket}/{self._key(name)}"
 
 
+_DRAFT: Final = "draft-"
+
+
+@dataclass(frozen=True, slots=True)
+class RenamingPlace(ArchivePlace):
+    """A directory of a file system whose only atomic step is to rename.
+
+    Args:
+        name: as people name it.
+        root: the directory in the file system.
+        connect: gives the file system; called where it is used, as tasks are pickled.
+    """
+
+    name: str
+    root: str
+    connect: Callable[[], "pafs.FileSystem"]
+
+    @property
+    def text(self) -> str:
+        return self.name
+
+    @property
+    def settled_s(self) -> float:
+        return SETTLED_S
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def is_unused(self) -> bool:
+        return self._highest()[1] is None and all(
+            each.name.startswith((_PARTS, f"{MANIFESTS}/")) for each in self.stored()
+        )
+
+    def manifest(self) -> tuple[bytes, str | None]:
+        number, path = self._highest()
+        if path is None:
+            return b"", None
+        with self.connect().open_input_file(path) as file:
+            return file.read(), str(number)
+
+    def swap_manifest(self, data: bytes, version: str | None) -> None:
+        system, own = self.connect(), f"{uuid4().hex}.json"
+        number = int(version or 0) + 1
+        draft, target = self._path(f"{MANIFESTS}/{_DRAFT}{own}"), self._directory(number)
+        system.create_dir(draft)
+        with system.open_output_stream(f"{draft}/{own}") as out:
+            out.write(data)
+        try:
+            system.move(draft, target)
+        except OSError:
+            if not self._is_there(target):  # it is not that another run was faster
+                raise
+        if self._highest() != (number, f"{target}/{own}"):
+            self._remove_directories(f"{target}/{_DRAFT}{own}", draft)
+            raise _changed(self)
+
+    @contextmanager
+    def draft(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="cqrepl-archive-") as folder:
+            yield Path(folder) / Path(name).name
+
+    def keep(self, draft: Path, name: str) -> None:
+        system, path = self.connect(), self._path(name)
+        if self._is_there(path):  # its name has the digest of what it holds
+            return
+        folder, _, last = path.rpartition("/")
+        new = f"{folder}/.{last}.{uuid4().hex}"
+        system.create_dir(folder)
+        with draft.open("rb") as source, system.open_output_stream(new) as out:
+            while data := source.read(_COPY_BYTES):
+                out.write(data)
+        system.move(new, path)
+
+    def opened(self, name: str) -> "pa.NativeFile":
+        return self.connect().open_input_file(self._path(name))
+
+    def stored(self) -> Iterator[Stored]:
+        number, _ = self._highest()
+        chosen = pafs.FileSelector(self.root, allow_not_found=True, recursive=True)
+        for each in self.connect().get_file_info(chosen):
+            name = each.path.removeprefix(self._path(""))
+            if each.type is pafs.FileType.File and _number_of(name) < max(number, 1):
+                age = time.time() - each.mtime.timestamp()
+                yield Stored(name=name, size=each.size, age_s=age)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Folders of parts stay: another run may be about to put one there."""
+        system = self.connect()
+        for name in names:
+            system.delete_file(self._path(name))
+            if name.startswith(f"{MANIFESTS}/"):
+                self._remove_directories(self._path(name).rpartition("/")[0])
+
+    def _highest(self) -> tuple[int, str | None]:
+        """The manifest with the highest number, and its file; 0 and None where there is none."""
+        chosen = pafs.FileSelector(self._path(MANIFESTS), allow_not_found=True, recursive=True)
+        found = [
+            (number, each.path)
+            for each in self.connect().get_file_info(chosen)
+            if each.type is pafs.FileType.File
+            and (number := _number_of(each.path.removeprefix(self._path(""))))
+        ]
+        return max(found, default=(0, None))
+
+    def _is_there(self, path: str) -> bool:
+        return self.connect().get_file_info(path).type is not pafs.FileType.NotFound
+
+    def _remove_directories(self, *paths: str) -> None:
+        system = self.connect()
+        for path in paths:
+            if self._is_there(path):
+                system.delete_dir(path)
+
+    def _directory(self, number: int) -> str:
+        return self._path(f"{MANIFESTS}/{number:0{_NUMBER_DIGITS}}")
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def _number_of(name: str) -> int:
+    """The number of the manifest that a file is; 0 where it is none."""
+    parts = name.split("/")
+    if len(parts) == 3 and parts[0] == MANIFESTS and parts[1].isdecimal():
+        return int(parts[1])
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Hadoop:
+    """Connects to a Hadoop by the address of its name node."""
+
+    address: str
+
+    def __call__(self) -> "pafs.FileSystem":
+        return _hadoop(self.address)
+
+
 def place_of(archive: Path | str | ArchivePlace) -> ArchivePlace:
     """The place that a path, or a text such as `s3://bucket/prefix`, names.
 
     `s3://bucket/prefix?endpoint_override=http://host:port&region=...` names another store than
-    Amazon's.
+    Amazon's; `hdfs://host:port/path?user=...` is of another user.
 
     Raises:
         BadArguments: it names none.
@@ -292,10 +440,14 @@ def place_of(archive: Path | str | ArchivePlace) -> ArchivePlace:
     found = urlsplit(archive)
     options = parse_qs(found.query)
     prefix = found.path.strip("/")
+    if found.scheme == "hdfs" and found.netloc and prefix and not set(options) - _HADOOP_OPTIONS:
+        address = f"hdfs://{found.netloc}"
+        query = f"?{found.query}" if found.query else ""
+        return RenamingPlace(f"{address}/{prefix}", f"/{prefix}", _Hadoop(f"{address}/{query}"))
     if found.scheme != "s3" or not found.netloc or not prefix or set(options) - _OPTIONS:
         raise BadArguments(
-            f"expected a directory, or s3://bucket/prefix with {' or '.join(sorted(_OPTIONS))},"
-            f" found {archive!r}"
+            f"expected a directory, hdfs://host:port/path, or s3://bucket/prefix with"
+            f" {' or '.join(sorted(_OPTIONS))}, found {archive!r}"
         )
     return _Bucket(
         found.netloc,
@@ -317,6 +469,17 @@ def _client(endpoint: str | None, region: str | None) -> Any:
         text = f"{error.name} is not installed, for archives in s3: pip install 'cqrepl[s3]'"
         raise BadArguments(text) from error
     return boto3.client("s3", endpoint_url=endpoint, region_name=region)
+
+
+@lru_cache(maxsize=4)
+def _hadoop(address: str) -> "pafs.FileSystem":
+    try:
+        return pafs.HadoopFileSystem.from_uri(address)
+    except OSError as error:  # of a library that is not found it tells everywhere it has looked
+        reason = str(error).partition("\n")[0]
+        raise BadArguments(
+            f"{address}: expected Hadoop's libhdfs and its name node, found: {reason}"
+        ) from error
 
 
 @lru_cache(maxsize=4)

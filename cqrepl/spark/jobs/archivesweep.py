@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.spark.jobs.archivefiles import Manifest, read_manifest
-from cqrepl.spark.jobs.archiveplace import MANIFEST, ArchivePlace, Stored, place_of
+from cqrepl.spark.jobs.archiveplace import MANIFEST, MANIFESTS, ArchivePlace, Stored, place_of
 
-_OURS: Final = re.compile(rf"day=[^/]*/cycle=[^/]*/[^/]+|\.{re.escape(MANIFEST)}\..*")
+_OURS: Final = re.compile(
+    rf"day=[^/]*/cycle=[^/]*/[^/]+|\.{re.escape(MANIFEST)}\..*|{MANIFESTS}/.*"
+)
 
 
 def left_over(archive: ArchivePlace, manifest: Manifest) -> list[Stored]:

@@ -41,7 +41,9 @@ class Verified:
     damages: tuple[str, ...]
 
 
-def verify_archive(spark: SparkSession, archive: Path | str, *, sample: float = 1.0) -> Verified:
+def verify_archive(
+    spark: SparkSession, archive: Path | str | ArchivePlace, *, sample: float = 1.0
+) -> Verified:
     """Reads parts of an archive, and compares digests.
 
     Args:

@@ -17,7 +17,7 @@ from cqrepl.spark.jobs.archivefiles import (
     checked_pieces,
     read_manifest,
 )
-from cqrepl.spark.jobs.archiveplace import place_of
+from cqrepl.spark.jobs.archiveplace import ArchivePlace, place_of
 from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
@@ -30,7 +30,9 @@ class Restored:
     made: tuple[int, ...]
 
 
-def restore(spark: SparkSession, archive: Path | str, target: Path | str) -> Restored:
+def restore(
+    spark: SparkSession, archive: Path | str | ArchivePlace, target: Path | str
+) -> Restored:
     """Makes a queue of an archive, in a directory that is not there, or holds a part of it.
 
     Raises:
