@@ -1,12 +1,13 @@
 """A driver of its own that runs jobs as it is told, and that may be killed.
 
-    python -P -m tests.spark.pointed FOLDER
+    python -P -m tests.spark.pointed FOLDER [MASTER]
 
 It reads the name of a job a line, runs it below `work` in the folder, and answers with a line of
 JSON: the one line that a command would print, or null where the job has ended well.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from tests.spark.points import VARIABLE
 from tests.spark.queues import CYCLE, DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS: Final = 3
+LOCAL: Final = "local[2,3]"
 SETTINGS: Final = {
     "spark.driver.memory": "512m",
     # no compiler in the background, and tasks that are killed are tried again
@@ -86,13 +89,26 @@ JOBS: Final[Mapping[str, Callable[["SparkSession", Path], None]]] = {
 }
 
 
+def on_cluster() -> dict[str, str]:
+    """What executors on this machine need, so that they are as the workers of a local session."""
+    environment = {name: os.environ[name] for name in ("PYTHONPATH", VARIABLE)}
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+    }
+
+
 def main() -> None:
     from cqrepl.spark import register
     from cqrepl.spark.failures import JobFailed, one_line
     from cqrepl.spark.session import SessionSettings, session
 
-    folder = Path(sys.argv[1])
-    with session(SessionSettings(master="local[2,3]", conf=SETTINGS), "points") as spark:
+    folder, master = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else LOCAL
+    conf = SETTINGS if master == LOCAL else {**SETTINGS, **on_cluster()}
+    with session(SessionSettings(master=master, conf=conf), "points") as spark:
         register(spark)
         gateway = spark.sparkContext._gateway
         assert gateway is not None

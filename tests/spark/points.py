@@ -6,6 +6,7 @@ the test writes, says at which of them something happens, once:
 
     kill driver    the driver and its Java process get signal 9, whichever process got there
     kill worker    the process that got there gets it; the driver itself does not count then
+    kill executor  the Java process gets it for which that process works; only tasks count then
     pause          the process that got there waits until the file `go` is there
 
 Only the standard library is imported here: every Python process of Spark begins with this.
@@ -23,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-_VARIABLE: Final = "CQREPL_TEST_POINTS"
+VARIABLE: Final = "CQREPL_TEST_POINTS"
 _EVENTS: Final = frozenset(
     (
         "open",
@@ -58,7 +59,7 @@ def environment(folder: Path) -> Mapping[str, str]:
     """What a driver needs around it so that points below `work` in this folder are counted."""
     root = Path(__file__).parents[2]
     paths = [str(Path(__file__).with_name("atstart")), str(root), os.environ.get("PYTHONPATH", "")]
-    return {_VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def set_plan(folder: Path, plan: Plan) -> None:
@@ -78,7 +79,7 @@ def counted(folder: Path) -> int:
 
 def install() -> None:
     """Has this process, and those that it forks, count its points."""
-    folder = os.environ.get(_VARIABLE)
+    folder = os.environ.get(VARIABLE)
     if folder is not None:
         sys.addaudithook(_Points(folder).take)
 
@@ -109,6 +110,8 @@ class _Points:
             return
         if plan.what == "kill worker" and os.getpid() in plan.pids:
             return
+        if plan.what == "kill executor" and not {os.getpid(), _java_above()}.isdisjoint(plan.pids):
+            return  # of the driver, or of its Java process, which plans and commits
         if self._next() == plan.at:
             self._act(plan)
 
@@ -131,11 +134,21 @@ class _Points:
             while not os.path.exists(f"{self._folder}/go"):
                 time.sleep(_PAUSE_S)
         else:
-            pids = plan.pids if plan.what == "kill driver" else [os.getpid()]
+            pids = {
+                "kill driver": plan.pids,
+                "kill worker": [os.getpid()],
+                "kill executor": [_java_above()],
+            }[plan.what]
             if plan.delay_ms:
                 threading.Thread(target=_kill, args=(pids, plan.delay_ms / 1000)).start()
             else:
                 _kill(pids, 0)
+
+
+def _java_above() -> int:
+    """The Java process of this one: the parent of the daemon that has forked it."""
+    with open(f"/proc/{os.getppid()}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("PPid:"))
 
 
 def _kill(pids: Sequence[int], delay_s: float) -> None:

@@ -18,6 +18,7 @@ from typing import IO
 
 import pytest
 
+from tests.spark.cluster import cluster
 from tests.spark.conftest import spark_missing
 from tests.spark.points import Plan, counted, environment, set_plan
 from tests.spark.queues import excerpts, make_queue
@@ -30,7 +31,7 @@ try:
     from cqrepl.spark.jobs.archivefiles import checked_pieces, read_manifest
     from cqrepl.spark.jobs.archiveplace import place_of
     from cqrepl.spark.jobs.archivesweep import left_over
-    from tests.spark.pointed import JOBS, PARTITIONS
+    from tests.spark.pointed import JOBS, LOCAL, PARTITIONS
 except ImportError:
     require("spark", "pyspark or pyarrow is not installed")
 
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 COUNTS = (300, 300, 300, 200)
 DELAYS_MS = (0, 1, 5, 20)
-WORKERS_FEW, DRIVERS_ALL, WORKERS_ALL, PAUSES_ALL = 2, 10, 20, 8
+WORKERS_FEW, DRIVERS_ALL, WORKERS_ALL, PAUSES_ALL, EXECUTORS = 2, 10, 20, 8, 5
 PATIENCE_S = 300
 
 
@@ -87,7 +88,7 @@ class Driver:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Driver]:
+def started(folder: Path, master: str = LOCAL) -> Iterator[Driver]:
     """A driver for the length of a block, which may kill it."""
     reason = spark_missing()
     if reason is not None:
@@ -96,7 +97,7 @@ def started(folder: Path) -> Iterator[Driver]:
         errors: IO[bytes] = stack.enter_context((folder / "errors").open("ab"))
         process = stack.enter_context(
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "tests.spark.pointed", str(folder)],
+                [sys.executable, "-P", "-m", "tests.spark.pointed", str(folder), master],
                 cwd=ROOT, env={**os.environ, **environment(folder)},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )
@@ -115,8 +116,9 @@ def started(folder: Path) -> Iterator[Driver]:
 class Drivers:
     """One driver at a time, and the next one when it was killed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str = LOCAL) -> None:
         self.folder = folder
+        self.master = master
         self._stack = ExitStack()
         self._driver: Driver | None = None
 
@@ -124,7 +126,7 @@ class Drivers:
     def one(self) -> Driver:
         """One that lives."""
         if self._driver is None:
-            self._driver = self._stack.enter_context(started(self.folder))
+            self._driver = self._stack.enter_context(started(self.folder, self.master))
         return self._driver
 
     def buried(self) -> None:
@@ -263,11 +265,11 @@ def sweep_drivers(drivers: Drivers, job: str, count: int) -> None:
     assert 2 * killed >= count
 
 
-def sweep_workers(drivers: Drivers, job: str, count: int) -> None:
+def sweep_workers(drivers: Drivers, job: str, count: int, what: str = "kill worker") -> None:
     killed = 0
-    for nth, at in enumerate(points_of(drivers, job, "kill worker", count)):
+    for nth, at in enumerate(points_of(drivers, job, what, count)):
         work = fresh(drivers.folder)
-        drivers.one.plan("kill worker", at, DELAYS_MS[nth % len(DELAYS_MS)])
+        drivers.one.plan(what, at, DELAYS_MS[nth % len(DELAYS_MS)])
         said = drivers.one.run(job)
         killed += (drivers.folder / "done").exists()
         drivers.one.forget_plan()
@@ -337,6 +339,26 @@ def test_two_runs_at_once(drivers: Drivers, other: Driver, job: str) -> None:
 def test_thirty_points(drivers: Drivers, job: str) -> None:
     sweep_drivers(drivers, job, DRIVERS_ALL)
     sweep_workers(drivers, job, WORKERS_ALL)
+
+
+@pytest.fixture(scope="module")
+def far(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
+    """Drivers whose tasks run in executors of a cluster, in a folder of their own."""
+    folder = tmp_path_factory.mktemp("far")
+    shutil.copytree(drivers.folder / "pristine", folder / "pristine")
+    (folder / "cluster").mkdir()
+    with cluster(folder / "cluster") as running:
+        far = Drivers(folder, running.master)
+        yield far
+        far.buried()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("job", JOBS)
+def test_an_executor_that_is_killed(far: Drivers, job: str) -> None:
+    """Java and all that runs below it: the cluster starts another one."""
+    sweep_workers(far, job, EXECUTORS, "kill executor")
 
 
 @pytest.mark.long
