@@ -27,6 +27,34 @@ def test_answers_are_in_the_order_of_the_tasks(spark: "SparkSession") -> None:
     assert run_tasks(spark, "counted", work, []) == []
 
 
+class Loaded:
+    """Notes in a file that it has come to a worker."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return loaded, (self.path,)
+
+
+def loaded(path: Path) -> Loaded:
+    with path.open("a") as out:
+        out.write(".")
+    return Loaded(path)
+
+
+def test_a_task_is_carried_to_no_other_one(spark: "SparkSession", tmp_path: Path) -> None:
+    """Else the cost of many tasks grows with their square."""
+    from cqrepl.spark.jobs.tasks import run_tasks
+
+    def work(task: Loaded) -> Iterator[dict[str, Any]]:
+        yield {"path": str(task.path)}
+
+    answers = run_tasks(spark, "loaded", work, [Loaded(tmp_path / str(nth)) for nth in range(5)])
+    assert [Path(answer["path"]).name for answer in answers] == list("01234")
+    assert [(tmp_path / str(nth)).read_text() for nth in range(5)] == ["."] * 5
+
+
 def test_progress_on_a_terminal(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,20 +163,24 @@ def _compared(
             yield from proved(copies, cycle)
         else:
             to_read.append(cycle)
-    seen = [SeenCopy(copy.path, copy.info) for copy in copies]
+    # what is told of thousands of store files: a worker takes it once, and not in each of its tasks
+    seen = spark.sparkContext.broadcast([SeenCopy(copy.path, copy.info) for copy in copies])
 
     def work(task: tuple[list[Cycle], tuple[Witness, ...]]) -> Iterator[Told]:
         cycles, witnesses = task
         for witness in witnesses:
             with Queue.open(witness.queue) as queue:
                 check_witness(queue, witness)
-        opened = reopened(seen)
+        opened = reopened(seen.value)
         for cycle in cycles:
             yield from compare_cycle(opened, cycle, span)
 
     cut = _tasks(copies, to_read, task_bytes)
     tasks = list(zip(cut, _witnesses(copies, cut, span), strict=True))
-    yield from run_for_objects(spark, "compared", work, tasks)
+    try:
+        yield from run_for_objects(spark, "compared", work, tasks)
+    finally:
+        seen.unpersist()
 
 
 def _witnesses(

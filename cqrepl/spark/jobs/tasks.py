@@ -1,6 +1,7 @@
 """Runs Python over a list of tasks in Spark, and gives what comes out to the driver.
 
-Each task is one partition; no DataFrame is in between, which would ask for pandas. What a task
+Each task is one partition, and is carried to no other one: so many tasks cost each no more. No
+DataFrame is in between, which would ask for pandas. What a task
 answers travels as JSON, a line for each answer; it is a summary, never excerpts.
 """
 
@@ -61,14 +62,13 @@ def run_for_objects(
     if not tasks:
         return []
 
-    def run(numbers: Iterable[int]) -> Iterator[Found]:
+    def run(own: Iterable[Task]) -> Iterator[Found]:
         settle_worker()
-        for number in numbers:
-            yield from work(tasks[number])
+        for task in own:
+            yield from work(task)
 
-    count = len(tasks)
     with progress(spark, what), one_line():
-        return spark.sparkContext.parallelize(range(count), count).mapPartitions(run).collect()
+        return spark.sparkContext.parallelize(tasks, len(tasks)).mapPartitions(run).collect()
 
 
 @contextmanager
