@@ -128,11 +128,15 @@ def _lines(
         asks = "acknowledged" if queue.acknowledge else "not acknowledged"
         if plan is None:
             yield f"queue {queue.name}  from host {queue.master_id}  {asks}"
+        elif queue.name in plan.passed_on:
+            place, giver = plan.sinks[queue.name], plan.settings.sink.masters[queue.name]
+            yield f"queue {queue.name}  sink of host {giver}, passed on  {place}  {asks}"
         elif queue.name in plan.sources:
             yield f"queue {queue.name}  source  {plan.sources[queue.name]}  {asks}"
         else:
             place = plan.sinks[queue.name]
-            yield f"queue {queue.name}  sink of host {queue.master_id}  {place}  {asks}"
+            giver = plan.settings.sink.masters[queue.name]
+            yield f"queue {queue.name}  sink of host {giver}  {place}  {asks}"
 
 
 def _link(plan: HostPlan | None, host_id: int) -> str:

@@ -20,7 +20,8 @@ class LiveTable:
     """Makes the lines of one look after the other."""
 
     def __init__(self) -> None:
-        self._before: dict[str, int] = {}  # excerpts of each queue at the last look
+        # excerpts of each queue, by name and role, at the last look
+        self._before: dict[tuple[str, str], int] = {}
         self._then: float | None = None
         self._ends: dict[str, _Ends] = {}
 
@@ -34,7 +35,7 @@ class LiveTable:
         seconds = 0.0 if self._then is None else now - self._then
         rows = list(self._rows(host, now, seconds))
         self._then = now
-        self._before = {each["name"]: each.get("excerpts", 0) for each in host["queues"]}
+        self._before = {_key(each): each.get("excerpts", 0) for each in host["queues"]}
         room = max(1, rows_max - 3)
         more = len(rows) - room
         lines = [_title(host), *table([_HEAD, *rows[:room]])]
@@ -43,7 +44,7 @@ class LiveTable:
     def _rows(self, host: Values, now: float, seconds: float) -> Iterator[tuple[str, ...]]:
         for queue in host["queues"]:
             excerpts = queue.get("excerpts", 0)
-            gained = excerpts - self._before.get(queue["name"], excerpts)
+            gained = excerpts - self._before.get(_key(queue), excerpts)
             rate = f"{gained / seconds:,.0f}/s" if seconds > 0 else "-"
             last, state = queue.get("last") or "-", short(queue["state"])
             if queue["role"] == "sink":
@@ -110,6 +111,11 @@ def _held(queue: Values, sink: Values) -> int:
 
 def _index_of(text: str | None) -> int:
     return 0 if text is None else int(text, 16)
+
+
+def _key(queue: Values) -> tuple[str, str]:
+    """One that is passed on stands there in both roles."""
+    return queue["name"], queue["role"]
 
 
 def _title(host: Values) -> str:

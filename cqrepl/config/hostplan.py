@@ -16,6 +16,7 @@ from cqrepl.config.clusterfile import (
 )
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import process_keys
+from cqrepl.config.routes import Routes
 from cqrepl.config.valuekinds import HOST_ID_SIGN, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
@@ -35,12 +36,19 @@ class HostPlan:
         sources: names and directories of the queues that it streams.
         sinks: the same of those that it takes in.
         process: the settings of the process, by the names of their keys.
+        masters: of each queue, the host that has it first of all.
     """
 
     settings: HostSettings
     sources: Mapping[str, Path]
     sinks: Mapping[str, Path]
     process: Settings
+    masters: Mapping[str, int]
+
+    @property
+    def passed_on(self) -> frozenset[str]:
+        """The queues that it takes in and streams."""
+        return frozenset(self.sources.keys() & self.sinks.keys())
 
 
 def in_effect(
@@ -149,13 +157,15 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         ids = ", ".join(str(each) for each in sorted(config.hosts))
         message = f"the id of a host ({ids}) expected, this host has {host_id}"
         raise ConfigError(config.path, None, message)
+    routes = Routes(config, process["routes"], book.by_host)
     queues = config.queues.values()
     out = {each.name: each.path for each in queues if each.master_id == host_id}
     into = {each.name: each.path for each in queues if each.master_id != host_id}
-    sources = _below(config, "baseSourcePath", host_id, out)
     sinks = _below(config, "baseSinkPath", host_id, into)
+    sources = _below(config, "baseSourcePath", host_id, out)
+    sources |= {name: sinks[name] for name in into if routes.takers(name, host_id)}
     try:
-        settings = _host_settings(config, host_id, process, book)
+        settings = _host_settings(config, host_id, process, book, routes)
     except ValueError as error:
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
@@ -163,6 +173,7 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         sources=sources,
         sinks=sinks,
         process=process,
+        masters={each.name: each.master_id for each in queues},
     )
 
 
@@ -192,7 +203,7 @@ def _below(
 
 
 def _host_settings(
-    config: ClusterConfig, host_id: int, process: Settings, book: AddressBook
+    config: ClusterConfig, host_id: int, process: Settings, book: AddressBook, routes: Routes
 ) -> HostSettings:
     values = {name: each.value for name, each in process.items()}
     listen = values["listen"] or book.by_host[host_id]
@@ -215,20 +226,23 @@ def _host_settings(
     return HostSettings(
         net=net,
         protocol=protocol,
-        source=_source_settings(config, process),
-        sink=_sink_settings(config, values),
+        source=_source_settings(config, host_id, process, routes),
+        sink=_sink_settings(config, host_id, values, routes),
         scrub_bytes_per_s=_integer(values["scrub"]),
         run_dir=_path(values["runDir"]),
     )
 
 
-def _source_settings(config: ClusterConfig, process: Settings) -> SourceSettings:
+def _source_settings(
+    config: ClusterConfig, host_id: int, process: Settings, routes: Routes
+) -> SourceSettings:
     values = {name: each.value for name, each in process.items()}
     queues = config.queues.values()
     wait_for = _hosts(values["source.waitFor"])
     return SourceSettings(
         unacknowledged=frozenset(each.name for each in queues if not each.acknowledge),
-        policies=_policies(config, process["ack"]),
+        policies=_policies(config, process["ack"], routes),
+        takers={each.name: routes.takers(each.name, host_id) for each in queues},
         source_ids={each.name: each.source_id for each in queues if each.source_id is not None},
         made_with=_roll_cycles(config, values),
         ack_log=_path(values["source.ackLog"]),
@@ -243,7 +257,7 @@ def _source_settings(config: ClusterConfig, process: Settings) -> SourceSettings
     )
 
 
-def _policies(config: ClusterConfig, setting: Setting) -> dict[str, AckPolicy]:
+def _policies(config: ClusterConfig, setting: Setting, routes: Routes) -> dict[str, AckPolicy]:
     """The policy of each queue that has one, with the hosts that take the queue in.
 
     Raises:
@@ -254,19 +268,19 @@ def _policies(config: ClusterConfig, setting: Setting) -> dict[str, AckPolicy]:
     found: dict[str, AckPolicy] = {}
     for name, policy in setting.value.items():
         try:
-            found[name] = _policy(config, name, policy)
+            found[name] = _policy(config, name, policy, routes)
         except ValueError as error:
             path = config.path if setting.spot is not None else setting.origin
             raise ConfigError(path, setting.spot, f"'ack': {error}") from None
     return found
 
 
-def _policy(config: ClusterConfig, name: str, policy: AckPolicy) -> AckPolicy:
+def _policy(config: ClusterConfig, name: str, policy: AckPolicy, routes: Routes) -> AckPolicy:
     queue = config.queues.get(name)
     if queue is None:
         near = nearest(name, config.queues)
         raise ValueError(f"a queue expected, {shown(name)} came; the nearest one is {near!r}")
-    sinks = config.hosts.keys() - {queue.master_id}
+    sinks = routes.takers(name, queue.master_id)  # who acknowledges to it
     others = sorted((policy.hosts or frozenset()) - sinks)
     if others:
         ids = ", ".join(str(each) for each in sorted(sinks))
@@ -279,12 +293,14 @@ def _policy(config: ClusterConfig, name: str, policy: AckPolicy) -> AckPolicy:
         raise ValueError(f"queue {name!r}: {error}") from None
 
 
-def _sink_settings(config: ClusterConfig, values: Mapping[str, object]) -> SinkSettings:
+def _sink_settings(
+    config: ClusterConfig, host_id: int, values: Mapping[str, object], routes: Routes
+) -> SinkSettings:
     touch_ahead = values["sink.touchAhead"]
     return SinkSettings(
         roll_cycle=_text(values["sink.rollCycle"]),
         roll_cycles=_roll_cycles(config, values),
-        masters={each.name: each.master_id for each in config.queues.values()},
+        masters={name: routes.giver(name, host_id) for name in config.queues},
         touch_ahead_bytes=None if touch_ahead is None else _integer(touch_ahead),
         append_log=_path(values["sink.appendLog"]),
         any_cycle=values["sink.anyCycle"] is True,

@@ -14,6 +14,7 @@ from cqrepl.config.valuekinds import (
     PATH,
     POLICIES,
     ROLL_CYCLE,
+    ROUTES,
     TEXT,
     ValueKind,
     choice,
@@ -282,6 +283,13 @@ PROCESS: Final = _section(
         "from (none, any, all or a number), hosts, timeout, on_timeout (warn, fail, block, "
         "step_down) and window; or the name of a preset",
         default={},
+    ),
+    Key(
+        name="routes",
+        kind=ROUTES,
+        says="hosts that take a queue not from its master, but from another host that takes it in",
+        default={},
+        is_live=True,
     ),
     Key(
         name="maxExcerpt",

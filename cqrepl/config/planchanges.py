@@ -25,12 +25,17 @@ class NewValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMaster:
-    """A queue that another host is to stream."""
+    """A queue that another host is to stream.
+
+    Args:
+        takers: ids of the hosts that take it from this one then.
+    """
 
     name: str
     path: Path
     old: int
     new: int
+    takers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +72,26 @@ def changes_between(old: HostPlan, new: HostPlan) -> PlanChanges:
     restart |= dict(_of_host(old.settings, new.settings))
     for name in both:
         restart |= dict(_of_queue(old, new, name))
+        if not _may_change_master(old, new, name):
+            values = old.masters[name], new.masters[name]
+            key = f"queues.{name}: masterId"
+            restart[key] = NewValue(old=str(values[0]), new=str(values[1]))
     return PlanChanges(
         sources={name: path for name, path in new.sources.items() if name not in before},
         sinks={name: path for name, path in new.sinks.items() if name not in before},
         removed=tuple(sorted(before.keys() - after.keys())),
         masters=tuple(
-            NewMaster(name=name, path=after[name], old=_master(old, name), new=_master(new, name))
+            NewMaster(
+                name=name,
+                path=after[name],
+                old=old.masters[name],
+                new=new.masters[name],
+                takers=new.settings.source.takers[name],
+            )
             for name in both
-            if before[name] == after[name] and _master(old, name) != _master(new, name)
+            if before[name] == after[name]
+            and old.masters[name] != new.masters[name]
+            and _may_change_master(old, new, name)
         ),
         values={f"cqrepl.{name}": each for name, each in other.items() if is_live[name]},
         restart=restart,
@@ -91,12 +108,26 @@ def merged(old: HostPlan, new: HostPlan) -> HostPlan:
     kept = _paths(old).keys() & _paths(new).keys()
     sources = _merged_paths(old.sources, new.sources, kept)
     sinks = _merged_paths(old.sinks, new.sinks, kept)
+    same = {name for name in kept & sinks.keys() if old.masters[name] == new.masters[name]}
+    sources = {name: path for name, path in sources.items() if name not in same}
+    sources |= {name: sinks[name] for name in same & new.passed_on}
     settings = _merged_settings(old.settings, new.settings, kept)
+    takers = _merged_values(old.settings.source.takers, new.settings.source.takers, kept - same)
+    givers = _merged_values(old.settings.sink.masters, new.settings.sink.masters, kept - same)
+    settings = replace(
+        settings,
+        source=replace(settings.source, takers=takers),
+        sink=replace(settings.sink, masters=givers),
+    )
     return HostPlan(
         settings=replace(settings, sources=sources, sinks=sinks),
         sources=sources,
         sinks=sinks,
         process=process,
+        masters={
+            name: old.masters[name] if name in kept else master_id
+            for name, master_id in new.masters.items()
+        },
     )
 
 
@@ -109,16 +140,24 @@ def with_master(plan: HostPlan, change: NewMaster) -> HostPlan:
     (sources if change.new == own else sinks)[change.name] = change.path
     masters = dict(plan.settings.sink.masters) | {change.name: change.new}
     sink = replace(plan.settings.sink, masters=masters)
-    settings = replace(plan.settings, sink=sink, sources=sources, sinks=sinks)
-    return replace(plan, sources=sources, sinks=sinks, settings=settings)
+    takers = dict(plan.settings.source.takers) | {change.name: change.takers}
+    source = replace(plan.settings.source, takers=takers)
+    settings = replace(plan.settings, source=source, sink=sink, sources=sources, sinks=sinks)
+    first = dict(plan.masters) | {change.name: change.new}
+    return replace(plan, sources=sources, sinks=sinks, settings=settings, masters=first)
 
 
 def _paths(plan: HostPlan) -> dict[str, Path]:
     return {**plan.sources, **plan.sinks}
 
 
-def _master(plan: HostPlan, name: str) -> int:
-    return plan.settings.sink.masters[name]
+def _may_change_master(old: HostPlan, new: HostPlan, name: str) -> bool:
+    """False for another first host of a queue that has routes: who holds all of it, and who takes
+    it from whom then, no two hosts can settle. Others follow it another way while they run."""
+    if old.masters[name] == new.masters[name]:
+        return True
+    found = [each.process["routes"].value for each in (old, new)]
+    return not any(isinstance(routes, dict) and name in routes for routes in found)
 
 
 def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewValue]]:
@@ -144,7 +183,7 @@ def _of_host(old: HostSettings, new: HostSettings) -> Iterator[tuple[str, NewVal
 def _of_queue(old: HostPlan, new: HostPlan, name: str) -> Iterator[tuple[str, NewValue]]:
     """What a queue is opened with."""
     was, now = _paths(old)[name], _paths(new)[name]
-    masters = [_master(each, name) for each in (old, new)]
+    masters = [each.masters[name] for each in (old, new)]
     if was != now:  # also where its role changes, and the base paths are two
         yield f"queues.{name}: path", NewValue(old=str(was), new=str(now))
     if was != now and masters[0] != masters[1]:
@@ -202,7 +241,6 @@ def _merged_sink(old: SinkSettings, new: SinkSettings, kept: Set[str]) -> SinkSe
         any_cycle=new.any_cycle,
         puts_aside=new.puts_aside,
         roll_cycles=_merged_values(old.roll_cycles, new.roll_cycles, kept),
-        masters=_merged_values(old.masters, new.masters, kept),
     )
 
 

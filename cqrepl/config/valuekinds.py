@@ -23,6 +23,12 @@ class Unfit(ValueError):
     """A text that has no value of a kind, in words that say more than what is wanted."""
 
 
+def _written(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={each}" for name, each in value.items())
+    return str(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueKind:
     """One kind.
@@ -56,7 +62,7 @@ class ValueKind:
             case frozenset():
                 return f"[{', '.join(str(each) for each in sorted(value))}]"
             case dict():
-                return ", ".join(f"{name}={each}" for name, each in value.items())
+                return ", ".join(f"{name}={_written(each)}" for name, each in value.items())
         return "" if value is None else str(value)
 
 
@@ -172,6 +178,22 @@ def _policies(text: str) -> dict[str, AckPolicy]:
     return found
 
 
+def _routes(text: str) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for each in text.split(",") if text else ():
+        name, equals, pairs = each.strip().partition("=")
+        if not equals or not name or name in found:
+            raise ValueError
+        found[name] = {}
+        for pair in pairs.split():
+            taker, _, giver = pair.partition("=")
+            ids = int(taker), int(giver)
+            if not set(ids) <= set(HOST_IDS) or ids[0] in found[name]:
+                raise ValueError
+            found[name][ids[0]] = ids[1]
+    return found
+
+
 POLICY_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -202,6 +224,19 @@ POLICIES: Final = ValueKind(
     schema={
         "type": "object",
         "additionalProperties": {"anyOf": [{"type": "string"}, POLICY_SCHEMA]},
+    },
+    takes_mapping=True,
+)
+ROUTES: Final = ValueKind(
+    wanted="whom each of some hosts takes it from, such as {3: 2}, for each of some queues",
+    parse=_routes,
+    schema={
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[1-9][0-9]{0,2}$"},
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 127},
+        },
     },
     takes_mapping=True,
 )

@@ -242,9 +242,7 @@ class Connection:
             return
         if self._is_busy:
             self._heard = now  # the shell read nothing: the peer was not silent
-        problem = self._overdue(now)
-        if problem is None:
-            problem = self._tick_handlers(now)
+        problem = self._overdue(now) or self._tick_handlers(now)
         if problem is not None:
             self._move(ConnectionMove.END)
             raise RemoteProtocolError(problem)
@@ -261,6 +259,7 @@ class Connection:
         shape: QueueShape | None,
         lineage: Lineage | None = None,
         epochs: History = (),
+        passed_by: tuple[int, ...] = (),
     ) -> Cid:
         """Registers a SinkReplicationHandler at the peer; gives the cid of the queue.
 
@@ -277,11 +276,11 @@ class Connection:
             shape=shape,
             lineage=lineage,
             epochs=epochs if self._outbox.has_epochs else None,
+            passed_by=passed_by,
         )
         cid = self._router.new_cid()
         csp = f"/replication/{name}/{self.remote_id}"
-        handler = SourceHandler(csp, cid, offer, self._outbox, self._now, self._pace)
-        self._router.add(cid, handler)
+        self._router.add(cid, SourceHandler(csp, cid, offer, self._outbox, self._now, self._pace))
         return cid
 
     def begin_back_copy(self, cid: Cid, next_index: int, shift: int) -> None:

@@ -44,6 +44,7 @@ class SourceCounters:
     Args:
         queue: whose marks are raised.
         drain: has every session count what its native lanes hold.
+        is_own: false for a copy that is passed on: its two marks are its own source's matter.
 
     Attributes:
         sent: to all sinks together; what was sent again after a cut is counted again.
@@ -52,7 +53,8 @@ class SourceCounters:
         index_acknowledged: some sink has everything up to this.
     """
 
-    def __init__(self, queue: Queue, drain: Callable[[], None]) -> None:
+    def __init__(self, queue: Queue, drain: Callable[[], None], *, is_own: bool = True) -> None:
+        self._is_own = is_own
         self.sent = Tally()
         self.acknowledged = Tally()
         self.index_sent = NOTHING
@@ -71,7 +73,8 @@ class SourceCounters:
         """So much was sent to a host, up to this index."""
         self.sent.add(excerpts, payload_bytes)
         self.index_sent = max(self.index_sent, index_last)
-        self._queue.raise_sent(index_last)
+        if self._is_own:
+            self._queue.raise_sent(index_last)
         marks.raise_sent(index_last)
 
     def count_acknowledged(
@@ -84,7 +87,8 @@ class SourceCounters:
     def mark_acknowledged(self, marks: HostMarks, index: int) -> None:
         """A sink has everything up to this index, though it may not have come over this wire."""
         self.index_acknowledged = max(self.index_acknowledged, index)
-        self._queue.raise_acknowledged(index)
+        if self._is_own:
+            self._queue.raise_acknowledged(index)
         marks.raise_acknowledged(index)
 
 

@@ -42,8 +42,11 @@ class EpochDesk:
         one, by the file of the cluster."""
         assert self._connection.remote_id is not None
         own, offered = queue.epochs.now, event.offer.epochs or ()
-        refusal, reason = why_refused(own, offered, self._connection.remote_id), StopReason.FENCED
-        if not own.promised and not offered:
+        path = event.offer.passed_by
+        leader = path[0] if path else self._connection.remote_id
+        refusal, reason = why_refused(own, offered, leader), StopReason.FENCED
+        is_by_file = not own.promised and not offered
+        if is_by_file or (path and refusal is None):
             refusal, reason = self._from_here.refusal(queue), StopReason.REFUSED
         if refusal is None:
             return False

@@ -35,6 +35,7 @@ from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.queues import check_apart, named
+from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.sink import Sink, open_sinks
 from cqrepl.replicator.sinkqueue import SinkQueue
@@ -94,6 +95,7 @@ class Host:
         self._lost: LostFiles | None = None
         self._is_changing = False
         self._syncer: Syncer  # of a host that runs
+        self._relays: RelayDesk
 
     async def __aenter__(self) -> Self:
         check_in_trio("cqrepl.Host")
@@ -147,7 +149,7 @@ class Host:
             raise Refused(str(stopped[0]))
         if name in self.sink.queues:
             await self.sink.pause(name)
-        else:
+        if name in self.source.queues:
             await self.source.pause(name)
 
     async def resume(self, name: str) -> None:
@@ -160,7 +162,7 @@ class Host:
         self._check_name(name)
         if name in self.sink.queues:
             await self.sink.resume(name)
-        else:
+        if name in self.source.queues:
             self.source.resume(name)
 
     def forget(self, host_id: int) -> list[str]:
@@ -211,7 +213,8 @@ class Host:
     async def change(self, settings: HostSettings) -> None:
         """Takes on other settings while it runs: streams and takes in queues that are new, and
         removes those that are there no more: in order, each peer is told, files are closed and
-        locks given back. All others go on; one that is to go the other way is no new one.
+        locks given back. What is taken in may be so from another host, and be passed on or no
+        more. All others go on; one that is to go the other way is no new one.
 
         Of the rest these count: for connections that come from now on the limits of guests, of
         excerpts and of back copies; the pace of scrubbing; for sinks `any_cycle`, `puts_aside`; and
@@ -227,6 +230,8 @@ class Host:
         sources = {name: paths[name] for name in settings.sources if name not in self._paths}
         sinks = {name: paths[name] for name in settings.sinks if name not in self._paths}
         removed = self._paths.keys() - paths.keys()
+        passed_on = relays_of(settings)
+        sources = {name: path for name, path in sources.items() if name not in passed_on}
         self._place(settings, sources, sinks, removed)
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
@@ -251,8 +256,17 @@ class Host:
             for one in taken:
                 self._paths[one.name] = one.path
                 self.sink.add(one)
+            for name in sorted(set(self._relays.names) - passed_on):
+                await self._relays.drop(name)
             for name in sorted(removed):
                 await self._remove(name)
+            for name, queue in self.sink.queues.items():
+                giver = settings.sink.masters.get(name)
+                if queue.master_id != giver:
+                    await self.sink.follow(name, giver)
+            added = passed_on - set(self._relays.names)
+            self._relays.add({name: self._paths[name] for name in sorted(added)})
+        self.sink.changed.set()
 
     def _place(
         self,
@@ -267,13 +281,13 @@ class Host:
             Refused: one would not, or a log would have another place than before.
         """
         names = {name: path for name, path in self._paths.items() if name not in removed}
-        streamed = {name: path for name, path in names.items() if name in self.source.names}
         taken = {name: path for name, path in names.items() if name in self.sink.queues}
+        streamed = {name: path for name, path in names.items() if name not in taken}
         streamed |= sources
         taken |= sinks
         own, own_log = settings.source.ack_log, settings.sink.append_log
         for log, now, then in (
-            (own, len(self.source.names), len(streamed)),
+            (own, len(self.source.names - self.sink.queues.keys()), len(streamed)),
             (own_log, len(self.sink.queues), len(taken)),
         ):
             if log is not None and 1 in (now, then) and now != then:
@@ -291,6 +305,7 @@ class Host:
             self._syncer.scrub(new.scrub_bytes_per_s)
 
     async def _remove(self, name: str) -> None:
+        await self._relays.drop(name)
         if name in self.sink.queues:
             await self.sink.remove(name)
         else:
@@ -312,6 +327,8 @@ class Host:
             QueueError, OSError: it cannot be opened the other way; nothing was changed.
         """
         self._check_name(name)
+        if name in self._relays.names:
+            raise Refused(f"queue {name!r} is passed on from here: it gets no other master so")
         old, own = self.settings, self.settings.protocol.host_id
         was, now = old.sink.masters[name], settings.sink.masters[name]
         with self._changing():
@@ -401,7 +418,7 @@ class Host:
         return bool(self.source.names), bool(self.sink.queues)
 
     def _check_name(self, name: str) -> None:
-        if name in self.source.late:
+        if name in self.source.late and name not in self.sink.queues:
             raise Refused(f"queue {name!r} is not open yet: {self.source.late[name].message}")
         known = sorted(self.source.queues.keys() | self.sink.queues.keys())
         if name not in known:
@@ -457,11 +474,14 @@ class Host:
     async def _running(self) -> AsyncIterator[None]:
         from_here, to_here = _directions(self.settings, self._program)
         settings, names = self.settings, from_here | to_here
+        passed_on = {name: to_here[name] for name in sorted(relays_of(settings))}
         self._paths = names
         with ExitStack() as stack:
             self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
             self.source = source = open_source(from_here, settings.source, syncer, stack)
             self.sink = sink = open_sinks(to_here, settings.sink, syncer, stack)
+            self._relays = RelayDesk(settings.protocol.host_id, source, sink)
+            self._relays.add(passed_on)
             stack.callback(self._close_writers)
             if not names:  # a guest has nothing to give, or to lose
                 self._begin(self._program)
@@ -478,6 +498,7 @@ class Host:
                 lost.running(),
                 self.endpoint.running(),
                 source.running(),
+                self._relays.running(),
                 self.control.asked(),
             ):
                 yield
@@ -511,7 +532,8 @@ def _directions(
     Raises:
         Refused, ValueError: they do not fit together.
     """
-    both = sorted(settings.sources.keys() & settings.sinks.keys())
+    relays = relays_of(settings)
+    both = sorted((settings.sources.keys() & settings.sinks.keys()) - relays)
     if both:
         raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
     paths = {**settings.sources, **settings.sinks}
@@ -520,11 +542,18 @@ def _directions(
     if not paths and program is None:
         raise ValueError("at least one queue or a program expected, none came")
     names = named(paths) if paths else {}
-    from_here = {each: names[each] for each in settings.sources}
+    from_here = {each: names[each] for each in settings.sources if each not in relays}
     to_here = {each: names[each] for each in settings.sinks}
     logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
     check_apart(from_here, to_here, logs)
     return from_here, to_here
+
+
+def relays_of(settings: HostSettings) -> frozenset[str]:
+    """The queues that are taken in and passed on: those that go both ways in one directory, and
+    come from a host that is named."""
+    both = settings.sources.keys() & settings.sinks.keys() & settings.sink.masters.keys()
+    return frozenset(n for n in both if Path(settings.sources[n]) == Path(settings.sinks[n]))
 
 
 def serve_host(

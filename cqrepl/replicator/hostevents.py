@@ -163,7 +163,8 @@ class EventDesk:
         """The queues whose policies wait for hosts."""
         if self._source is None or self._events.on_acked is None:
             return []
-        return [queue for queue in self._source.queues.values() if queue.policy.hosts_min]
+        queues = self._source.queues.values()
+        return [each for each in queues if each.policy.hosts_min and each.copy is None]
 
     def _new_acked(self) -> Iterator[tuple[str, int]]:
         queues = self._acked_queues()
@@ -204,7 +205,8 @@ class EventDesk:
         if self._sink is not None:
             now |= dict.fromkeys(self._sink.queues, Role.FOLLOWING)
         if self._source is not None:
-            for name, queue in self._source.queues.items():
+            own = {n: each for n, each in self._source.queues.items() if each.copy is None}
+            for name, queue in own.items():
                 now[name] = Role.IDLE if queue.leading.has_stepped_down else Role.LEADING
         self._roles = now
         for name in before.keys() - now.keys():

@@ -68,7 +68,7 @@ class HostQueue:
     @property
     def is_streamed(self) -> bool:
         """True for a queue that is streamed from here; it is taken in otherwise."""
-        return self.name in self._host.source.names
+        return self.name in self._host.source.names and self.name not in self._host.sink.queues
 
     @property
     def path(self) -> Path:

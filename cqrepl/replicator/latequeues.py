@@ -28,6 +28,7 @@ class LateQueues:
     def __init__(self, open_queue: Callable[[str], SourceQueue]) -> None:
         self._open = open_queue
         self._troubles: dict[str, Stop] = {}
+        self._others: set[str] = set()  # names of those that somebody else opens
 
     @property
     def troubles(self) -> Mapping[str, Stop]:
@@ -39,17 +40,23 @@ class LateQueues:
         _logger.error("queue %r pauses: %s", trouble.name, trouble.message)
         self._troubles[trouble.name] = trouble
 
+    def wait_for(self, trouble: Stop) -> None:
+        """One that somebody else opens, and that is not open for now."""
+        self._others.add(trouble.name)
+        self._troubles[trouble.name] = trouble
+
     def forget(self, name: str) -> None:
         """It is not to be opened any more."""
+        self._others.discard(name)
         self._troubles.pop(name, None)
 
     async def work(self, take: Callable[[SourceQueue], None]) -> None:
         """Opens all of them, as soon as that can be done; `take` gets each."""
         seconds = PAUSE_SECONDS
-        while self._troubles:
+        while self._troubles.keys() - self._others:
             await trio.sleep(seconds)
             seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
-            for name in list(self._troubles):
+            for name in sorted(self._troubles.keys() - self._others):
                 with spare_descriptors():
                     queue = self._try(name)
                 if queue is not None:

@@ -102,7 +102,7 @@ class OfferDesk:
                 own_id = each.queue.layout.source_id
                 source_id = own_id if each.source_id is None else each.source_id
                 lineage = self._held(each)
-                each.epochs.check_leads(self._connection.config.settings.host_id)
+                each.check_leads(self._connection.config.settings.host_id)
             except (QueueError, OSError) as error:
                 self._not_offered(each, error)
                 continue
@@ -114,6 +114,7 @@ class OfferDesk:
                 shape=each.shape,
                 lineage=lineage,
                 epochs=each.epochs.now.history,
+                passed_by=each.passed_by,
             )
             self.offered.add(each.name)
             self._outgoing[cid] = Outgoing(each, marks, cid)

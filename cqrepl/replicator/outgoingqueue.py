@@ -115,7 +115,7 @@ class Outgoing:
         """
         for level in self.queue.board.wanted:
             source.want_level(level)
-        source.tell_commit(commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX))
+        source.tell_commit(self._committed())
         self.marks.keep_levels()
         told = source.index_committed
         if source.offer.acknowledgement:
@@ -135,6 +135,11 @@ class Outgoing:
         with suppress(QueueError, OSError):  # those who need the table store say so
             self._tailers.note(self.queue.queue.tailer_positions.look(all_names=all_names))
         return self._tailers.tell(source)
+
+    def _committed(self) -> int:
+        if self.queue.copy is not None:  # its first source says what is safe
+            return self.queue.queue.acknowledged_index
+        return commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX)
 
     def close(self) -> None:
         if self.lane is not None:

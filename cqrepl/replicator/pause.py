@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from cqrepl.queue import QueueError
+from cqrepl.replicator.relaydesk import CopyBehind
 from cqrepl.replicator.stops import Stop
 
 PAUSE_SECONDS: Final = 0.5  # the first one
@@ -28,7 +29,7 @@ _LASTING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 def is_passing(error: QueueError | OSError) -> bool:
     """True for an error of the machine, which tells nothing of what the queue holds."""
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | CopyBehind):
         return True
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno not in _LASTING

@@ -19,6 +19,7 @@ from cqrepl.replicator.consent import ReturnRefused, ReturnSettings, check_retur
 from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.relaydesk import check_return_to_copy
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -100,11 +101,15 @@ class ReturnDesk:
 
         Raises:
             ReturnRefused: it may not.
+            CopyBehind: this is a copy, which may get there yet.
         """
+        ends = (self._connection.source(each.cid).offer.next_index, next_index)
+        if each.queue.copy is not None:
+            check_return_to_copy(each.marks.host_id, ends, each.queue.copy)
         check_return(
             self._settings,
             each.marks.host_id,
-            (self._connection.source(each.cid).offer.next_index, next_index),
+            ends,
             each.queue.path,
             is_known=each.marks.is_known,
             is_proved=self._connection.compares_lineage,

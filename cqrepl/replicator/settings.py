@@ -37,6 +37,8 @@ class SourceSettings:
         made_with: roll cycles of queues, by name: one that is not there is made with it.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
             `replicated:`.
+        takers: ids of the hosts that take a queue from here, by its name; else any host's. Only
+            those are shown.
     """
 
     acknowledge: bool = True
@@ -44,6 +46,7 @@ class SourceSettings:
     policies: Mapping[str, AckPolicy] = field(default_factory=dict)
     source_ids: Mapping[str, int] = field(default_factory=dict)
     made_with: Mapping[str, str] = field(default_factory=dict)
+    takers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
@@ -98,7 +101,8 @@ class HostSettings:
 
     Args:
         sources: name on the wire and directory of each queue that is streamed.
-        sinks: the same of each that is taken in.
+        sinks: the same of each that is taken in. One that is in both, with one directory, is taken
+            in from the host that `sink.masters` names, and passed on.
         scrub_bytes_per_s: so many bytes of store files are read once more, round after
             round, and compared with what they held; 0: none.
         run_dir: directory of the socket at which `cqrepl status` and others ask the host, and tell

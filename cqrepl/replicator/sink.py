@@ -177,7 +177,9 @@ class Sink:
         queue = self.queues[name]
         await self._hold(queue, PAUSED)
         try:
-            await until(lambda: not self._is_used(queue), self.changed)
+            await until(
+                lambda: not self._is_used(queue) and not queue.way.is_passed_on, self.changed
+            )
             queue.rest()
             gone = await in_thread(partial(quarantine, queue.path, start))
         except BaseException:
@@ -232,7 +234,7 @@ class Sink:
         await self._opener.close(queue)
         self.changed.set()
 
-    async def follow(self, name: str, master_id: int) -> None:
+    async def follow(self, name: str, master_id: int | None) -> None:
         """Takes a queue from another host than before."""
         queue = self.queues[name]
         queue.master_id = master_id

@@ -53,6 +53,7 @@ from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.pause import Pause, is_passing
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import QueueSession, TellDamage, shape_of
+from cqrepl.replicator.relaydesk import Way
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
@@ -98,6 +99,7 @@ class SinkQueue:
         self.held: str | None = None  # why nothing of it is taken, by a word of the operator's
         self.pause = Pause()
         self.master_id: int | None = None  # the only host that it is taken from; None: any
+        self.way = Way()
         self.tell_damage: TellDamage = lambda known: None
         self.left: Stop | None = None  # why its source goes no further, until it is offered again
         self.was_offered = False
@@ -374,8 +376,7 @@ class SinkQueue:
         if offered < end:
             return end
         start = end if is_compared else overlap_from(end, self.queue.layout.roll_cycle.shift)
-        if doubtful is not None:
-            start = min(start, doubtful)
+        start = start if doubtful is None else min(start, doubtful)
         if start < end or doubtful is not None:
             self._overlap = Overlap(self.queue, start, doubtful)
         _logger.debug("queue %r: taken in from %s on", self.name, format_index(start))

@@ -28,10 +28,11 @@ from cqrepl.replicator.copylevels import sync_later, take_word
 from cqrepl.replicator.epochdesk import BEYOND, EpochDesk
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
+from cqrepl.replicator.offergate import OfferGate
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.proofdesk import ProofDesk
 from cqrepl.replicator.queueaudit import Place
-from cqrepl.replicator.queues import ANEW, Signal
+from cqrepl.replicator.queues import ANEW, Signal, until
 from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinklanes import SinkLanes
 from cqrepl.replicator.sinkqueue import SinkQueue, reserve
@@ -70,6 +71,7 @@ class SinkSession:
         self._proofs = ProofDesk(connection, pump)
         self.from_here = QueuesFromHere(queues, connection)
         self._epochs = EpochDesk(connection, pump, self.from_here)
+        self._gate = OfferGate(self, self._epochs, connection, pump, changed)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
@@ -119,7 +121,7 @@ class SinkSession:
             finally:
                 self._acts_on = None
         elif isinstance(event, ev.QueueOffered) and self._connection.awaits_answer(event):
-            self._let_go(event.cid, "it is not taken here any more")
+            self.put_off(event.cid, "it is not taken here any more")
 
     async def _act(self, event: ev.Event) -> None:
         match event:
@@ -200,21 +202,14 @@ class SinkSession:
         if not self._connection.awaits_answer(event):
             return
         queue = self._queues[event.name]
-        if queue.held is not None:
-            self._let_go(event.cid, queue.held)
+        if not self._gate.lets_in(event, queue):
             return
-        if self._epochs.is_refused(event, queue):
-            return
-        if queue.stop is not None:  # a new connection does not start it again, and hears why
-            self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
-            return
-        if queue.owner is not None:
-            self._let_go(event.cid, "it takes from another source")
-            return
-        trouble = None if queue.pause.is_over else queue.pause.trouble
-        if trouble is not None and self._withdraw(event.cid, trouble.message):
-            return  # it is named again when the pause is over
+        if queue.is_waiting_for_quarantine:
+            await until(lambda: not queue.way.is_passed_on, self._changed)
+            if not self._connection.awaits_answer(event) or queue.owner is not None:
+                return
         queue.owner, queue.left, queue.was_offered = self, None, True
+        self._changed.set()
         self._note_free(queue)
         offer = event.offer
         if offer.lineage is not None and queue.is_at(offer.lineage.place):
@@ -268,11 +263,11 @@ class SinkSession:
         if self._connection.has_stopped(event.cid):
             return
         if not follows:
-            self._let_go(event.cid, BEYOND)
+            self.put_off(event.cid, BEYOND)
         elif queue.next_index == self._ends[event.cid]:
             self._connection.go_on(event.cid)
         else:
-            self._let_go(event.cid, "another process has written to it")
+            self.put_off(event.cid, "another process has written to it")
 
     async def _take_identity(self, event: ev.IdentityTold) -> None:
         """This queue is a copy, and its source has said of which queue."""
@@ -283,12 +278,13 @@ class SinkSession:
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
 
-    def _let_go(self, cid: Cid, why: str) -> None:
+    def put_off(self, cid: Cid, why: str) -> None:
         """Not now: it can be offered again, on this connection where its source knows of that."""
-        if not self._withdraw(cid, why):
+        if not self.withdraw(cid, why):
             self._connection.stop_queue(cid, StopReason.REFUSED, why)
 
-    def _withdraw(self, cid: Cid, why: str) -> bool:
+    def withdraw(self, cid: Cid, why: str) -> bool:
+        """Lets go of a queue; false where its source knows nothing of that."""
         is_told = self._connection.withdraw_queue(cid, why)
         if is_told:
             self._let_go_of.add(cid)
@@ -451,7 +447,7 @@ class SinkSession:
         cid = self._cids.get(name)
         if cid is None or self._connection.state is not ConnectionState.OPEN:
             return
-        if not self._connection.has_stopped(cid) and self._withdraw(cid, why):
+        if not self._connection.has_stopped(cid) and self.withdraw(cid, why):
             self._pump.look()
         else:
             self._pump.fail(f"queue {name!r}: {why}")
@@ -499,7 +495,7 @@ class SinkSession:
 
     def _pause(self, cid: Cid, trouble: Stop) -> None:
         """Not now: the queue is tried again later, and the others go on meanwhile."""
-        is_told = self._withdraw(cid, trouble.message)
+        is_told = self.withdraw(cid, trouble.message)
         self._begin_pause(self._queues[trouble.name], trouble, is_told=is_told)
         if not is_told:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")

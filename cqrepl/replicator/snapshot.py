@@ -5,6 +5,9 @@
     a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522"}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
               {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master"}
+              both with "path_of_hosts": of a sink the ids of the hosts that it came by, when it was
+              offered last; of a source these with its own, where it is taken in here, too: else
+              none. One that is passed on stands there twice
     a sink    {"host": 2, "state", "sent", "acknowledged", "lag"}
 
 Indexes are texts, `0x...`, or null where there is none. `excerpts` and `bytes` were sent, or taken
@@ -71,6 +74,8 @@ def _late(host: "Host") -> Iterator[Values]:
 def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent
     stops = [stop for stop in host.source.stops if stop.name == queue.name]
+    takers = host.settings.source.takers.get(queue.name)
+    shown = [each for each in peers if takers is None or each in takers]
     state, last = "live", None
     try:
         last = queue.queue.last_index()
@@ -89,7 +94,8 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "excerpts": sent.excerpts,
         "bytes": sent.payload_bytes,
         "state": state,
-        "sinks": [_sink_of(host, queue, each, last) for each in peers],
+        "path_of_hosts": list(queue.passed_by),
+        "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
 
 
@@ -145,8 +151,9 @@ def _sink(queue: SinkQueue) -> Values:
         state = f"paused: {queue.pause.trouble.message}"
     if queue.held is not None:
         state = "paused: by operator"
-    if queue.stop is not None:
-        state = f"stopped: {queue.stop.message}"
+    stop = queue.stop or queue.left
+    if stop is not None:
+        state = f"stopped: {stop.message}"
     return {
         "name": queue.name,
         "role": "sink",
@@ -156,6 +163,7 @@ def _sink(queue: SinkQueue) -> Values:
         "bytes": received.payload_bytes,
         "state": state,
         "master": queue.master_id,
+        "path_of_hosts": list(queue.way.passed_by),
     }
 
 

@@ -44,6 +44,7 @@ from cqrepl.replicator.settings import (
     host_settings,
 )
 from cqrepl.replicator.sinkprogress import SinkProgress
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.stops import Stop
@@ -367,6 +368,23 @@ class Source:
         names = QueueNames(sources=frozenset({queue.name}))
         self.endpoint.tell_queues(added=names, removed=QueueNames())
 
+    def open_copy(self, copy: SinkQueue, passed_by: tuple[int, ...]) -> SourceQueue:
+        """Opens a queue that is taken in here, to pass it on.
+
+        Raises:
+            QueueError, OSError: it cannot be opened.
+        """
+        with spare_descriptors():
+            return self._opener.open(copy.name, copy.path, copy, passed_by)
+
+    def wait_for(self, trouble: Stop) -> None:
+        """A queue is to be passed on, and cannot be for now."""
+        self._late.wait_for(trouble)
+
+    def forget_late(self, name: str) -> None:
+        """It is passed on, or not to be any more."""
+        self._late.forget(name)
+
     async def drop(self, queue: SourceQueue) -> None:
         """Closes a queue that was opened, and is not streamed."""
         await self._opener.close(queue)
@@ -430,15 +448,23 @@ class SourceOpener:
         """Where the logs of acknowledgements are depends on how many queues there are."""
         self._logs = log_paths(self.settings.ack_log, names)
 
-    def open(self, name: str, path: Path) -> SourceQueue:
-        """Opens one.
+    def open(
+        self,
+        name: str,
+        path: Path,
+        copy: SinkQueue | None = None,
+        passed_by: tuple[int, ...] = (),
+    ) -> SourceQueue:
+        """Opens one; see `SourceQueue`.
 
         Raises:
             OSError: no descriptor can be had.
             QueueError: the directory holds no queue that can be read.
         """
         log = self._logs.get(name)
-        queue = SourceQueue(name, path, log, self._syncer, self.settings, self.bell)
+        queue = SourceQueue(
+            name, path, log, self._syncer, self.settings, self.bell, copy, passed_by
+        )
         self._open.append(queue)
         return queue
 

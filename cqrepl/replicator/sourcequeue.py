@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,17 +28,26 @@ from cqrepl.replicator.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.queues import QueueSession, Signal, TellDamage, shape_of
+from cqrepl.replicator.relaydesk import CopyDisk
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.sinkqueue import SinkQueue
 
 _logger = logging.getLogger(__name__)
 
 
 class SourceQueue:
-    """One queue of a source, over all connections."""
+    """One queue of a source, over all connections.
+
+    Args:
+        copy: what the host takes in, of a queue that it passes on; None for one of its own.
+        passed_by: the ids of the hosts that such a one has come by, with this one; else none.
+    """
 
     def __init__(
         self,
@@ -47,8 +57,12 @@ class SourceQueue:
         syncer: Syncer,
         settings: SourceSettings,
         bell: AckBell,
+        copy: "SinkQueue | None" = None,
+        passed_by: tuple[int, ...] = (),
     ) -> None:
         self.name = name
+        self.copy = copy
+        self.passed_by = passed_by
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
         self.policy = settings.policy_of(name)
@@ -58,9 +72,9 @@ class SourceQueue:
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path
-        self.epochs = KeptEpochs(path)
+        self.epochs = KeptEpochs(path) if copy is None else copy.epochs
         self.source_id = settings.source_ids.get(name)
-        self.queue = _opened(path, settings.made_with.get(name))
+        self.queue = _opened(path, None if copy else settings.made_with.get(name))
         try:
             self._begin(ack_log, syncer, settings)
         except BaseException:
@@ -71,15 +85,16 @@ class SourceQueue:
     def _begin(self, ack_log: Path | None, syncer: Syncer, settings: SourceSettings) -> None:
         name = self.name
         self.chains = Chains(self.queue.cycles)
-        self._release_dead_back_copy()
-        self._put_in_order()
-        self.queue.note_follower(is_follower=False)
+        if self.copy is None:
+            self._release_dead_back_copy()
+            self._put_in_order()
+            self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
         self.sessions: list[QueueSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.tell_damage: TellDamage = lambda known: None
-        self.counters = SourceCounters(self.queue, self._drain)
+        self.counters = SourceCounters(self.queue, self._drain, is_own=self.copy is None)
         self._marks = QueueMarks(name, self.queue.host_marks, self.board)
         try:
             self._lower_marks()
@@ -87,15 +102,19 @@ class SourceQueue:
         except (QueueError, OSError) as error:  # reading tells, on each connection
             _logger.warning("queue %r: its marks stay as they are: %s", name, error)
         self._syncer = syncer
-        self.disk = syncer.watch(
-            name,
-            self.queue,
-            self.queue.next_index,
-            self.chains,
-            self._lost,
-            self._check_names,
-            is_proved=True,
-        )
+        self.disk: DiskEnd | CopyDisk
+        if self.copy is None:
+            self.disk = syncer.watch(
+                name,
+                self.queue,
+                self.queue.next_index,
+                self.chains,
+                self._lost,
+                self._check_names,
+                is_proved=True,
+            )
+        else:
+            self.disk = CopyDisk(self.copy)
         self.held_until = -math.inf  # by trio's clock
         if self.disk.unproved_from is not None and settings.waits_for(self._marks.known()):
             self.held_until = trio.current_time() + settings.wait_for_seconds
@@ -118,7 +137,8 @@ class SourceQueue:
         the same indexes. A sink that has it may return it."""
         queue, hosts = self.queue, self._marks.known()
         acknowledged = {host: marks.acknowledged for host, marks in hosts.items()}
-        marked = max([queue.sent_index, queue.acknowledged_index, *acknowledged.values()])
+        own = [queue.sent_index, queue.acknowledged_index] if self.copy is None else [NOTHING]
+        marked = max([*own, *acknowledged.values()])
         if marked == NOTHING:
             return
         end = self._end()  # behind the marks: they may rise meanwhile
@@ -126,7 +146,8 @@ class SourceQueue:
         lowered = NOTHING if last is None else last
         if marked <= lowered:
             return
-        queue.lower_marks(lowered)
+        if self.copy is None:
+            queue.lower_marks(lowered)
         self._marks.lower_to(lowered)
         ahead = [str(host) for host, index in acknowledged.items() if index > lowered]
         _logger.warning(
@@ -224,8 +245,8 @@ class SourceQueue:
 
     def settle_identity(self, of_sink: Identity | None) -> Identity | None:
         """The identity of this queue, which may have had none: then that of a sink that holds what
-        it holds, or a new one. None where it cannot be kept; and where the sink has none either and
-        this queue is itself taken in by another process now: it inherits that of its source.
+        it holds, or a new one. None where it cannot be kept. One that is itself taken in, here or
+        by another process, inherits that of its source.
 
         Args:
             of_sink: None for a sink that has none.
@@ -233,7 +254,7 @@ class SourceQueue:
         Raises:
             QueueError, OSError: it cannot be read, or may not be on the disk.
         """
-        if of_sink is None and self._is_taken_in:
+        if self.copy is not None or (of_sink is None and self._is_taken_in):
             return self.queue.identity.load()
         return self.queue.identity.keep(lambda: of_sink or new_identity())
 
@@ -254,6 +275,15 @@ class SourceQueue:
         if isinstance(error, QueueDamaged):
             self.note_damage()
         return error
+
+    def check_leads(self, host_id: int) -> None:
+        """Does nothing where this host may stream it: one that it passes on it never leads.
+
+        Raises:
+            Fenced: another one leads, or is to.
+        """
+        if self.copy is None:
+            self.epochs.check_leads(host_id)
 
     def fence(self, number: int, leader: int, told_by: int) -> None:
         """Another host leads the queue, as a sink says: nothing of it goes out any more, on no

@@ -137,6 +137,28 @@ async def test_one_connection_between_any_two(tmp_path: Path) -> None:
             await cluster.end(host)
 
 
+async def test_the_middle_of_a_chain_is_killed(tmp_path: Path) -> None:
+    """Host 3 takes what host 2 passes on, whatever becomes of that one."""
+    text = OLDER_PAGE.replace("...", THIRD_HOST).replace("300000", "500")
+    text = text.replace("500000", "5000").rstrip().removesuffix("}")
+    text = text.replace("acknowledge: false", "acknowledge: true")
+    text += ", cqrepl: {routes: {queue1: {3: 2}}} }"
+    cluster = Cluster(tmp_path, text, {"queue1": 1})
+    async with commands() as start:
+        await cluster.start(start, *HOSTS)
+        original = cluster.at(1, "replica/source/queue1")
+        for day in range(3):
+            append(original, day)
+            await has_all(original, cluster.at(3, "replica/sink/queue1"))
+            await cluster.running.pop(2).kill()
+            append(original, day + 10)
+            await cluster.start(start, 2)
+            await has_all(original, cluster.at(3, "replica/sink/queue1"))
+        for host in HOSTS:
+            assert "Traceback" not in cluster.running[host].said
+            await cluster.end(host)
+
+
 def has_two_peers(command: Command) -> bool:
     return len(CONNECTED.findall(command.said)) == 2
 

@@ -109,6 +109,7 @@ async def test_a_running_pair_mends_what_is_written_into_a_file(
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await acked(source, written[-1][0])
         disk = source.queues["q"].disk
+        assert isinstance(disk, syncer.DiskEnd)
         await eventually(lambda: not disk.has_to_look)
         file = noon_path(tmp_path / "q", ahead=1)
         os.truncate(file, 0)

@@ -102,6 +102,7 @@ cqrepl:
   guests: 3
   guestRate: 1MiB
   runs: true
+  routes: {trades: {3: 1}}
   source:
     ackLog: acks
     acceptReturns: [2, 3]

@@ -1,5 +1,6 @@
 """What a source offers and a sink answers: the two replication handlers, which have one body."""
 
+import re
 from dataclasses import astuple, dataclass
 from typing import Final
 
@@ -23,6 +24,9 @@ _CHAIN: Final = "chain"
 _PLACE: Final = "place"
 _CYCLES: Final = "cycles"
 _EPOCHS: Final = "epochs"
+_PASSED_BY: Final = "passedBy"
+_HOST_ID: Final = re.compile(r"[1-9][0-9]?|1[01][0-9]|12[0-7]")
+_HOSTS_MAX: Final = 127  # of a path: each stands in it once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,10 @@ class ReplicationHandler:
     `next_index` is the first index that the sender does not have; 0 says that it has none.
     `epochs` is what the sender knows of who has led the queue; None to, or of, a peer that knows of
     no epochs.
+
+    Args:
+        passed_by: extension between cqrepl peers, of an offer of what the source takes in itself:
+            the ids of all hosts that it has come by, the source's own last; else none.
     """
 
     kind: str
@@ -84,6 +92,7 @@ class ReplicationHandler:
     shape: QueueShape | None = None
     lineage: Lineage | None = None
     epochs: History | None = None
+    passed_by: tuple[int, ...] = ()
 
 
 def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: WireShape) -> None:
@@ -108,6 +117,9 @@ def write_replication_body(writer: Writer, handler: ReplicationHandler, _shape: 
                 _write_lineage(writer, handler.lineage)
             if handler.epochs is not None:
                 write_epochs(writer, handler.epochs)
+            if handler.passed_by:
+                writer.name(_PASSED_BY)
+                writer.text(" ".join(map(str, handler.passed_by)))
 
 
 def _write_shape(writer: Writer, shape: QueueShape) -> None:
@@ -167,6 +179,7 @@ def read_replication_body(
         shape=None if own is None else _read_shape(own),
         lineage=None if own is None else _read_lineage(own),
         epochs=None if own is None else read_epochs(own),
+        passed_by=() if own is None else _read_passed_by(own),
     )
 
 
@@ -193,6 +206,14 @@ def read_epochs(fields: dict[str, Reader]) -> History | None:
     except (WireError, ValueError):
         return None
     return history
+
+
+def _read_passed_by(fields: dict[str, Reader]) -> tuple[int, ...]:
+    """A path of host ids; none for what is no such text."""
+    words = (known_text(fields, _PASSED_BY) or "").split(" ")
+    if not 1 <= len(words) <= _HOSTS_MAX or not all(map(_HOST_ID.fullmatch, words)):
+        return ()
+    return tuple(map(int, words))
 
 
 def _read_optional_bool(reader: Reader | None) -> bool:

@@ -81,7 +81,10 @@ def test_a_host_takes_only_the_hosts_of_its_cluster_and_queues_only_from_their_m
 def test_every_key_reaches_the_settings() -> None:
     made = plan(FULL, 1)
     settings = made.settings
-    assert made.sources == {"orders": Path("replica/source/shop/orders")}
+    assert made.sources == {
+        "orders": Path("replica/source/shop/orders"),
+        "trades": Path("replica/sink/trades"),  # it is passed on
+    }
     assert made.sinks == {"trades": Path("replica/sink/trades")}
     assert settings.net.listen == Address("0.0.0.0", 9999)
     assert settings.net.pausing is Pausing.SLEEPY
@@ -212,3 +215,51 @@ def test_aliases_stand_for_what_they_name() -> None:
 def test_the_nearest_name_is_found_whatever_its_case() -> None:
     assert nearest("MASTERID", ["path", "masterId", "sourceId"]) == "masterId"
     assert nearest("aknowledge", ["path", "acknowledge"]) == "acknowledge"
+
+
+ROUTES = "routes: {trades: {3: 1}}"
+
+
+def test_who_takes_a_queue_from_whom() -> None:
+    first, second, third = (plan(FULL, each) for each in (1, 2, 3))
+    assert [each.settings.sink.masters["trades"] for each in (first, second, third)] == [2, 2, 1]
+    takers = [each.settings.source.takers["trades"] for each in (first, second, third)]
+    assert takers == [{3}, {1}, set()]
+    assert [sorted(each.passed_on) for each in (first, second, third)] == [["trades"], [], []]
+    assert first.sources["trades"] == first.sinks["trades"] == Path("replica/sink/trades")
+    assert first.process["routes"].written == "trades=3=1"
+    said = {"CQREPL_ROUTES": "trades=3=1 1=2,orders=2=3"}
+    assert plan(FULL.replace(WAITING, "ack: {}"), 3, said).passed_on == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("routes", "says"),
+    [
+        ("{order: {3: 2}}", "a queue expected, 'order' came; the nearest one is 'orders'"),
+        ("{orders: {3: 4}}", "queue 'orders': ids of hosts (1, 2, 3) expected, 4 came"),
+        ("{orders: {1: 2}}", "queue 'orders': host 1 is its master"),
+        (
+            "{orders: {3: 2, 2: 3}}",
+            "queue 'orders': a way to its master, host 1, expected; hosts 3, 2, 3 take it from one"
+            " another in a circle",
+        ),
+        ("{orders: {3: 3}}", "queue 'orders': a way to its master, host 1, expected; hosts 3, 3"),
+    ],
+)
+def test_routes_that_lead_nowhere_are_one_line_with_their_place(routes: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(FULL.replace(ROUTES, f"routes: {routes}"), 1)
+    assert f"'routes': {says}" in str(caught.value)
+    assert str(caught.value).startswith("cluster.yaml:34:11: ")
+
+
+@pytest.mark.parametrize("routes", ["{orders: 3}", "{orders: {3: 200}}", "[1]", "{orders: {a: 2}}"])
+def test_what_is_no_route(routes: str) -> None:
+    with pytest.raises(ConfigError, match="whom each of some hosts takes it from, such as"):
+        plan(FULL.replace(ROUTES, f"routes: {routes}"), 1)
+
+
+def test_a_policy_counts_those_that_take_it_from_the_master() -> None:
+    page = FULL.replace(ROUTES, "routes: {orders: {3: 2}}")
+    with pytest.raises(ConfigError, match=r"ids of its sinks \(2\) expected, 3 came"):
+        plan(page, 1)

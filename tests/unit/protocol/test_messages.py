@@ -245,6 +245,44 @@ def test_what_is_written_is_read(handler: Handler, shape: WireShape) -> None:
         assert len(documents(stream)) == (1 if shape is WireShape.NETWORK else 2)
 
 
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("1 2", (1, 2)),
+        ("127", (127,)),
+        (" ".join(["7"] * 127), (7,) * 127),
+        (" ".join(["7"] * 128), ()),
+        ("1  2", ()),
+        ("1 128", ()),
+        ("0", ()),
+        ("", ()),
+        (5, ()),
+    ],
+)
+def test_the_path_of_hosts_is_read_as_far_as_it_is_one(said: object, wanted: object) -> None:
+    fields = replication_body() | {"cqrepl": {"v": 1, "passedBy": said}}
+    stream = register(CSP, CID, Typed(REPLICATION + SINK_HANDLER, fields))
+    handler = routing_of(stream).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.passed_by == wanted
+
+
+def test_the_path_of_hosts_is_written_where_there_is_one() -> None:
+    handler = ReplicationHandler(
+        kind=SINK_HANDLER,
+        queue_name="q",
+        acknowledgement=True,
+        next_index=0,
+        source_id=1,
+        shape=SHAPE,
+        passed_by=(1, 20),
+    )
+    stream = write_registration(CSP, CID, handler, WireShape.NETWORK)
+    assert routing_of(stream).handler == handler
+    (said,) = decoded(stream)
+    assert said["handler"][1]["cqrepl"]["passedBy"] == "1 20"
+
+
 def test_the_extension_is_one_block_and_comes_last() -> None:
     handler = ReplicationHandler(
         kind=SINK_HANDLER,

@@ -1,0 +1,75 @@
+"""Which host each host takes a queue from: its master, or one that takes it in and passes it on."""
+
+from collections.abc import Mapping
+
+from cqrepl.config.clusterfile import ClusterConfig, Setting, nearest
+from cqrepl.config.errors import ConfigError
+from cqrepl.config.yamltree import shown
+from cqrepl.net.address import Address
+
+
+class Routes:
+    """The ways of all queues of a cluster.
+
+    Args:
+        setting: of the key `routes`.
+        addresses: of the hosts, by id; None for one that only dials.
+
+    Raises:
+        ConfigError: one is of no queue or host, goes round in a circle, or two hosts cannot meet.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, setting: Setting, addresses: Mapping[int, Address | None]
+    ) -> None:
+        assert isinstance(setting.value, dict)
+        self._config = config
+        self._routes: Mapping[str, Mapping[int, int]] = setting.value
+        self._addresses = addresses
+        for name in self._routes:
+            try:
+                self._check(name)
+            except ValueError as error:
+                path = config.path if setting.spot is not None else setting.origin
+                raise ConfigError(path, setting.spot, f"'routes': {error}") from None
+
+    def giver(self, name: str, host_id: int) -> int:
+        """The host that this one takes a queue from; its own id for its master."""
+        master_id = self._config.queues[name].master_id
+        return self._routes.get(name, {}).get(host_id, master_id)
+
+    def takers(self, name: str, host_id: int) -> frozenset[int]:
+        """The hosts that take a queue from this one."""
+        others = self._config.hosts.keys() - {host_id, self._config.queues[name].master_id}
+        return frozenset(each for each in others if self.giver(name, each) == host_id)
+
+    def _check(self, name: str) -> None:
+        if name not in self._config.queues:
+            near = nearest(name, self._config.queues)
+            raise ValueError(f"a queue expected, {shown(name)} came; the nearest one is {near!r}")
+        master_id = self._config.queues[name].master_id
+        for taker, giver in self._routes[name].items():
+            for each in (taker, giver):
+                if each not in self._config.hosts:
+                    ids = ", ".join(map(str, sorted(self._config.hosts)))
+                    raise ValueError(f"queue {name!r}: ids of hosts ({ids}) expected, {each} came")
+            if taker == master_id:
+                raise ValueError(f"queue {name!r}: host {taker} is its master")
+            if self._addresses[taker] is None and self._addresses[giver] is None:
+                raise ValueError(
+                    f"queue {name!r}: 'connectUri' expected for host {taker} or {giver}, neither"
+                    " has one"
+                )
+            self._check_end(name, taker, master_id)
+
+    def _check_end(self, name: str, taker: int, master_id: int) -> None:
+        path = [taker]
+        while path[-1] != master_id:
+            giver = self.giver(name, path[-1])
+            if giver in path:
+                way = ", ".join(map(str, [*path, giver]))
+                raise ValueError(
+                    f"queue {name!r}: a way to its master, host {master_id}, expected; hosts {way}"
+                    " take it from one another in a circle"
+                )
+            path.append(giver)
