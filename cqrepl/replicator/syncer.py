@@ -4,7 +4,9 @@ taken.
 Theory of operation. Nothing on the data path waits for the disk. A second after something was taken
 in or sent, or at once for the first time, the store files are synced, and then the queue's mark
 says so (`files.syncedmark`). Where a source waits for that, what is taken in is synced at once, and
-what comes meanwhile is the next group; it is told when the mark has risen.
+what comes meanwhile is the next group; it is told when the mark has risen. Each group then costs
+two syncs: of the store file, and of the mark, which may not be on the disk before. The table store
+changes with each group, by marks that may be older after a power cut: it is synced once a second.
 After another start of the machine what lies behind the mark is *unproved*: it may read as zeros in
 places. So a sink says that it ends at the mark, and gets that part once more; a source offers up to
 its mark only, and a sink that it knows gives back that part. Both times it is compared with what is
@@ -122,6 +124,7 @@ class DiskEnd:
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
         self._has_failed = False
+        self._table_due = -math.inf  # by the monotonic clock; while what comes is waited for
         self.is_hindered = False  # and tries again
         self._has_told = False  # why
         self._changed = changed
@@ -402,8 +405,11 @@ class DiskEnd:
         for cycle in cycles.listing():
             if first <= cycle <= last:
                 _sync_file(cycles.path_of(cycle), os.open)
-        _sync_file(cycles.table_path, os.open)  # with the marks of its hosts
-        _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
+        # what waits for the store file does not wait for the marks of hosts, which change with it
+        if first < last or not self.is_at_once or monotonic() >= self._table_due:
+            self._table_due = monotonic() + SYNC_SECONDS
+            _sync_file(cycles.table_path, os.open)
+            _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
         if first < last:
             sync_path(self._queue.path)
 

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import trio
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
-from cqrepl.queue.files.chroniclemarks import SYNCED_KEY
+from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.quarantine import quarantine
@@ -26,7 +29,7 @@ from tests.support.replicas import (
     live_source,
     more_excerpts,
 )
-from tests.support.samples import fill, noon_index
+from tests.support.samples import NOON_MS, fill, noon_index, noon_path
 from tests.support.tables import keys_of
 
 APPENDED, SYNCED, APPLIED = AckLevel
@@ -172,6 +175,46 @@ async def test_java_sees_on_both_sides_what_is_on_the_disk(tmp_path: Path) -> No
 def java_synced(path: Path) -> int | None:
     table = path / FILE_NAME
     return keys_of(path).get(SYNCED_KEY.lower()) if table.exists() else None
+
+
+class CountingDisk(Surroundings):
+    """Names of the files that were synced."""
+
+    synced: ClassVar[list[str]] = []
+
+    def sync(self, descriptor: int) -> None:
+        self.synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        super().sync(descriptor)
+
+
+@pytest.mark.usefixtures("slow_background")
+async def test_a_group_costs_two_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the store file and of the mark: not of the table store, though marks there rise too."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    policies = {"q": AckPolicy(level=SYNCED)}
+
+    def work(board: AckBoard) -> None:
+        with Queue.open_for_append(path) as queue:
+            for number in range(20):
+                index = queue.append(b"%d" % number, now_ms=NOON_MS)
+                board.wait(index, 1, SECONDS, level=SYNCED)
+
+    async with live_source(path, policies=policies) as source:
+        async with live_sink(copy, source.port):
+            await in_thread(waits(source.board(), LAST, SYNCED))
+            await eventually(lambda: load_synced(path) is not None)  # the source's own first sync
+            CountingDisk.synced.clear()
+            monkeypatch.setattr(syncer, "surroundings", CountingDisk)
+            monkeypatch.setattr(syncedmark, "surroundings", CountingDisk)
+            await in_thread(partial(work, source.board()))
+            found = list(CountingDisk.synced)
+            await eventually(lambda: keys_of(copy)[ACKNOWLEDGED_KEY.lower()] == LAST + 20)
+    store, mark = noon_path(copy).name, syncedmark.SYNCED_FILE_NAME
+    assert set(found) == {store, mark}
+    assert found[::2] == [store] * (len(found) // 2)
+    assert found[1::2] == [mark] * (len(found) // 2)
+    assert 1 <= len(found) // 2 <= 20
 
 
 class FailingDisk(Surroundings):
