@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Kind, RunPlan
+from cqrepl.testing.safewaits import NOT_COVERED
 from cqrepl.testing.shortener import shortened
 from cqrepl.testing.transcript import record, told, transcript
 
@@ -59,6 +60,12 @@ class SeedRange(click.ParamType[range]):
 @click.option(
     "--all", "everything", is_flag=True, help="Leave out nothing, not even what is known to fail."
 )
+@click.option(
+    "--waits",
+    is_flag=True,
+    help="Programs wait as policies say, and what they called safe is looked for; without faults "
+    "that no policy covers.",
+)
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True)
 @click.option(
     "--results",
@@ -85,6 +92,8 @@ def main(**options: Any) -> None:
     left_out = {Kind(name) for name in options["left_out"]}
     if not options["everything"]:
         left_out |= LEFT_OUT
+    if options["waits"]:
+        left_out |= NOT_COVERED
     if seed is not None:
         sys.exit(_one(_plan(seed, left_out, options), options))
     if options["jobs"] > 1:
@@ -106,7 +115,7 @@ def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPl
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
-    outcome = run(plan)
+    outcome = run(plan, waits=options["waits"])
     if outcome.broken is not None and not options["whole"]:
         click.echo(f"{plan}: {outcome.broken}")
         click.echo("looking for a shorter run that fails so ...", err=True)
@@ -125,10 +134,11 @@ def _many(seeds: Iterable[int], left_out: Iterable[Kind], options: dict[str, Any
     injected: Counter[str] = Counter()
     for seed in seeds:
         plan = _plan(seed, left_out, options)
-        if plan.key in done:
-            failed += done[plan.key]
+        key = _key(plan, waits=options["waits"])
+        if key in done:
+            failed += done[key]
             continue
-        outcome = run(plan)
+        outcome = run(plan, waits=options["waits"])
         failed += outcome.broken is not None
         injected.update(outcome.injected)
         click.echo(_line(outcome))
@@ -146,6 +156,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
     for name in options["left_out"]:
         words += ["--without", name]
     words += ["--all"] if options["everything"] else []
+    words += ["--waits"] if options["waits"] else []
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
     words += [] if options["roles"] is None else ["--roles", options["roles"]]
     size = -(-len(seeds) // jobs)
@@ -183,15 +194,20 @@ def _done(results: Path | None) -> dict[str, bool]:
     return done
 
 
+def _key(plan: RunPlan, *, waits: bool) -> str:
+    return plan.key + ("+waits" if waits else "")
+
+
 def _result(outcome: Outcome) -> dict[str, Any]:
     return {
         "seed": outcome.plan.seed,
-        "plan": outcome.plan.key,
+        "plan": _key(outcome.plan, waits=outcome.waits),
         "seconds": outcome.plan.seconds,
         "broken": outcome.broken,
         "digest": outcome.digest,
         "injected": outcome.injected,
         "appended": outcome.appended,
+        "called_safe": dict(outcome.called_safe),
         "real_seconds": round(outcome.real_seconds, 3),
     }
 
@@ -199,6 +215,9 @@ def _result(outcome: Outcome) -> dict[str, Any]:
 def _line(outcome: Outcome) -> str:
     speed = outcome.plan.seconds / outcome.real_seconds
     verdict = outcome.broken or "ok"
+    if outcome.waits and outcome.broken is None:
+        counts = ", ".join(f"{name} {n}" for name, n in sorted(outcome.called_safe.items()))
+        verdict = f"ok, safe: {counts or 'nothing'}"
     return f"{outcome.plan}, {speed:.0f} x real time, trace {outcome.digest[:12]}: {verdict}"
 
 

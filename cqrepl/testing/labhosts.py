@@ -151,6 +151,7 @@ class LabHost:
         self.node: Node | None = None
         self.process: Process | None = None
         self.ends: list[str] = []  # why it ended by itself
+        self.has_lost_power = False
         self.ack_log: Path | None = None  # of a source, from its next start on
         self._network = network
         self._nursery = nursery
@@ -207,6 +208,7 @@ class LabHost:
         self._freezer.thaw(process)
 
     def power_cut(self) -> None:
+        self.has_lost_power = True
         for each in self.copies.values():
             each.was_cut = True
         self.machine.power_cut()

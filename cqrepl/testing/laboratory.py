@@ -11,7 +11,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from cqrepl.testing.judge import Judge
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
+from cqrepl.testing.safewaits import SafeWaits
 from cqrepl.testing.standstill import Standstill
 from cqrepl.testing.story import Carried, Happening, Story
 
@@ -48,6 +49,8 @@ class Outcome:
         check: the name of the check that found it.
         injected: how many faults of each kind there were.
         real_seconds: how long the run took.
+        waits: whether programs waited as policies say.
+        called_safe: how many waits called something safe, by the level of their policy.
     """
 
     plan: RunPlan
@@ -59,14 +62,21 @@ class Outcome:
     injected: dict[str, int]
     appended: int
     real_seconds: float
+    called_safe: Mapping[str, int]
+    waits: bool
 
 
-def run(plan: RunPlan) -> Outcome:
-    """Runs a plan."""
+def run(plan: RunPlan, *, waits: bool = False) -> Outcome:
+    """Runs a plan.
+
+    Args:
+        waits: programs wait as policies say, and what they called safe has to be there in the end;
+            not with faults that no policy covers (`safewaits.NOT_COVERED`).
+    """
     story = Story()
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="cqrepl-", dir=_MEMORY if _MEMORY.is_dir() else None))
-    laboratory = _Laboratory(plan, story)
+    laboratory = _Laboratory(plan, story, waits=waits)
     broken = None
     try:
         # no path of this machine, which another run would not have, gets into what hosts say
@@ -90,14 +100,18 @@ def run(plan: RunPlan) -> Outcome:
         injected=dict(laboratory.injected),
         appended=laboratory.appended,
         real_seconds=time.perf_counter() - started,
+        waits=waits,
+        called_safe=sum((each.called for each in laboratory.waits), Counter()),
     )
 
 
 class _Laboratory:
     """One run of one plan."""
 
-    def __init__(self, plan: RunPlan, story: Story) -> None:
+    def __init__(self, plan: RunPlan, story: Story, *, waits: bool) -> None:
         self.plan = plan
+        self.waits: list[SafeWaits] = []
+        self._has_waits = waits
         self.injected: Counter[str] = Counter()
         self.appended = 0
         self._story = story
@@ -127,6 +141,10 @@ class _Laboratory:
             trio.lowlevel.add_instrument(standstill)
             streams = self._cluster.streams.values()
             self._judges = [Judge(self._cluster, each, plan.faults) for each in streams]
+            if self._has_waits:
+                self.waits = [SafeWaits(stream, plan.seed) for stream in streams]
+            for each_wait in self.waits:
+                nursery.start_soon(each_wait.run)
             for stream in streams:
                 nursery.start_soon(stream.application.run)
             nursery.start_soon(self._check_now_and_then)
@@ -184,6 +202,8 @@ class _Laboratory:
         check_agreed(entry.text for entry in self._story.entries)
         for judge in self._judges:
             judge.judge(was_collected=bool(self.injected[Kind.GC.value]))
+        for waits in self.waits:
+            waits.check()
         streams = self._cluster.streams.values()
         self.appended = sum(stream.application.count for stream in streams)
 

@@ -47,7 +47,7 @@ class _Shortening:
         if plan == self._best.plan or self._left <= 0:
             return False
         self._left -= 1
-        outcome = run(plan)
+        outcome = run(plan, waits=self._best.waits)
         if outcome.check != self._best.check:
             return False
         self._best = outcome

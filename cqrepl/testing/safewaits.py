@@ -1,0 +1,150 @@
+"""Programs that wait as policies say; what a wait called safe is there when all is over.
+
+A program on a source's host waits for what the application appended last, each time with another
+policy. What counts as safe then is kept, with the hosts that had it. A power cut takes what was not
+synced: so what is appended, or applied, is promised to be there only where one of these hosts, or
+the source's, never lost its power; what is synced is, whatever loses its power. A program that
+waits dies with the replication of its host: what it would have been told then, nobody hears.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from cqrepl.kernel.board import AckLevel
+from cqrepl.protocol.ackpolicy import AckPolicy, From
+from cqrepl.queue.format.index import format_index
+from cqrepl.replicator.ackboard import WaitEnded
+from cqrepl.replicator.leadership import AckOutcome
+from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.surroundings import within
+from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
+from cqrepl.testing.cluster import Stream
+from cqrepl.testing.plan import Kind
+
+WAIT_EVERY_SECONDS: Final = 0.5  # on average
+WAIT_SECONDS: Final = 20.0  # a wait that takes longer is left
+APPLY_SECONDS: Final = 0.4  # between two times that a sink's program takes what is there
+# what no policy covers: files that are removed, exchanged or altered, and retention
+NOT_COVERED: Final = frozenset(
+    {
+        Kind.ANEW,
+        Kind.RESTORED,
+        Kind.FOREIGN,
+        Kind.SAME_DIRECTORY,
+        Kind.MOVED_AWAY,
+        Kind.BIT_FLIP,
+        Kind.FILE_GONE,
+        Kind.FILE_OLD,
+        Kind.GC,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """What a wait has called safe.
+
+    Args:
+        hosts: those that had it then, by their ids.
+        at: when, by trio's clock.
+    """
+
+    index: int
+    digest: bytes
+    policy: AckPolicy
+    hosts: frozenset[int]
+    at: float
+
+
+class SafeWaits:
+    """The waits of one stream.
+
+    Attributes:
+        called: how many waits called something safe, by the level of their policy.
+    """
+
+    def __init__(self, stream: Stream, seed: int) -> None:
+        self.called: Counter[str] = Counter()
+        self._stream = stream
+        self._rng = random.Random(f"waits {stream.master} {seed}")
+        self._safe: list[Safe] = []
+        sinks = frozenset(each.host.host for each in stream.sinks)
+        self._policies = [
+            AckPolicy(level=level, from_=count, hosts=hosts)
+            for level in AckLevel
+            for count, hosts in ((1, None), (From.ALL, sinks))
+        ]
+
+    async def run(self) -> None:
+        """Waits, and applies, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._apply)
+            while True:
+                await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
+                policy = self._rng.choice(self._policies)
+                newest = self._stream.application.written.newest
+                source = self._stream.source.host.source
+                queue = None if source is None else source.queues.get(self._stream.source.name)
+                if newest and queue is not None:
+                    index = max(newest)
+                    nursery.start_soon(self._wait, queue, index, newest[index], policy)
+
+    async def _wait(self, queue: SourceQueue, index: int, digest: bytes, policy: AckPolicy) -> None:
+        host = self._stream.source.host
+        process = host.process
+        with trio.move_on_after(WAIT_SECONDS):
+            try:
+                outcome = await queue.leading.wait_acked(index, policy)
+            except WaitEnded:
+                return
+            assert outcome is AckOutcome.ACKED
+            if host.process is not process:
+                return
+            marks = queue.board.marks_at(policy.level)
+            hosts = frozenset(each for each, mark in marks.items() if mark >= index)
+            self.called[policy.level.name.lower()] += 1
+            safe = Safe(index, digest, policy, hosts, trio.current_time())
+            self._safe.append(safe)
+
+    async def _apply(self) -> None:
+        """A program on each sink takes what is there."""
+        while True:
+            await trio.sleep(APPLY_SECONDS)
+            for each in self._stream.sinks:
+                sink, process = each.host.sink, each.host.process
+                queue = None if sink is None else sink.queues.get(each.name)
+                if sink is not None and queue is not None and process is not None:
+                    with within(process):
+                        last = queue.known_last
+                        if last is not None:
+                            sink.applied(last, each.name)
+
+    def check(self) -> None:
+        """When all is quiet.
+
+        Raises:
+            BrokenPromiseError: what a wait called safe is on no host.
+        """
+        copies = (self._stream.source, *self._stream.sinks)
+        found = {each: content(each.path) for each in copies if is_readable(each.path)}
+        has_lost_power = {each.host.host: each.host.has_lost_power for each in copies}
+        for safe in self._safe:
+            if not self._is_promised(safe, has_lost_power):
+                continue
+            if not any(held.get(safe.index) == safe.digest for held in found.values()):
+                raise BrokenPromiseError(
+                    "safe",
+                    f"{format_index(safe.index)} was safe at {safe.at:.3f} s by {safe.policy}, on"
+                    f" hosts {sorted(safe.hosts)}, and is on none",
+                )
+
+    def _is_promised(self, safe: Safe, has_lost_power: Mapping[int, bool]) -> bool:
+        if safe.policy.level is AckLevel.SYNCED:
+            return True
+        had = {*safe.hosts, self._stream.master}
+        return not all(has_lost_power[host] for host in had)
