@@ -14,7 +14,7 @@ import trio
 
 from cqrepl.queue import Queue, QueueLayout
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
-from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY
+from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SENT_KEY, SYNCED_KEY
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.files.keptidentity import HIGH_KEY, LOW_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
@@ -49,14 +49,16 @@ def java() -> Iterator[JavaQueue]:
 
 
 MARKS = {SENT_KEY.lower(), ACKNOWLEDGED_KEY.lower()}
+SYNCED = SYNCED_KEY.lower()
 HOST_MARKS = {"cqrepl.2.snt", "cqrepl.2.idx"}
+HOST_SYNCED = "cqrepl.2.syn"  # there if the sink has said so before its source ended
 
 
 class Untouched:
     """A source's directory as it was, to be compared later: only marks may change, and it gets an
     identity.
 
-    The mark of what is on the disk is a file of its own. Java's two are there in every golden
+    The mark of what is on the disk is a file of its own. Java's three are there in every golden
     queue; those of the sink's host, and the identity, are added behind all keys.
     """
 
@@ -79,15 +81,19 @@ class Untouched:
             self._check_table(last_index)
 
     def _check_table(self, last_index: int) -> None:
-        """Before the end of the keys Java's two marks are the only words that differ."""
+        """Before the end of the keys Java's three marks are the only words that differ."""
         now, then = ((path / FILE_NAME).read_bytes() for path in (self._path, self._saved))
         assert len(now) == len(then)
         with Queue.open(self._saved) as queue:
             end = queue.host_marks.keys_end()
         words = {at // 8 for at in range(end) if now[at] != then[at]}
-        assert len(words) <= len(MARKS)
+        assert len(words) <= len(MARKS | {SYNCED})
         keys, were = keys_of(self._path), keys_of(self._saved)
         assert identity_of(keys.pop(HIGH_KEY), keys.pop(LOW_KEY)) is not None
+        assert keys.pop(HOST_SYNCED, last_index) <= last_index
+        synced = keys.pop(SYNCED)  # of all that is there, once it was synced
+        assert synced >= last_index or synced == were[SYNCED]
+        del were[SYNCED]
         assert keys == were | dict.fromkeys(MARKS | HOST_MARKS, last_index)
 
 
