@@ -25,6 +25,14 @@ _LIMITS: Final = (
         "round, and compared with what they held; 0: none.",
     ),
     click.option(
+        "--limit-rate",
+        type=SIZE,
+        default="0",
+        show_default=True,
+        help="Bytes of excerpts that each peer is sent a second, what is live before what catches "
+        "up; 0: any number.",
+    ),
+    click.option(
         "--wire-shape",
         type=click.Choice(["network", "seed"]),
         default="network",

@@ -53,6 +53,7 @@ class ReplicationOptions(TypedDict):
     heartbeat_timeout: int
     max_excerpt: int
     scrub: int
+    limit_rate: int
     wire_shape: str
     runs: bool
     verbose: bool
@@ -86,6 +87,7 @@ def host_options(
         "heartbeat_timeout_ms": options["heartbeat_timeout"],
         "payload_max": options["max_excerpt"],
         "scrub_bytes_per_s": options["scrub"],
+        "limit_bytes_per_s": options["limit_rate"],
         "wire_shape": WireShape(options["wire_shape"]),
         "runs": options["runs"],
     }

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from cqrepl.console.units import format_size
+
 _STATE_SHOWN: Final = 120
 _HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
 Values = Mapping[str, Any]  # as `status.snapshot` makes them
@@ -14,7 +16,9 @@ def page(host: Values) -> Iterator[str]:
     yield f"host {host['host']}  process {host['process']}{where}"
     for peer in host["peers"]:
         name = peer["name"] or f"host {peer['host']}"
-        yield f"  {name}: {peer['state']}"
+        limit = peer.get("limit")
+        limited = f", at most {format_size(limit)}/s" if limit else ""
+        yield f"  {name}: {peer['state']}{limited}"
     yield from table([_HEAD, *_rows(host)])
 
 

@@ -17,7 +17,7 @@ from cqrepl.config.clusterfile import (
 from cqrepl.config.errors import ConfigError
 from cqrepl.config.keys import process_keys
 from cqrepl.config.routes import Routes
-from cqrepl.config.valuekinds import HOST_ID_SIGN, Unfit
+from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
@@ -208,12 +208,15 @@ def _host_settings(
     values = {name: each.value for name, each in process.items()}
     listen = values["listen"] or book.by_host[host_id]
     assert isinstance(listen, Address | None)
+    _check_limits(config, process["limitRate"])
     net = NetSettings(
         listen=listen,
         peers=book.dialled_by(host_id),
         pausing=pausing_named(_text(values["pauser"])),
         guests_max=_integer(values["guests"]),
         guest_bytes_per_s=_integer(values["guestRate"]),
+        limits=_limits(values["limitRate"]),
+        limit_bytes_per_s=_rates(values["limitRate"]).get(OTHERS, 0),
     )
     protocol = ProtocolSettings(
         host_id=host_id,
@@ -316,6 +319,26 @@ def _roll_cycles(config: ClusterConfig, values: Mapping[str, object]) -> dict[st
 def _integer(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+def _check_limits(config: ClusterConfig, setting: Setting) -> None:
+    """What is limited is sent to another host."""
+    for host_id in _limits(setting.value):
+        if host_id not in config.hosts:
+            path = config.path if setting.spot is not None else setting.origin
+            ids = ", ".join(str(each) for each in sorted(config.hosts))
+            message = f"'limitRate': the id of a host ({ids}) expected, {host_id} came"
+            raise ConfigError(path, setting.spot, message)
+
+
+def _rates(value: object) -> dict[str, int]:
+    assert isinstance(value, dict)
+    return value
+
+
+def _limits(value: object) -> dict[int, int]:
+    """The limits of single hosts."""
+    return {int(host): rate for host, rate in _rates(value).items() if host != OTHERS}
 
 
 def _text(value: object) -> str:

@@ -20,10 +20,11 @@ from cqrepl.config.valuekinds import (
     choice,
     hosts_or,
     integer,
+    rates,
     size,
 )
 from cqrepl.net.address import Address
-from cqrepl.net.settings import NetSettings
+from cqrepl.net.settings import LIMIT_MAX, NetSettings
 from cqrepl.protocol import HeartbeatSettings, ProtocolSettings, WireShape
 from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
@@ -341,6 +342,14 @@ PROCESS: Final = _section(
         kind=size(1, _SIZE_MAX),
         says="bytes a second that each of them may send",
         default=_NET.guest_bytes_per_s,
+        is_live=True,
+    ),
+    Key(
+        name="limitRate",
+        kind=rates(LIMIT_MAX),
+        says="bytes of excerpts a second that a host is sent, what is live before what catches up: "
+        "for all hosts, or as {2: 10MiB, others: 0} for each; 0: any number",
+        default={},
         is_live=True,
     ),
 )

@@ -216,6 +216,8 @@ def _merged_settings(old: HostSettings, new: HostSettings, kept: Set[str]) -> Ho
             old.net,
             guests_max=new.net.guests_max,
             guest_bytes_per_s=new.net.guest_bytes_per_s,
+            limits=new.net.limits,
+            limit_bytes_per_s=new.net.limit_bytes_per_s,
         ),
         protocol=replace(old.protocol, payload_max=new.protocol.payload_max),
         source=_merged_source(old.source, new.source, kept),

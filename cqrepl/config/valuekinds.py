@@ -14,6 +14,7 @@ from cqrepl.protocol.settings import HOST_IDS
 from cqrepl.queue.format.rollcycle import by_name
 
 HOST_ID_SIGN: Final = "$hostId"  # in a base path
+OTHERS: Final = "others"  # the hosts that a mapping does not name
 _SHOWN: Final = 128  # characters of a name
 _SAID: Final = 250
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -192,6 +193,36 @@ def _routes(text: str) -> dict[str, dict[int, int]]:
                 raise ValueError
             found[name][ids[0]] = ids[1]
     return found
+
+
+def _rates(text: str, most: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if "=" not in text:
+        text = f"{OTHERS}={text}"
+    for each in text.split(","):
+        name, equals, rate = each.strip().partition("=")
+        is_known = name == OTHERS or (name.isdecimal() and int(name) in HOST_IDS)
+        if not equals or not is_known or name in found:
+            raise ValueError
+        found[name] = parse_size(rate)
+        if not 0 <= found[name] <= most:
+            raise ValueError
+    return found
+
+
+def rates(most: int) -> ValueKind:
+    """Bytes a second, for all hosts or for each of some: by their ids, and by `others`."""
+    return ValueKind(
+        wanted="a size a second such as 10MiB, for all hosts or as {2: 10MiB, others: 0},",
+        parse=lambda text: _rates(text, most),
+        schema={
+            "anyOf": [
+                {"type": ["string", "integer"]},
+                {"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+            ]
+        },
+        takes_mapping=True,
+    )
 
 
 POLICY_SCHEMA: Final = {

@@ -74,9 +74,11 @@ class Endpoint:
         return {host_id: (pump, self._live[pump]) for host_id, pump in live if pump in self._live}
 
     def change(self, net: NetSettings, protocol: ProtocolSettings) -> None:
-        """Other limits, for connections that come from now on."""
+        """Other limits, for connections that come from now on; of what hosts are sent, at once."""
         self.settings, self.protocol = net, protocol
         self._roster.guests_max = net.guests_max
+        for pump in self._live:
+            pump.look_at_limit()
 
     def tell_queues(self, *, added: QueueNames, removed: QueueNames) -> None:
         """Tells all peers which queues there are from now on, and which are not."""
@@ -167,6 +169,7 @@ class Endpoint:
                 self._admit,
                 self.settings.pausing,
                 guest_bytes_per_s=self.settings.guest_bytes_per_s,
+                limit_of=self._limit_of,
                 program=self._program,
                 log=self._log,
             )
@@ -200,6 +203,9 @@ class Endpoint:
             return dialer.Dialled("the peer closed the connection before its UberHandler")
         lasted = trio.current_time() - started >= dialer.PAUSE_MAX_SECONDS
         return dialer.Dialled(None, session.has_progressed or lasted)
+
+    def _limit_of(self, host_id: int) -> int:
+        return self.settings.limit_of(host_id)
 
     async def _admit(self, host_id: int, pump: Pump) -> str | None:
         """Whether a peer that has said who it is may stay: what is wrong, or None."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.events import Event
 from cqrepl.protocol.messages.queuenames import QueueNames
 
@@ -26,8 +27,12 @@ class Session(Protocol):
     async def act(self, event: Event) -> None:
         """Acts on one event of the core; answers through the core's methods."""
 
-    def frame(self, out: bytearray) -> int:
-        """Writes frames to be sent into `out`; how many bytes (0: nothing to send now)."""
+    def frame(self, out: bytearray, rooms: Rooms) -> int:
+        """Writes frames to be sent into `out`; how many bytes (0: nothing to send now).
+
+        Args:
+            rooms: no excerpt is begun behind so many bytes.
+        """
 
     @property
     def out_bytes(self) -> int:

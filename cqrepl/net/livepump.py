@@ -25,6 +25,7 @@ from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.scheduler import wake_soon
 from cqrepl.net.threads import in_thread
+from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -60,10 +61,15 @@ class Came(NamedTuple):
 
 
 class LivePump:
-    """Runs the native pump of one connection; at most once at a time."""
+    """Runs the native pump of one connection; at most once at a time.
+
+    Attributes:
+        bucket: how much of queues that go out may be sent.
+    """
 
     def __init__(self, socket: int) -> None:
         self.is_running = False
+        self.bucket = TokenBucket()
         self.steps = not surroundings().has_threads  # it does what is there, and never waits
         self._socket = socket
         self._control = live.LiveControl()
@@ -114,15 +120,25 @@ class LivePump:
 
         self._control.send(said)
         self._control.reset()
+        if sources:
+            self._lend_tokens()
         self.is_running = True
         try:
             ended, unsent, left, heard = await in_thread(work, limiter=self._limiter)
         finally:
             self.is_running = False
+            tokens = self._control.take_tokens()
+            if tokens is not None:
+                self.bucket.take_back(tokens, trio.current_time())
         # what was to go through the pump after its last look; what it has handed over came first
         unsent += self._control.take()
         data = self._control.take_handed() + left
         return Came(Ended(ended), unsent, data, self._heard(*heard))
+
+    def _lend_tokens(self) -> None:
+        if self.bucket.bytes_per_s:
+            tokens = self.bucket.lend(trio.current_time())
+            self._control.put_tokens(self.bucket.bytes_per_s, tokens, not self.steps)
 
     async def handed_over(self) -> bytes:
         """Whole documents that the running pump has handed over, as soon as it rings: there may be

@@ -24,6 +24,7 @@ from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
 from cqrepl.net.sharedsocket import SharedSocket
+from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
@@ -53,6 +54,11 @@ _OF_NO_STREAM: Final = (
 _logger = logging.getLogger(__name__)
 
 Admit = Callable[[int, "Pump"], Awaitable[str | None]]
+LimitOf = Callable[[int], int]
+
+
+def _no_limit(host_id: int) -> int:
+    return 0
 
 
 class Pump:
@@ -63,6 +69,7 @@ class Pump:
         admit: told when the peer has named itself; answers with what is wrong, or None.
         pausing: how a source waits for the next excerpt.
         guest_bytes_per_s: what a peer that is no member may send; None for any number.
+        limit_of: how many bytes of excerpts a second a host is sent; 0 for any number.
         program: has handlers of its own on the connection.
         log: of what peers bring about.
     """
@@ -76,6 +83,7 @@ class Pump:
         pausing: Pausing = Pausing.BALANCED,
         *,
         guest_bytes_per_s: int | None = None,
+        limit_of: LimitOf = _no_limit,
         program: Program | None = None,
         log: PeerLog | None = None,
     ) -> None:
@@ -95,7 +103,11 @@ class Pump:
         self._admit = admit
         self._guest_bytes_per_s = guest_bytes_per_s
         self._program = program
+        self._limit_of = limit_of
+        self._bucket = TokenBucket()
         self._shared = SharedSocket(stream, connection, pausing, self.wake)
+        if self._shared.live is not None:
+            self._shared.live.bucket = self._bucket
         # what came while a live pump ran, and is acted on when that is back
         self._kept: Event | RemoteProtocolError | None = None
 
@@ -173,6 +185,15 @@ class Pump:
     def call_back(self) -> None:
         """A live pump stops as soon as it can: its work is no longer what it was."""
         self._shared.call_back()
+
+    def look_at_limit(self) -> None:
+        """The limit of what the peer is sent may be another one."""
+        host_id = self.connection.remote_id
+        bytes_per_s = 0 if host_id is None else self._limit_of(host_id)
+        if bytes_per_s != self._bucket.bytes_per_s:
+            self._bucket.limit(bytes_per_s, trio.current_time())
+            self.call_back()  # a live pump still has the old one
+            self.wake()
 
     async def have_back(self) -> None:
         """The same; ends when it has, and all that it has done counts."""
@@ -291,6 +312,7 @@ class Pump:
                 await self._tell_refused()
             self.fail(problem)
             return False
+        self.look_at_limit()
         who = "guest" if self.connection.is_guest else f"host {event.remote_id}"
         self.label = f"{who} at {self.label}"
         self.log.tell(logging.INFO, self.label, "connected")
@@ -314,12 +336,19 @@ class Pump:
                 if shared.leaves_queues:
                     await shared.wait(self._wake)
                     continue
+                now = trio.current_time()
+                pause = self._bucket.pause(now)
+                if pause:
+                    with trio.move_on_after(pause):
+                        await self._wake.wait()
+                    continue
                 filled = 0
                 if self.connection.remote_id is not None:  # a silent peer costs no buffer
                     if len(out) != session.out_bytes:
                         out = bytearray(session.out_bytes)
-                    filled = session.frame(out)
+                    filled = session.frame(out, self._bucket.rooms(now))
                 if filled:
+                    self._bucket.spend(filled)
                     shared.found_frames()
                     await shared.send_frames(memoryview(out)[:filled])
                     if session.polls:

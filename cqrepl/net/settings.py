@@ -8,6 +8,7 @@ from typing import Final
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
 
+LIMIT_MAX: Final = 1 << 40  # bytes of excerpts a second
 CORES_BUSY: Final = 2  # one that spins, and one for all other threads
 
 
@@ -22,6 +23,8 @@ class NetSettings:
         pausing: how a source waits for the next excerpt.
         guests_max: peers that are no members, at a time; 0 lets in none.
         guest_bytes_per_s: what each of them may send.
+        limits: how many bytes of excerpts a second hosts are sent, by their ids; 0 for any number.
+        limit_bytes_per_s: the same of every other host.
 
     Raises:
         ValueError: keys that do not fit together, or a number beyond its limit.
@@ -34,6 +37,8 @@ class NetSettings:
     pausing: Pausing = Pausing.BALANCED
     guests_max: int = 64
     guest_bytes_per_s: int = 16 * 1024 * 1024
+    limits: Mapping[int, int] = field(default_factory=dict)
+    limit_bytes_per_s: int = 0
 
     def __post_init__(self) -> None:
         has_peers = bool(self.peers) and self.connect is None
@@ -44,6 +49,13 @@ class NetSettings:
                 f"a number of guests from 0 and a rate from 1 byte/s expected, "
                 f"{self.guests_max} and {self.guest_bytes_per_s} came"
             )
+        for each in (self.limit_bytes_per_s, *self.limits.values()):
+            if not 0 <= each <= LIMIT_MAX:
+                raise ValueError(f"a limit from 0 to {LIMIT_MAX} bytes/s expected, {each} came")
+
+    def limit_of(self, host_id: int) -> int:
+        """How many bytes of excerpts a second a host is sent; 0 for any number."""
+        return self.limits.get(host_id, self.limit_bytes_per_s)
 
 
 def pausing_named(pauser: str) -> Pausing:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from cqrepl.net.link import Session
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.replicator.sinksession import SinkSession
@@ -65,13 +66,13 @@ class DuplexSession:
         else:
             await self.sink.act(event)
 
-    def frame(self, out: bytearray) -> int:
+    def frame(self, out: bytearray, rooms: Rooms) -> int:
         """The stream and the back copies in turn, so that neither holds up the other."""
         self._is_sinks_turn = not self._is_sinks_turn
         first, second = self.source, self.sink
         if self._is_sinks_turn:
-            return second.frame(out) or first.frame(out)
-        return first.frame(out) or second.frame(out)
+            return second.frame(out, rooms) or first.frame(out, rooms)
+        return first.frame(out, rooms) or second.frame(out, rooms)
 
     def watched(self) -> "Sequence[WatchedWord] | None":
         return self.source.watched()

@@ -217,8 +217,8 @@ class Host:
         more. All others go on; one that is to go the other way is no new one.
 
         Of the rest these count: for connections that come from now on the limits of guests, of
-        excerpts and of back copies; the pace of scrubbing; for sinks `any_cycle`, `puts_aside`; and
-        what new queues are opened with.
+        excerpts and of back copies; at once what peers are sent a second, and the pace of
+        scrubbing; for sinks `any_cycle`, `puts_aside`; and what new queues are opened with.
 
         Raises:
             QueueError, OSError: a queue cannot be opened; nothing was changed.

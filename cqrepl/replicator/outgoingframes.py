@@ -9,11 +9,13 @@ from typing import Final
 import trio
 
 from cqrepl.net.link import OUT_BYTES
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
+from cqrepl.replicator.limitedframes import frame_limited
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.surroundings import surroundings
 
@@ -23,7 +25,8 @@ ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more
 
 
 class OutgoingFrames:
-    """The queues in turn, so that a busy queue does not hold up the rest.
+    """The queues in turn, so that a busy queue does not hold up the rest. Those that had more than
+    could be sent when they were looked at last come after the others.
 
     Args:
         outgoing: the queues that are on the connection, as they come and go.
@@ -66,13 +69,18 @@ class OutgoingFrames:
         self._started = [one for one in self._started if one is not each]
         self._large = None if self._large is each else self._large
 
-    def fill(self, out: bytearray) -> int:
-        """Frames of the queues; how many bytes of `out` they take."""
+    def fill(self, out: bytearray, rooms: Rooms) -> int:
+        """Frames of the queues; how many bytes of `out` they take.
+
+        Args:
+            rooms: no excerpt is begun behind so many bytes.
+        """
         filled = 0
         looked_at = self._in_turn()
         for each in looked_at:
-            if each.tailer is not None:
-                filled = self._frame_queue(each, each.tailer, out, filled)
+            room = rooms.much if each.has_much else rooms.live
+            if each.tailer is not None and filled < room:
+                filled = self._frame_queue(each, each.tailer, out, filled, room)
         self._started = [each for each in self._started if each.batch is not None]
         self._turn += 1
         return filled
@@ -94,22 +102,32 @@ class OutgoingFrames:
         large, self._large = self._large, None
         self.out_bytes = OUT_BYTES
         at = live.index(large) if large is not None else self._turn % max(len(live), 1)
-        return live[at:] + live[:at]
+        in_turn = live[at:] + live[:at]
+        return sorted(in_turn, key=lambda each: each.has_much and each is not large)
 
-    def _frame_queue(self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int) -> int:
-        """Frames of one queue behind `filled`, until the buffer is full or there are no more."""
+    def _frame_queue(
+        self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int, room: int
+    ) -> int:
+        """Frames of one queue behind `filled`, until the buffer or the room is full or there are no
+        more."""
         source = self._connection.source(each.cid)
+        before = filled
         while source.has_room and not source.has_stopped:
+            if filled >= room:
+                each.has_much = each.batch is not None
+                return filled
             if each.batch is None:
                 if len(out) - filled < OUT_BYTES // 4 and filled:
                     break  # what is left is too little to be worth a look
                 each.batch = self._look(each, tailer)
                 each.start = 0
                 if each.batch is None:
-                    break
+                    each.has_much = False
+                    return filled
             batch, start = each.batch, each.start
-            framed, end = self._connection.frame_excerpts(
-                each.cid, batch, start, surroundings().monotonic_ns(), out, filled
+            ns = surroundings().monotonic_ns()
+            framed, end = frame_limited(
+                self._connection, each.cid, batch, start, ns, out, filled, room
             )
             if framed is None:
                 size = self._connection.frame_size(each.cid, batch.lengths[start])
@@ -123,4 +141,5 @@ class OutgoingFrames:
             if each.start == len(batch):
                 each.batch = None
             self._note_sent(each, framed)
+        each.has_much = each.has_much or filled > before
         return filled

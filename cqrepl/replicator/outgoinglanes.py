@@ -87,6 +87,7 @@ class OutgoingLanes:
         self.catch_up()
         for each in self._outgoing.values():
             lane, each.lane = each.lane, None
+            each.has_much = each.has_much if lane is None else lane.has_much
             if lane is not None and each.lane_count and each.tailer is not None:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
 
@@ -109,6 +110,7 @@ class OutgoingLanes:
             self._awaited_index(each),
             source.index_held,
             source.framing.has_runs,
+            each.has_much,
         )
 
     def _awaited_index(self, each: Outgoing) -> int:

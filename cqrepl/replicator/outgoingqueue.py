@@ -32,6 +32,7 @@ class Outgoing:
         self.tailer: Tailer | None = None
         self.batch: ExcerptBatch | None = None
         self.start = 0
+        self.has_much = False  # more than could be sent when it was looked at last
         self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
@@ -52,6 +53,11 @@ class Outgoing:
     def shift(self) -> int:
         """Number of bits of an index that hold the sequence."""
         return self.queue.queue.layout.roll_cycle.shift
+
+    @property
+    def has_more(self) -> bool:
+        """True when there was more to send than was sent, when it was looked at last."""
+        return self.batch is not None or self.has_much
 
     @property
     def is_going_on(self) -> bool:

@@ -8,6 +8,7 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.replicator.limitedframes import frame_limited
 from cqrepl.replicator.sinkqueue import SinkQueue
 
 
@@ -65,27 +66,33 @@ class ReturnFrames:
         for copy in self._copies.values():
             copy.tailer.close()
 
-    def fill(self, out: bytearray, *, is_draining: bool) -> int:
-        """Frames of a queue; how many bytes of `out` they take."""
+    def fill(self, out: bytearray, room: int, *, is_draining: bool) -> int:
+        """Frames of a queue; how many bytes of `out` they take.
+
+        Args:
+            room: no excerpt is begun behind so many bytes.
+        """
+        if not room:
+            return 0
         for cid, copy in list(self._copies.items()):
             if self._connection.has_stopped(cid):
                 self.drop(cid)
                 continue
-            filled = 0 if is_draining else self._frame_guarded(cid, copy, out)
+            filled = 0 if is_draining else self._frame_guarded(cid, copy, out, room)
             if filled or self._batch is not None:
                 return filled
         return 0
 
-    def _frame_guarded(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
+    def _frame_guarded(self, cid: Cid, copy: _BackCopy, out: bytearray, room: int) -> int:
         try:
-            return self._frame_queue(cid, copy, out)
+            return self._frame_queue(cid, copy, out, room)
         except (QueueError, OSError) as error:
             del self._copies[cid]
             copy.tailer.close()
             self._stop(cid, copy.name, error)
             return 0
 
-    def _frame_queue(self, cid: Cid, copy: _BackCopy, out: bytearray) -> int:
+    def _frame_queue(self, cid: Cid, copy: _BackCopy, out: bytearray, room: int) -> int:
         name, tailer = copy
         if self._batch is None:
             self._start = 0
@@ -102,7 +109,9 @@ class ReturnFrames:
             self._connection.end_back_copy(cid)
             return 0
         # the nano time is the writer's, and only the sink's own acknowledgements echo it
-        framed, filled = self._connection.frame_excerpts(cid, self._batch, self._start, 0, out, 0)
+        framed, filled = frame_limited(
+            self._connection, cid, self._batch, self._start, 0, out, 0, room
+        )
         if framed is None:
             self.out_bytes = self._connection.frame_size(cid, self._batch.lengths[self._start])
             return 0

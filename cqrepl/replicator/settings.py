@@ -188,6 +188,8 @@ class HostOptions(TypedDict, total=False):
         peer has gone.
     scrub_bytes_per_s: so many bytes of store files are read once more each second, round
         after round, and compared with what they held; 0, none, if not given.
+    limit_bytes_per_s: so many bytes of excerpts each peer is sent a second, what is live before
+        what catches up; 0, any number, if not given.
     pauser: how a source waits for the next excerpt. `busy` never sleeps and keeps a core for each
         sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
     """
@@ -203,6 +205,7 @@ class HostOptions(TypedDict, total=False):
     runs: bool
     gives_up: bool
     scrub_bytes_per_s: int
+    limit_bytes_per_s: int
     pauser: str
 
 
@@ -230,6 +233,7 @@ def host_settings(
         connect=None if connect is None else Address.parse(connect),
         gives_up=options.get("gives_up", False),
         pausing=pausing_named(options.get("pauser", "balanced")),
+        limit_bytes_per_s=options.get("limit_bytes_per_s", 0),
     )
     protocol = ProtocolSettings(
         host_id=options.get("host_id", host_id_default),

@@ -15,10 +15,10 @@ import trio
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
-from cqrepl.protocol.events import said_by_peer
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
@@ -151,9 +151,10 @@ class SinkSession:
             case ev.QueueStopped():
                 self._left(event)
 
-    def frame(self, out: bytearray) -> int:
-        """Frames of the back copies, one queue after the next."""
-        return self._back_copies.fill(out, is_draining=self._is_draining)
+    def frame(self, out: bytearray, rooms: Rooms) -> int:
+        """Frames of the back copies, one queue after the next. They go before what catches up: as
+        long as they take, local writers of the source wait."""
+        return self._back_copies.fill(out, rooms.live, is_draining=self._is_draining)
 
     def watched(self) -> None:
         return None
@@ -324,7 +325,7 @@ class SinkSession:
 
     def _hear_pause(self, queue: SinkQueue, message: str) -> None:
         """The source cannot read the queue for now, and says why; it offers it again."""
-        known, message = queue.pause.trouble, said_by_peer(message)
+        known, message = queue.pause.trouble, ev.said_by_peer(message)
         if queue.stop is not None or (known is not None and not known.is_peers):
             return
         trouble = Stop(name=queue.name, reason=StopReason.FAILED, message=message, is_peers=True)

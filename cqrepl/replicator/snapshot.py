@@ -2,7 +2,8 @@
 
     a host    {"v": 1, "host": 1, "process": 4711, "release": "0.1.0", "listens": "127.0.0.1:9001",
                "peers": [...], "queues": [...]}
-    a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522"}
+    a peer    {"host": 2, "state": "connected" | "away", "name": "host 2 at 127.0.0.1:41522",
+               "limit": bytes of excerpts a second that it is sent, null for any number}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
               {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master"}
               both with "path_of_hosts": of a sink the ids of the hosts that it came by, when it was
@@ -51,7 +52,7 @@ def snapshot_of(host: "Host") -> Values:
         "process": os.getpid(),
         "release": VERSION,
         "listens": None if listen is None else str(replace(listen, port=endpoint.port or 0)),
-        "peers": [_peer(each, connections.get(each)) for each in peers],
+        "peers": [_peer(host, each, connections.get(each)) for each in peers],
         "queues": [
             *_late(host),
             *(_source(host, each, peers) for each in host.source.queues.values()),
@@ -60,10 +61,11 @@ def snapshot_of(host: "Host") -> Values:
     }
 
 
-def _peer(host_id: int, connection: tuple[Pump, Session] | None) -> Values:
+def _peer(host: "Host", host_id: int, connection: tuple[Pump, Session] | None) -> Values:
+    limit = host.endpoint.settings.limit_of(host_id) or None
     if connection is None:
-        return {"host": host_id, "state": "away", "name": None}
-    return {"host": host_id, "state": "connected", "name": connection[0].label}
+        return {"host": host_id, "state": "away", "name": None, "limit": limit}
+    return {"host": host_id, "state": "connected", "name": connection[0].label, "limit": limit}
 
 
 def _late(host: "Host") -> Iterator[Values]:

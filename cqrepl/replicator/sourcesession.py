@@ -14,6 +14,7 @@ from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
@@ -96,7 +97,7 @@ class SourceSession:
         words = []
         for each in list(self.outgoing.values()):
             if self._reads(each) and each.tailer is not None:
-                word = None if each.batch is not None else self.guarded(each, each.tailer.watched)
+                word = None if each.has_more else self.guarded(each, each.tailer.watched)
                 if word is None:
                     return None
                 words.append(word)
@@ -288,8 +289,8 @@ class SourceSession:
         queue.fence(promise.epoch, promise.leader, marks.host_id)
         return True
 
-    def frame(self, out: bytearray) -> int:
-        return 0 if self._is_draining else self._frames.fill(out)
+    def frame(self, out: bytearray, rooms: Rooms) -> int:
+        return 0 if self._is_draining else self._frames.fill(out, rooms)
 
     def _look(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
         payload_max = self._connection.config.settings.payload_max

@@ -104,7 +104,7 @@ async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None
         with Queue.open_for_append(pair.source("a")) as queue:
             queue.appender(payload_max=1 << 30).append([bytes(20 << 20)])
         await pair.state_begins(1, "a", "stopped")
-        more = "cqrepl: {maxExcerpt: 32MiB, scrub: 1MiB, pauser: sleepy}\n"
+        more = "cqrepl: {maxExcerpt: 32MiB, scrub: 1MiB, limitRate: 1GiB, pauser: sleepy}\n"
         pair.write(more, a=1, b=1)
         text = pair.file.read_text().replace("TimeoutMs: 5000", "TimeoutMs: 6000")
         pair.file.write_text(text)
@@ -113,10 +113,11 @@ async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None
             said = done.stdout.replace(f"host {host}: ", "").splitlines()
             assert "cqrepl.maxExcerpt is 33554432, was 16777216" in said
             assert "cqrepl.scrub is 1048576, was 0" in said
+            assert "cqrepl.limitRate is others=1073741824, was unset" in said
             needs = "needs a restart: "
             assert f"{needs}cqrepl.pauser stays balanced, to be sleepy" in said
             assert f"{needs}context.heartbeatTimeoutMs stays 5000, to be 6000" in said
-            assert (done.returncode, len(said)) == (1, 4)
+            assert (done.returncode, len(said)) == (1, 5)
         await pair.told("resume", "a", "--host-id", 1)
         await pair.all_copied("a", "b")
         done = await pair.tell("reload", "--host-id", 1)

@@ -61,6 +61,7 @@ async def test_a_host_says_how_far_its_sinks_are(tmp_path: Path) -> None:
         assert (said["v"], said["host"], said["process"]) == (1, 1, os.getpid())
         assert said["listens"] == at(one.port)
         assert [each["state"] for each in said["peers"]] == ["connected", "away"]
+        assert [each["limit"] for each in said["peers"]] == [None, None]
         (queue,) = said["queues"]
         assert (queue["name"], queue["role"], queue["state"]) == ("q", "source", "live")
         assert (queue["excerpts"], queue["path"]) == (20, str(tmp_path / "q"))

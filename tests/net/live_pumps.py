@@ -126,6 +126,7 @@ def source_lane(
     index_sent: int = -1,
     target: int = kernel.NO_LIMIT,
     index_held: int = -1,
+    has_much: bool = False,
 ) -> live.SourceLane:
     """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file.
 
@@ -140,7 +141,7 @@ def source_lane(
     place = (stand.position, stand.index, stand.sequence, certain_end)
     return live.SourceLane(
         stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
-        row or new_bell().board().row(HOST), index_sent, target, index_held,
+        row or new_bell().board().row(HOST), index_sent, target, index_held, False, has_much,
     )  # fmt: skip
 
 

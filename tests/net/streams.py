@@ -13,6 +13,7 @@ import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from cqrepl.net.pump import Pump
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, ConnectionConfig
 from cqrepl.protocol.events import Event
 from cqrepl.protocol.messages.queuenames import QueueNames
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 OURS, THEIRS = 1, 2
 CONFIG: Final = connection_config(host_id=OURS)
+NO_LIMIT: Final = [0]
 
 
 class NoSocket:
@@ -137,11 +139,11 @@ class Recorder:
     async def act(self, event: Event) -> None:
         self.acted.append(event)
 
-    def frame(self, out: bytearray) -> int:
+    def frame(self, out: bytearray, rooms: Rooms) -> int:
         assert len(out) == self.out_bytes
         if self.is_draining or not self.acted:
             return 0
-        size = min(self._left, len(out))
+        size = min(self._left, len(out), rooms.live)
         self._left -= size
         self.framed += size
         if size:
@@ -176,10 +178,16 @@ async def admit_all(host_id: int, pump: Pump) -> None:
     await trio.lowlevel.checkpoint()
 
 
-def make_pump(stream: InMemory | trio.SocketStream, config: ConnectionConfig = CONFIG) -> Pump:
-    """A pump that admits every host."""
+def make_pump(
+    stream: InMemory | trio.SocketStream,
+    config: ConnectionConfig = CONFIG,
+    limit: list[int] = NO_LIMIT,
+) -> Pump:
+    """A pump that admits every host, and sends it so many bytes a second; 0 for any number."""
     connection = Connection(config, trio.current_time())
-    return Pump(cast(trio.SocketStream, stream), connection, "test", admit_all)
+    return Pump(
+        cast(trio.SocketStream, stream), connection, "test", admit_all, limit_of=lambda _: limit[0]
+    )
 
 
 def greeting(timeout_ms: int = 40_000, interval_ms: int = 20_000) -> bytes:

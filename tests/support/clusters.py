@@ -101,6 +101,7 @@ cqrepl:
   pauser: sleepy
   guests: 3
   guestRate: 1MiB
+  limitRate: {2: 1MiB, others: 10MiB}
   runs: true
   routes: {trades: {3: 1}}
   source:

@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use cqrepl_kernel::batch::apart::Apart;
@@ -120,6 +121,7 @@ fuzz_target!(|input: Input| {
         sent: &sent,
         is_logged: false,
         row: &row,
+        has_much: &AtomicBool::new(false),
         room_low: (0, 0),
     };
     let (mut stream, mut out, mut apart) =

@@ -71,6 +71,18 @@ VALUES = {
     "pauser": ["idle", "BUSY", "[busy]"],
     "guests": ["-1", "many", "1.0"],
     "guestRate": ["x", "-5", "0"],
+    "limitRate": [
+        "x",
+        "-5",
+        "2048GiB",
+        "[1]",
+        "{}",
+        "{2: x}",
+        "{128: 1}",
+        "{a: 1}",
+        "{2: {3: 1}}",
+        "{9: 1MiB}",
+    ],
     "ackLog": ["[a]", "{a: b}"],
     "acceptReturns": ["all", "[0]", "[128]", "[a]", "[]", "{a: b}"],
     "returnExcerpts": ["0", "x"],
@@ -87,7 +99,7 @@ VALUES = {
 ELSEWHERE = {("addresses", "{}"): 14, ("path", "trades"): 22}
 MAPPINGS = {
     "cluster": 2, "context": 3, "host3": 12, "queues": 15, "orders": 16, "cqrepl": 23,
-    "source": 34, "sink": 41,
+    "source": 36, "sink": 44,
 }  # fmt: skip
 
 

@@ -89,6 +89,8 @@ def test_every_key_reaches_the_settings() -> None:
     assert settings.net.listen == Address("0.0.0.0", 9999)
     assert settings.net.pausing is Pausing.SLEEPY
     assert (settings.net.guests_max, settings.net.guest_bytes_per_s) == (3, 1 << 20)
+    assert (settings.net.limits, settings.net.limit_bytes_per_s) == ({2: 1 << 20}, 10 << 20)
+    assert [settings.net.limit_of(each) for each in (2, 3)] == [1 << 20, 10 << 20]
     assert settings.protocol.payload_max == 1 << 20
     assert settings.protocol.shape is WireShape.SEED
     assert settings.protocol.runs

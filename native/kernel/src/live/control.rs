@@ -15,6 +15,7 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use crate::live::token_bucket::TokenBucket;
 use crate::mem::fault::Fault;
 
 /// Why a pump has come back; the numbers are those of `cqrepl.kernel.live.Ended`.
@@ -76,7 +77,8 @@ impl Heard {
 /// So many bytes may wait for the event loop.
 const HANDED_MAX: usize = 64 << 10;
 
-/// Asks a pump to come back, and hands it bytes; has the event loop look at what a pump has for it.
+/// Asks a pump to come back, and hands it bytes and tokens; has the event loop look at what a pump
+/// has for it.
 pub struct Control {
     is_interrupted: AtomicBool,
     event: OwnedFd,
@@ -84,6 +86,7 @@ pub struct Control {
     outgoing: Mutex<Vec<u8>>,
     bell: OwnedFd,
     handed: Mutex<Vec<u8>>,
+    bucket: Mutex<Option<TokenBucket>>,
 }
 
 /// The value behind a mutex. A thread that panicked while it held the mutex cannot have left the
@@ -103,6 +106,7 @@ impl Control {
             outgoing: Mutex::default(),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             handed: Mutex::default(),
+            bucket: Mutex::default(),
         })
     }
 
@@ -174,6 +178,30 @@ impl Control {
         // one that was not rung cannot be read, which is no error
         let _ = rustix::io::read(self.bell.as_fd(), &mut count);
         std::mem::take(&mut locked(&self.handed))
+    }
+
+    /// Gives the pump that runs next tokens. More come so many a second, unless its time does not go
+    /// on.
+    pub fn put_tokens(&self, bytes_per_s: i64, tokens: i64, goes_on: bool) {
+        let now = goes_on.then(Instant::now);
+        self.put_bucket(TokenBucket::new(bytes_per_s, tokens, now));
+    }
+
+    /// Takes the tokens that a pump has left; `None` without a limit.
+    pub fn take_tokens(&self) -> Option<i64> {
+        let mut bucket = self.take_bucket()?;
+        bucket.fill(Instant::now());
+        Some(bucket.tokens())
+    }
+
+    /// Takes back the tokens of a pump that has come back.
+    pub fn put_bucket(&self, bucket: TokenBucket) {
+        *locked(&self.bucket) = Some(bucket);
+    }
+
+    /// Takes the tokens; `None` where there is no limit.
+    pub fn take_bucket(&self) -> Option<TokenBucket> {
+        locked(&self.bucket).take()
     }
 
     /// Waits for the socket or the time, or until another thread wakes the pump.

@@ -5,13 +5,18 @@
 //!
 //! A lane takes no more than a buffer at a time. One that could have filled it waits until those
 //! have been looked at that had not: what comes now and then is not held up by many that have much.
+//! Where the connection has a limit, a lane takes no more than there are tokens, and one that was
+//! left with more counts as one that has much.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::batch::apart::Apart;
 use crate::live::control::send_parts;
 use crate::live::source_lane::{Look, SourceLane};
+use crate::live::token_bucket::TokenBucket;
 use crate::mem::fault::Fault;
 
 /// What is to be sent, in this order.
@@ -25,15 +30,19 @@ pub struct Outflow<'a> {
     documents_sent: usize,
     /// True while what was left of something half sent stands first among the documents.
     begins_with_rest: bool,
+    /// Which lane is looked at first, and which of those that have much.
     turn: usize,
-    /// For each lane, whether it has filled the buffer when it was looked at last.
-    has_much: Vec<bool>,
+    turn_of_much: usize,
+    /// False while the frames are only of lanes that have much, and had to wait for tokens.
+    pub is_live: bool,
+    /// How much may go out; `None` without a limit.
+    pub bucket: Option<TokenBucket>,
 }
 
 impl<'a> Outflow<'a> {
     /// Begins with what was left unsent, and documents behind it; with room for so many bytes of
-    /// frames.
-    pub fn new(unsent: Vec<u8>, room: usize) -> Self {
+    /// frames, and tokens for them if there is a limit.
+    pub fn new(unsent: Vec<u8>, room: usize, bucket: Option<TokenBucket>) -> Self {
         Outflow {
             out: vec![0; room],
             filled: 0,
@@ -43,7 +52,9 @@ impl<'a> Outflow<'a> {
             documents: unsent,
             documents_sent: 0,
             turn: 0,
-            has_much: Vec::new(),
+            turn_of_much: 0,
+            is_live: true,
+            bucket,
         }
     }
 
@@ -63,48 +74,98 @@ impl<'a> Outflow<'a> {
         if self.has_frames() || self.documents_sent > 0 || self.begins_with_rest {
             return Ok(false);
         }
-        self.turn = (self.turn + 1) % lanes.len().max(1);
-        self.has_much.resize(lanes.len(), false);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.fill(Instant::now());
+        }
         for of_much in [false, true] {
-            for nth in (self.turn..lanes.len()).chain(0..self.turn) {
+            if self.room(of_much) == 0 {
+                continue;
+            }
+            let last = if of_much { &mut self.turn_of_much } else { &mut self.turn };
+            *last = (*last + 1) % lanes.len().max(1);
+            let turn = *last;
+            for nth in (turn..lanes.len()).chain(0..turn) {
                 if self.is_full() {
                     return Ok(false); // the next time another lane is first
                 }
-                if self.has_much.get(nth) != Some(&of_much) {
+                let Some(lane) = lanes.get(nth) else { continue };
+                if lane.has_much.load(Ordering::Relaxed) != of_much {
                     continue;
                 }
-                let Some(lane) = lanes.get(nth) else { continue };
-                if self.frame_lane(lane)? {
+                let before = self.bytes();
+                if self.frame_lane(lane, of_much)? {
                     return Ok(true);
                 }
-                let is_full = self.is_full();
-                if let Some(has_much) = self.has_much.get_mut(nth) {
-                    *has_much = is_full;
+                let has_framed = self.bytes() > before;
+                if !has_framed && self.room(of_much) == 0 {
+                    continue; // it was not looked at
                 }
+                let is_left = self.bucket.is_some() && lane.has_more();
+                let is_much = self.is_full() || (is_left && (has_framed || of_much));
+                lane.has_much.store(is_much, Ordering::Relaxed);
             }
         }
         Ok(false)
     }
 
+    /// When anything may be framed again; `None` when something may now.
+    pub fn opens_at(&mut self) -> Option<Instant> {
+        self.bucket.as_mut()?.opens_at()
+    }
+
+    /// The bytes of all frames.
+    fn bytes(&self) -> usize {
+        self.filled + self.apart.bytes
+    }
+
+    /// How many bytes more may be framed.
+    fn room(&mut self, of_much: bool) -> usize {
+        self.bucket.as_mut().map_or(usize::MAX, |bucket| bucket.room(of_much))
+    }
+
     /// True when too little room is left for a look.
     fn is_full(&self) -> bool {
-        self.filled + self.apart.bytes > self.out.len() / 4 * 3
+        self.bytes() > self.out.len() / 4 * 3
     }
 
     /// Makes frames of what is new in a lane, as far as there is room. The answer is true when a
     /// tailer has to look.
-    fn frame_lane(&mut self, lane: &SourceLane<'a>) -> Result<bool, Fault> {
+    fn frame_lane(&mut self, lane: &SourceLane<'a>, of_much: bool) -> Result<bool, Fault> {
+        let mut single = 0; // the room that one excerpt takes, which goes out whole
         loop {
-            match lane.frame(self.out.as_mut_slice().into(), self.filled, &mut self.apart)? {
+            let (room, before) = (self.room(of_much), self.bytes());
+            if room == 0 {
+                return Ok(false);
+            }
+            let end = before.saturating_add(room).max(single).min(self.out.len());
+            let out = self.out.get_mut(..end).unwrap_or_default();
+            match lane.frame(out.into(), self.filled, &mut self.apart)? {
                 Look::Nothing => return Ok(false),
-                Look::Framed(end) => self.filled = end,
+                Look::Framed(end) => {
+                    self.filled = end;
+                    single = 0;
+                    self.spend(before, of_much);
+                }
                 Look::Longer(size) => {
-                    // this is no longer than the longest payload; the next look finds the room
-                    self.out.try_reserve(size - self.out.len())?;
-                    self.out.resize(size, 0);
+                    single = size;
+                    if size > self.out.len() {
+                        // this is no longer than the longest payload; the next look finds the room
+                        self.out.try_reserve(size - self.out.len())?;
+                        self.out.resize(size, 0);
+                    }
                 }
                 Look::Unusual => return Ok(true),
             }
+        }
+    }
+
+    /// What was framed behind the first `before` bytes is about to be sent.
+    fn spend(&mut self, before: usize, of_much: bool) {
+        let bytes = self.bytes() - before;
+        let is_live = self.bucket.is_none() || !of_much;
+        self.is_live = is_live || (before > 0 && self.is_live);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.spend(bytes);
         }
     }
 
@@ -137,7 +198,7 @@ impl<'a> Outflow<'a> {
 
     /// So many bytes were sent.
     fn passed(&mut self, count: usize) {
-        let frames_left = self.filled + self.apart.bytes - self.frames_sent;
+        let frames_left = self.bytes() - self.frames_sent;
         if count < frames_left {
             self.frames_sent += count;
             return;

@@ -98,7 +98,7 @@ pub fn run(
         lanes,
         pauser,
         inflow: Inflow::new(received, room.received, now),
-        outflow: Outflow::new(unsent, room.frames),
+        outflow: Outflow::new(unsent, room.frames, control.take_bucket()),
         is_for_tailer: false,
         said_at: None,
         heard_at: None,
@@ -107,6 +107,9 @@ pub fn run(
     control.take_outgoing(&mut pump.outflow.documents);
     pump.acknowledge_all();
     let unsent = pump.outflow.rest()?;
+    if let Some(bucket) = pump.outflow.bucket.take() {
+        control.put_bucket(bucket);
+    }
     Ok(Rest { ended, unsent, received: pump.inflow.left(), heard: pump.inflow.heard })
 }
 
@@ -158,7 +161,7 @@ impl Pump<'_, '_> {
             if self.is_for_tailer {
                 return Ok(Ended::Tailer);
             }
-            if has_sent && has_frames {
+            if has_sent && has_frames && self.outflow.is_live {
                 self.pauser.reset();
             }
             now = Instant::now();
@@ -253,6 +256,8 @@ impl Pump<'_, '_> {
             self.control.wait(self.socket, PollFlags::IN, Some(limit))?;
         } else if has_sent {
             // more is likely to be there
+        } else if let Some(opens_at) = self.outflow.opens_at() {
+            self.control.wait(self.socket, PollFlags::IN, Some(limit.min(opens_at)))?;
         } else if self.lanes.sinks.is_empty() {
             // many lanes take long to look at, and the peer is to be heard meanwhile
             for _ in 0..(LANES_UNHEARD / self.lanes.sources.len()).max(1) {

@@ -8,6 +8,7 @@
 //! for it. One of anything else raises nothing: the event loop finds it in the notes, and refuses it.
 
 use std::mem;
+use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
 use crate::append::clock::monotonic_ns;
@@ -27,8 +28,8 @@ const RUN_EXCERPTS: usize = 1024;
 const HEADER_BYTES: i64 = documents::HEADER_BYTES as i64;
 /// The most bytes of a run: the peer takes it once all of it has come.
 const RUN_BYTES: usize = 80 << 10;
-/// The most that a frame adds to its payload is less than this.
-const FRAME_BYTES: usize = 4096;
+/// The most that a frame adds to its payload and its cid document is less than this.
+const FRAME_BYTES: usize = 128;
 
 /// Where a lane is, and what it may still send.
 #[derive(Clone, Copy)]
@@ -88,6 +89,9 @@ pub struct SourceLane<'a> {
     pub is_logged: bool,
     /// The marks of the host that acknowledges.
     pub row: &'a Row,
+    /// True when it has filled the buffer when it was looked at last, or used up the tokens: others
+    /// go first.
+    pub has_much: &'a AtomicBool,
     /// With less room than this, the pump comes back with acknowledgements at once.
     pub room_low: (i64, i64),
 }
@@ -230,6 +234,14 @@ impl<'a> SourceLane<'a> {
         is_low && !sent.acks.is_empty()
     }
 
+    /// True when an excerpt stands where the lane is.
+    pub fn has_more(&self) -> bool {
+        let position = locked(self.sent).place.position;
+        let limits = Limits { count: 1, bytes: i64::MAX, payload: self.payload_max };
+        let walk = Walk::new(self.store, position, length_of(self.store), limits);
+        walk.is_ok_and(|mut walk| walk.excerpt().is_ok())
+    }
+
     /// Writes frames of what is new into `out`, behind `filled`, and puts long payloads into
     /// `apart`.
     pub fn frame(
@@ -288,7 +300,8 @@ impl<'a> SourceLane<'a> {
                 return Ok(Look::Unusual);
             }
             let (_, length) = first;
-            let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(FRAME_BYTES);
+            let more = FRAME_BYTES + self.cid_document.len();
+            let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(more);
             let is_first = filled == 0 && size > out_bytes;
             return Ok(if is_first { Look::Longer(size) } else { Look::Nothing });
         }

@@ -1,6 +1,7 @@
 //! The live pump for Python: it runs in a thread without the GIL for a slice of time.
 
 use std::mem::take;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -75,6 +76,21 @@ impl PyLiveControl {
         PyBytes::new(py, &self.0.take_handed())
     }
 
+    /// Gives the pump that runs next so many tokens, for bytes of excerpts; more come so many a
+    /// second, unless its time does not go on.
+    fn put_tokens(&self, bytes_per_s: i64, tokens: i64, goes_on: bool) -> PyResult<()> {
+        if bytes_per_s < 1 {
+            return Err(PyValueError::new_err("expected at least one byte a second"));
+        }
+        self.0.put_tokens(bytes_per_s, tokens, goes_on);
+        Ok(())
+    }
+
+    /// Takes the tokens that a pump has left; None without a limit.
+    fn take_tokens(&self) -> Option<i64> {
+        self.0.take_tokens()
+    }
+
     /// Takes the bytes that were to be sent and that no pump has taken.
     fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut bytes = Vec::new();
@@ -94,6 +110,7 @@ pub struct PySourceLane {
     sent: Mutex<Sent>,
     is_logged: bool,
     row: Row,
+    has_much: AtomicBool,
     room_low: (i64, i64),
 }
 
@@ -103,7 +120,7 @@ impl PySourceLane {
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
-        target, index_held, has_runs = false
+        target, index_held, has_runs = false, has_much = false
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -118,6 +135,7 @@ impl PySourceLane {
         target: i64,
         index_held: i64,
         has_runs: bool,
+        has_much: bool,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -155,6 +173,7 @@ impl PySourceLane {
             sent: Mutex::new(sent),
             is_logged,
             row: row.0.clone(),
+            has_much: AtomicBool::new(has_much),
             room_low,
         })
     }
@@ -169,6 +188,12 @@ impl PySourceLane {
     #[getter]
     fn position_last(&self) -> i64 {
         locked(&self.sent).place.position_last
+    }
+
+    /// True when it had more than could be sent when it was looked at last.
+    #[getter]
+    fn has_much(&self) -> bool {
+        self.has_much.load(Ordering::Relaxed)
     }
 
     /// Lets so many excerpts and payload bytes more be sent.
@@ -209,6 +234,7 @@ impl PySourceLane {
             sent: &self.sent,
             is_logged: self.is_logged,
             row: &self.row,
+            has_much: &self.has_much,
             room_low: self.room_low,
         }
     }
