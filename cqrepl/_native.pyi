@@ -27,6 +27,7 @@ __all__ = [
     "BoardRow",
     "LiveControl",
     "Pen",
+    "SendBudget",
     "SinkLane",
     "SourceLane",
     "WordLooks",
@@ -153,6 +154,13 @@ class LiveControl:
     def take_handed(self) -> bytes: ...
 
 @final
+class SendBudget:
+    def __new__(cls, free: int) -> SendBudget: ...
+    @property
+    def free(self) -> int: ...
+    def set(self, free: int) -> None: ...
+
+@final
 class SourceLane:
     def __new__(
         cls,
@@ -169,6 +177,8 @@ class SourceLane:
         index_held: int,
         has_runs: bool = False,
         has_much: bool = False,
+        budget: SendBudget | None = None,
+        held: int = 0,
     ) -> SourceLane: ...
     @property
     def has_much(self) -> bool: ...

@@ -16,6 +16,7 @@ AVAILABLE: Final = KERNEL.Pen is not None
 
 if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import LiveControl as LiveControl
+    from cqrepl._native import SendBudget as SendBudget
     from cqrepl._native import SinkLane as SinkLane
     from cqrepl._native import SourceLane as SourceLane
     from cqrepl._native import WordLooks

@@ -1,7 +1,15 @@
 """What was sent and is not acknowledged: so that an acknowledgement can be checked and counted.
 
-Kept by runs, with the lengths of their payloads (8 bytes an excerpt), and bounded: when the window
-is full the source frames nothing more until the sink acknowledges. So it does not grow with lag.
+Kept by runs, with the lengths of their payloads, and bounded: when the window is full the source
+frames nothing more until the sink acknowledges. So it does not grow with lag. What is held in
+memory are these lengths, 8 bytes an excerpt, and no payload: that is in the file. A run costs about
+180 bytes besides, so what follows in few excerpts is put together.
+
+All windows of a connection share one budget, 8 MiB of lengths: a peer that reads and never
+acknowledges costs no more, however many queues it has. A queue may hold seven times what is free.
+So one alone may have seven eighths of the budget, several that are stalled have equal parts of it,
+and what they leave is never nothing: a further queue still goes on, with fewer excerpts on their
+way.
 
 A run comes with its size. Only where an acknowledgement ends inside a run is anything added up
 here: a sink acknowledges what it has received at a time, and that is not what was sent at a time.
@@ -17,7 +25,10 @@ from typing import Final, Self
 from cqrepl.kernel.batch import measure_lengths
 
 BYTES_MAX: Final = 64 * 1024 * 1024
-EXCERPTS_MAX: Final = 1024 * 1024
+EXCERPTS_MAX: Final = 1024 * 1024  # of all queues of a connection
+_SHARE: Final = 7
+ALONE_MAX: Final = EXCERPTS_MAX * _SHARE // (_SHARE + 1)  # of one queue, when no other holds any
+_JOINED_EXCERPTS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +52,32 @@ class SentRun:
         return self.index_first + len(self.lengths) - 1
 
 
-class SendWindow:
-    """Runs of excerpts in the order in which they were sent."""
+class SendBudget:
+    """How many excerpts the windows of one connection may hold together.
+
+    Attributes:
+        free: how many more.
+    """
 
     def __init__(self) -> None:
+        self.free = EXCERPTS_MAX
+
+    def room(self, held: int) -> int:
+        """How many more a queue may send that holds so many."""
+        return max((_SHARE * self.free - held) // (_SHARE + 1), 0)
+
+
+class SendWindow:
+    """Runs of excerpts in the order in which they were sent.
+
+    Args:
+        budget: what it shares with the other windows of its connection.
+    """
+
+    def __init__(self, budget: SendBudget | None = None) -> None:
+        self.budget = budget or SendBudget()
         self._runs: deque[SentRun] = deque()
+        self._is_joined = False  # the last one, whose lengths are nobody else's then
         self._bytes = 0
         self._excerpts = 0
         self._begun = 0  # so many excerpts of the first run are acknowledged
@@ -53,12 +85,17 @@ class SendWindow:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= BYTES_MAX or self._excerpts >= EXCERPTS_MAX
+        return self._bytes >= BYTES_MAX or not self.budget.room(self._excerpts)
+
+    @property
+    def excerpts(self) -> int:
+        """How many it holds."""
+        return self._excerpts
 
     @property
     def room(self) -> tuple[int, int]:
         """How many excerpts and payload bytes fit in; the last one may be longer."""
-        return max(EXCERPTS_MAX - self._excerpts, 0), max(BYTES_MAX - self._bytes, 0)
+        return self.budget.room(self._excerpts), max(BYTES_MAX - self._bytes, 0)
 
     @property
     def is_empty(self) -> bool:
@@ -67,9 +104,29 @@ class SendWindow:
     def add(self, run: SentRun) -> None:
         """A run was sent."""
         assert len(run) > 0
-        self._runs.append(run)
+        last = self._runs[-1] if self._runs else None
+        is_next = last is not None and last.index_last + 1 == run.index_first
+        if last is not None and is_next and len(last) + len(run) <= _JOINED_EXCERPTS:
+            self._join(last, run)
+        else:
+            self._runs.append(run)
+            self._is_joined = False
         self._bytes += run.payload_bytes
         self._excerpts += len(run)
+        self.budget.free -= len(run)
+
+    def _join(self, last: SentRun, run: SentRun) -> None:
+        lengths = last.lengths if self._is_joined else last.lengths[:]
+        lengths.extend(run.lengths)
+        payload_bytes = last.payload_bytes + run.payload_bytes
+        self._runs[-1] = SentRun(last.index_first, lengths, payload_bytes)
+        self._is_joined = True
+
+    def clear(self) -> None:
+        """Nothing of it is acknowledged any more."""
+        self.budget.free += self._excerpts
+        self._runs.clear()
+        self._bytes = self._excerpts = self._begun = self._begun_bytes = 0
 
     def acknowledge(self, index: int) -> tuple[int, int]:
         """Everything up to `index` is acknowledged: how many excerpts and payload bytes that is."""
@@ -88,6 +145,7 @@ class SendWindow:
                 excerpts += count
                 payload_bytes += count_bytes
         self._excerpts -= excerpts
+        self.budget.free += excerpts
         self._bytes -= payload_bytes
         assert self._excerpts >= 0 <= self._bytes
         return excerpts, payload_bytes

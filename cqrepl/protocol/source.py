@@ -10,7 +10,7 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.interface import AckLevel
@@ -44,7 +44,7 @@ from cqrepl.protocol.messages.proofs import read_proof, write_identity, write_pr
 from cqrepl.protocol.messages.runs import read_run
 from cqrepl.protocol.messages.tailers import write_tailer
 from cqrepl.protocol.outbox import Outbox
-from cqrepl.protocol.sendwindow import SendWindow, SentRun
+from cqrepl.protocol.sendwindow import SendBudget, SendWindow, SentRun
 from cqrepl.protocol.states import SOURCE_MOVES, SourceMove, SourceState, moved
 from cqrepl.protocol.stoppable import Stoppable
 from cqrepl.queue.format.epochs import number_of
@@ -61,6 +61,7 @@ class AnswerPace:
 
     seconds: float
     last: float = -math.inf
+    budget: SendBudget = field(default_factory=SendBudget)  # of all that they have sent
 
 
 class SourceHandler(Stoppable):
@@ -94,7 +95,7 @@ class SourceHandler(Stoppable):
         self._intake: Intake | None = None
         self._unchecked_to: int | None = None
         self._returned_to = offer.next_index  # the sink copied back everything before this
-        self._window = SendWindow()
+        self._window = SendWindow(pace.budget)
         self._is_comparing = False  # what the sink says that it holds, which the shell does
         self.index_committed = -1  # the sink was told that all up to this is safe
         self._wanted: set[AckLevel] = set()  # levels that the sink was told to tell at once
@@ -123,12 +124,22 @@ class SourceHandler(Stoppable):
     @property
     def has_room(self) -> bool:
         """False while the sink owes so many acknowledgements that nothing more is sent."""
-        return not self._window.is_full
+        return not (self.offer.acknowledgement and self._window.is_full)
 
     @property
     def room(self) -> tuple[int, int]:
         """How many excerpts and payload bytes may be sent before the sink acknowledges some."""
         return self._window.room if self.offer.acknowledgement else (NO_LIMIT, NO_LIMIT)
+
+    @property
+    def budget(self) -> SendBudget:
+        """What all queues of this connection may have sent that is not acknowledged."""
+        return self._window.budget
+
+    @property
+    def held(self) -> int:
+        """How many excerpts were sent and are not acknowledged."""
+        return self._window.excerpts
 
     @property
     def _awaits_sink(self) -> bool:
@@ -281,6 +292,10 @@ class SourceHandler(Stoppable):
     ) -> tuple[ExcerptBatch | None, int]:
         """Frames of the stream; see `Connection.frame_excerpts`."""
         self._move(SourceMove.FRAMED, LocalProtocolError)
+        room, _ = self.room
+        assert room > 0
+        if len(batch) - start > room:
+            batch, start = batch.part(start, start + room), 0
         count, filled = self.framing.frame(batch, start, ns, out, filled)
         if not count:
             return None, filled
@@ -430,6 +445,7 @@ class SourceHandler(Stoppable):
 
     def _move_to_stopped(self) -> None:
         self._move(SourceMove.STOP, LocalProtocolError)
+        self._window.clear()
 
     def _move(self, move: SourceMove, error: type[ProtocolError]) -> None:
         self.state = moved(SOURCE_MOVES, self.state, move, error, f"queue {self.name!r}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cqrepl.kernel import live
+from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
@@ -19,7 +20,7 @@ from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.replicator.outgoingqueue import Outgoing
 
 if TYPE_CHECKING:
-    from cqrepl.kernel.live import SourceLane
+    from cqrepl.kernel.live import SendBudget, SourceLane
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ class OutgoingLanes:
         # of queues without a lane, the last time that a live pump was lent the connection; None:
         # one of them has to be looked at all the time
         self.waited: list[WatchedWord] | None = None
+        self._budget: SendBudget | None = None  # what all of them share, once there is a lane
         self._owner: LaneOwner | None = owner
         self._outgoing = outgoing
         self._connection = connection
@@ -97,13 +99,18 @@ class OutgoingLanes:
         if stand is None:
             return None
         source = self._connection.source(each.cid)
+        asks_ack = source.offer.acknowledgement
+        _, room_bytes = source.room
+        if self._budget is None:
+            self._budget = live.SendBudget(source.budget.free)
+        self._budget.set(source.budget.free)  # no pump runs
         return live.SourceLane(
             stand.data,
             (stand.position, stand.index, stand.sequence, stand.certain_end),
             source.cid_document,
             self._connection.config.settings.payload_max,
             stand.recorded,
-            source.room,
+            (NO_LIMIT, room_bytes),
             each.queue.ack_log.is_wanted,
             each.marks.row,
             source.index_sent,
@@ -111,6 +118,8 @@ class OutgoingLanes:
             source.index_held,
             source.framing.has_runs,
             each.has_much,
+            self._budget if asks_ack else None,
+            source.held,
         )
 
     def _awaited_index(self, each: Outgoing) -> int:

@@ -127,6 +127,7 @@ def source_lane(
     target: int = kernel.NO_LIMIT,
     index_held: int = -1,
     has_much: bool = False,
+    budget: live.SendBudget | None = None,
 ) -> live.SourceLane:
     """A lane from where a tailer stands; with `certain_end`, the tailer has entered its file.
 
@@ -142,6 +143,7 @@ def source_lane(
     return live.SourceLane(
         stand.data, place, write_cid(cid), payload_max, stand.recorded, room, is_logged,
         row or new_bell().board().row(HOST), index_sent, target, index_held, False, has_much,
+        budget,
     )  # fmt: skip
 
 

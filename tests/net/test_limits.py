@@ -123,6 +123,7 @@ def host_net(**limits: Any) -> NetSettings:
 
 # ---------------------------------------------------------------- one pump
 
+MANY: Final = 1 << 40  # tokens
 STEP_MS: Final = 20  # of looks without a pause, in which no time goes on for the tokens
 
 
@@ -233,6 +234,37 @@ def test_queues_that_have_much_take_turns(tmp_path: Path) -> None:
         pump.ends.far.setblocking(False)
         data = b"".join(iter(pump.part, b""))
         assert all(frames(data, cid) for cid in (CID, OTHER_CID)), "none is left out"
+
+
+@native
+def test_lanes_share_what_may_be_on_its_way(tmp_path: Path) -> None:
+    """The peer reads and acknowledges nothing; then it does, of one of them."""
+    budget = live.SendBudget(800)
+    with ExitStack() as stack:
+        pump = Lent(tmp_path, stack)
+        for queue in pump.queues:
+            queue.append_many([bytes(8)] * 2000)
+        much = source_lane(pump.much.tailer(), budget=budget)
+        little = source_lane(pump.little.tailer(), cid=OTHER_CID, budget=budget)
+        assert frames(pump.run(MANY, much)) == 700
+        assert frames(pump.run(MANY, much, little), OTHER_CID) == 87
+        assert budget.free == 13
+        assert pump.run(MANY, much, little) == b""
+        much.add_room(350, 0)
+        assert budget.free == 363
+        data = pump.run(MANY, much, little)
+        assert 0 < budget.free < 363
+        assert frames(data) + frames(data, OTHER_CID) == 363 - budget.free
+        budget.set(800)
+        assert budget.free == 800
+
+
+@native
+def test_a_lane_without_acknowledgements_takes_nothing_of_it(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        pump = Lent(tmp_path, stack)
+        pump.much.append_many([bytes(8)] * 2000)
+        assert frames(pump.run(MANY, source_lane(pump.much.tailer()))) == 2000
 
 
 @native

@@ -106,6 +106,7 @@ fuzz_target!(|input: Input| {
         position_last: 0,
         room_excerpts: limit(0),
         room_bytes: limit(1),
+        held: 0,
     };
     let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
     let sent = Sent { place, lengths, acks, index_sent: -1, index_held: -1, target: FREE, is_muted };
@@ -121,6 +122,7 @@ fuzz_target!(|input: Input| {
         sent: &sent,
         is_logged: false,
         row: &row,
+        budget: None,
         has_much: &AtomicBool::new(false),
         room_low: (0, 0),
     };

@@ -1,6 +1,7 @@
 """The source's side of one queue: offer, answer, back copy, stream, acknowledgements, time."""
 
 import math
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from cqrepl.protocol import QueueShape, RemoteProtocolError, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SentRun
+from cqrepl.protocol.sendwindow import ALONE_MAX, BYTES_MAX, EXCERPTS_MAX, SentRun
 from cqrepl.protocol.states import ConnectionState, SourceState
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from tests.support.peer import (
@@ -371,7 +372,7 @@ def has_room(ours: Ours) -> bool:
     return ours.connection.source(CID).has_room
 
 
-@pytest.mark.parametrize(("count", "length"), [(64, BYTES_MAX // 64), (EXCERPTS_MAX, 0)])
+@pytest.mark.parametrize(("count", "length"), [(64, BYTES_MAX // 64), (ALONE_MAX, 0)])
 def test_a_full_window_has_no_room_until_it_is_acknowledged(count: int, length: int) -> None:
     ours = streaming_source()
     handler = ours.connection.source(CID)
@@ -380,6 +381,26 @@ def test_a_full_window_has_no_room_until_it_is_acknowledged(count: int, length: 
     assert not has_room(ours)
     ours.receive(acknowledgement(index(0)))
     assert has_room(ours)
+
+
+def test_no_more_excerpts_are_framed_than_have_room() -> None:
+    ours = streaming_source()
+    handler = ours.connection.source(CID)
+    handler.framed(SentRun.of(index(0), array("q", [0]) * (ALONE_MAX - 3)))
+    out = bytearray(4096)
+    more = batch(index(ALONE_MAX - 3), *[b"x"] * 9)
+    framed, _ = ours.connection.frame_excerpts(CID, more, 2, NS, out, 0)
+    assert framed is not None
+    assert (framed.index_first, len(framed)) == (index(ALONE_MAX - 1), 3)
+    assert not has_room(ours)
+
+
+def test_a_stopped_queue_leaves_its_room_to_the_others() -> None:
+    ours = sent()
+    budget = ours.connection.source(CID).budget
+    assert budget.free == EXCERPTS_MAX - 10
+    ours.connection.stop_queue(CID, StopReason.FAILED, "gone")
+    assert budget.free == EXCERPTS_MAX
 
 
 def test_a_stopped_queue_drops_acknowledgements() -> None:

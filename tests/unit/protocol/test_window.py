@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX, SendWindow, SentRun
+from cqrepl.protocol.sendwindow import ALONE_MAX, BYTES_MAX, SendWindow, SentRun
 from tests.support.peer import index
 
 
@@ -60,7 +60,7 @@ def test_it_is_full_at_its_bytes_and_at_its_excerpts() -> None:
     assert not is_full(by_bytes)
 
     by_count = SendWindow()
-    by_count.add(run(index(0), *[0] * EXCERPTS_MAX))
+    by_count.add(run(index(0), *[0] * ALONE_MAX))
     assert is_full(by_count)
     by_count.acknowledge(index(0))
     assert not is_full(by_count)

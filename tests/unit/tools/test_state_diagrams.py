@@ -29,7 +29,7 @@ from cqrepl.protocol.messages.announcement import CAPABILITIES_MAX
 from cqrepl.protocol.messages.runs import RUN_BYTES_MAX, RUN_EXCERPTS_MAX, RUN_EXCERPTS_MIN
 from cqrepl.protocol.outbox import CROWDED_BYTES
 from cqrepl.protocol.queuelist import NAME_MAX, NAMES_MAX
-from cqrepl.protocol.sendwindow import BYTES_MAX, EXCERPTS_MAX
+from cqrepl.protocol.sendwindow import ALONE_MAX, BYTES_MAX, EXCERPTS_MAX
 from cqrepl.protocol.settings import FRAME_OVERHEAD_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_MS
 from cqrepl.protocol.states import SinkState, SourceMove, SourceState
 from cqrepl.protocol.uber import (
@@ -152,7 +152,9 @@ def test_limits_are_those_of_the_code() -> None:
 def test_other_numbers_are_those_of_the_code() -> None:
     text = " ".join(PAGE.read_text().split())
     assert f"more than {CROWDED_BYTES // KIB} KiB wait to be sent" in text
-    assert f"{EXCERPTS_MAX:,} excerpts or {BYTES_MAX // MIB} MiB" in text
+    assert f"{BYTES_MAX // MIB} MiB of payload, or seven times as many excerpts" in text
+    assert f"{EXCERPTS_MAX:,} that all queues of a connection" in text
+    assert f"alone it may have {ALONE_MAX:,}" in text
     assert f"after {PAUSE_FIRST_SECONDS:g} s at first" in text
     assert f"double up to {PAUSE_MAX_SECONDS:g} s" in text
     assert f"one after the other; then one every {RESEND_SECONDS:g} s" in text

@@ -12,6 +12,7 @@
 //! board        how far each host is, and threads that wait for that
 //! control      how the event loop calls a pump back, and hands it bytes
 //! pauser       how a source waits for the next excerpt
+//! send_budget  how much all queues together may have sent that is not acknowledged
 //! token_bucket how much may go out, where a connection has a limit
 //! words        a look at words again and again, for sources that rest
 //! ```
@@ -25,6 +26,7 @@ pub mod outflow;
 pub mod pauser;
 pub mod pump;
 pub mod recorded;
+pub mod send_budget;
 pub mod sink_lane;
 pub mod source_lane;
 pub mod token_bucket;

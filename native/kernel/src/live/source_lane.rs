@@ -20,6 +20,7 @@ use crate::batch::runs::{self, Growing, RunHead};
 use crate::live::board::{Row, APPENDED};
 use crate::live::control::locked;
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
+use crate::live::send_budget::SendBudget;
 use crate::mem::fault::{self, push, Fault};
 use crate::mem::{Source, Target};
 
@@ -50,6 +51,8 @@ pub struct LanePlace {
     pub room_excerpts: i64,
     /// How many payload bytes the window has room for.
     pub room_bytes: i64,
+    /// How many excerpts were sent and are not acknowledged.
+    pub held: i64,
 }
 
 /// What was handed to the socket, or is just about to be, and what was acknowledged.
@@ -89,6 +92,8 @@ pub struct SourceLane<'a> {
     pub is_logged: bool,
     /// The marks of the host that acknowledges.
     pub row: &'a Row,
+    /// What it shares with the other lanes; `None` where nothing is acknowledged.
+    pub budget: Option<&'a SendBudget>,
     /// True when it has filled the buffer when it was looked at last, or used up the tokens: others
     /// go first.
     pub has_much: &'a AtomicBool,
@@ -230,8 +235,15 @@ impl<'a> SourceLane<'a> {
     pub fn needs_room(&self) -> bool {
         let sent = locked(self.sent);
         let (excerpts, bytes) = self.room_low;
-        let is_low = sent.place.room_excerpts < excerpts || sent.place.room_bytes < bytes;
-        is_low && !sent.acks.is_empty()
+        let (place, has_acks) = (&sent.place, !sent.acks.is_empty());
+        let is_low = place.room_excerpts < excerpts || place.room_bytes < bytes;
+        has_acks && (is_low || self.room(place) < place.held)
+    }
+
+    /// How many excerpts may be sent.
+    fn room(&self, place: &LanePlace) -> i64 {
+        let room = self.budget.map_or(i64::MAX, |budget| budget.room(place.held));
+        room.min(place.room_excerpts)
     }
 
     /// True when an excerpt stands where the lane is.
@@ -251,11 +263,12 @@ impl<'a> SourceLane<'a> {
         apart: &mut Apart<'a>,
     ) -> Result<Look, Fault> {
         let place = locked(self.sent).place;
-        if place.room_excerpts <= 0 || place.room_bytes <= 0 {
+        let room_excerpts = self.room(&place);
+        if room_excerpts <= 0 || place.room_bytes <= 0 {
             return Ok(Look::Nothing);
         }
         let limits = Limits {
-            count: place.room_excerpts,
+            count: room_excerpts,
             bytes: i64::try_from(out.len().saturating_sub(filled + apart.bytes)).unwrap_or(0),
             payload: self.payload_max,
         };
@@ -491,9 +504,14 @@ impl<'a> SourceLane<'a> {
         debug_assert_eq!(sent.place.index.saturating_add(lengths.len() as i64), place.index);
         // the event loop may have added room meanwhile, so the room is counted down where it is
         // kept
-        let room_excerpts = sent.place.room_excerpts - lengths.len() as i64;
+        let count = lengths.len() as i64;
+        let room_excerpts = sent.place.room_excerpts - count;
         let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
-        sent.place = LanePlace { room_excerpts, room_bytes, ..place };
+        let held = sent.place.held.saturating_add(count);
+        sent.place = LanePlace { room_excerpts, room_bytes, held, ..place };
+        if let Some(budget) = self.budget {
+            budget.take(count);
+        }
         sent.index_sent = place.index.saturating_sub(1);
         sent.lengths.extend_from_slice(lengths);
     }

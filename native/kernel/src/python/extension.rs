@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use crate::python::atomic_words::PyAtomicWords;
 use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
-use crate::python::live_classes::{self, PyLiveControl, PySinkLane, PySourceLane};
+use crate::python::live_classes::{self, PyLiveControl, PySendBudget, PySinkLane, PySourceLane};
 use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
@@ -42,6 +42,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyBoardRow>()?;
     module.add_class::<PyLiveControl>()?;
     module.add_class::<PySourceLane>()?;
+    module.add_class::<PySendBudget>()?;
     module.add_class::<PySinkLane>()?;
     module.add_function(wrap_pyfunction!(live_classes::run_live, module)?)
 }

@@ -2,7 +2,7 @@
 
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,7 @@ use crate::live::control::{locked, Control, PumpError};
 use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::pump::{self, Lanes, Room};
 use crate::live::recorded::{Recorded, SequenceWord, Slots};
+use crate::live::send_budget::SendBudget;
 use crate::live::sink_lane::{SinkLane, Stored};
 use crate::live::source_lane::{LanePlace, Sent, SourceLane};
 use crate::mem::fault::Fault;
@@ -99,6 +100,29 @@ impl PyLiveControl {
     }
 }
 
+/// What the lanes of one connection may have sent that is not acknowledged.
+#[pyclass(frozen, name = "SendBudget", module = "cqrepl._native")]
+pub struct PySendBudget(Arc<SendBudget>);
+
+#[pymethods]
+impl PySendBudget {
+    #[new]
+    fn new(free: i64) -> Self {
+        PySendBudget(Arc::new(SendBudget::new(free)))
+    }
+
+    /// How many excerpts may be sent.
+    #[getter]
+    fn free(&self) -> i64 {
+        self.0.free()
+    }
+
+    /// So many are free now; for the time when no pump runs.
+    fn set(&self, free: i64) {
+        self.0.set(free);
+    }
+}
+
 /// One queue of a source, for one slice of time.
 #[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
 pub struct PySourceLane {
@@ -110,6 +134,7 @@ pub struct PySourceLane {
     sent: Mutex<Sent>,
     is_logged: bool,
     row: Row,
+    budget: Option<Arc<SendBudget>>,
     has_much: AtomicBool,
     room_low: (i64, i64),
 }
@@ -120,7 +145,8 @@ impl PySourceLane {
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
-        target, index_held, has_runs = false, has_much = false
+        target, index_held, has_runs = false, has_much = false, budget = None,
+        held = 0
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -136,6 +162,8 @@ impl PySourceLane {
         index_held: i64,
         has_runs: bool,
         has_much: bool,
+        budget: Option<&PySendBudget>,
+        held: i64,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -159,6 +187,7 @@ impl PySourceLane {
             position_last: 0,
             room_excerpts,
             room_bytes,
+            held,
         };
         let recorded = Recorded { write_position, sequence: sequence_word, slots };
         let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
@@ -173,6 +202,7 @@ impl PySourceLane {
             sent: Mutex::new(sent),
             is_logged,
             row: row.0.clone(),
+            budget: budget.map(|budget| Arc::clone(&budget.0)),
             has_much: AtomicBool::new(has_much),
             room_low,
         })
@@ -201,6 +231,10 @@ impl PySourceLane {
         let place = &mut locked(&self.sent).place;
         place.room_excerpts = place.room_excerpts.saturating_add(excerpts);
         place.room_bytes = place.room_bytes.saturating_add(payload_bytes);
+        place.held = place.held.saturating_sub(excerpts);
+        if let Some(budget) = &self.budget {
+            budget.give(excerpts);
+        }
     }
 
     /// From now on no acknowledgement raises a mark.
@@ -234,6 +268,7 @@ impl PySourceLane {
             sent: &self.sent,
             is_logged: self.is_logged,
             row: &self.row,
+            budget: self.budget.as_deref(),
             has_much: &self.has_much,
             room_low: self.room_low,
         }
