@@ -54,15 +54,17 @@ def rest(queue: Queue) -> None:
         time.sleep(REST_SECONDS)
 
 
-def measure(folder: Path, arguments: argparse.Namespace, *, stops: bool) -> tuple[float, float]:
+def measure(
+    folder: Path, size: int, count: int, *, stalled: int = 1, stops: bool
+) -> tuple[float, float]:
     """Excerpts a second of one good sink, and MiB that the source has grown by before it came."""
     path, log = folder / "q", folder / "acks"
     with Queue.open(path, create="FAST_DAILY") as queue, ExitStack() as stack:
-        first = queue.append(bytes(arguments.size))
+        first = queue.append(bytes(size))
         listens = ("source", f"q={path}", "--listen", "127.0.0.1:0", "--ack-log", log)
         source = stack.enter_context(running(folder, MODULE, *listens))
         to = ("--connect", f"127.0.0.1:{source.port()}", "--host-id")
-        for host_id in range(FIRST_STALLED_ID, FIRST_STALLED_ID + arguments.stalled):
+        for host_id in range(FIRST_STALLED_ID, FIRST_STALLED_ID + stalled):
             copy = folder / f"copy-{host_id}"
             words = ("sink", f"q={copy}", *to, host_id)
             sink = stack.enter_context(running(folder, MODULE, *words))
@@ -70,8 +72,8 @@ def measure(folder: Path, arguments: argparse.Namespace, *, stops: bool) -> tupl
             if stops:
                 os.kill(sink.pid, signal.SIGSTOP)
         before_mib = source.private_mib()
-        for _ in range(arguments.count // BATCH):
-            last = queue.append_many([bytes(arguments.size)] * BATCH)
+        for _ in range(count // BATCH):
+            last = queue.append_many([bytes(size)] * BATCH)
         rest(queue)
         grown_mib = source.private_mib() - before_mib
         began_ns = time.monotonic_ns()
@@ -97,7 +99,13 @@ def main() -> None:
         rates = {}
         for stops in (False, True)[:: -1 if nth % 2 else 1]:
             with scratch() as folder:
-                rates[stops], grown_mib = measure(folder, arguments, stops=stops)
+                rates[stops], grown_mib = measure(
+                    folder,
+                    arguments.size,
+                    arguments.count,
+                    stalled=arguments.stalled,
+                    stops=stops,
+                )
             if stops:
                 grown.append(grown_mib / arguments.stalled)
             shown = f"{rates[stops]:12,.0f}/s  source grown by {grown_mib:5.1f} MiB"

@@ -12,7 +12,9 @@ from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
 from cqrepl.protocol.framer import Framing
 from cqrepl.queue import ExcerptBatch
+from tests.bench import stalled
 from tests.bench.compare.running import Case, Group, Values
+from tests.bench.fullhost import full_host_round
 from tests.bench.peers import java, limits, nats, postgres, redis
 
 SIZES = (64, 256, 1024, 16384)
@@ -27,7 +29,10 @@ LOCAL_SIZE, LOCAL_COUNT = 64, 1_000_000
 MEMORY_SIZE, MEMORY_BYTES = 1024, 4 << 30
 FAN_SIZE, FAN_COUNT = 1024, 200_000
 SINKS, QUEUES = (1, 4, 16), (1, 10, 100)
+QUEUES_MANY = 1000
 QUEUES_SIZE, QUEUES_COUNT = 256, 4_000_000
+STALLED_SIZE, STALLED_COUNT = 256, 4_000_000
+HOST_QUEUES, HOST_PEERS, HOST_SECONDS = 1000, 20, 30.0
 QUICK_SHARE = 20
 CID = (1 << 40) + 1  # as long as those in use
 
@@ -43,6 +48,9 @@ def groups(*, quick: bool) -> list[Group]:
         Group(name="memory", cases=[Case(name="ours-memory", run=partial(_memory, share))],
               rounds_max=1),
         _fan_out(share),
+        _stalled(share),
+        Group(name="host", cases=[Case(name="ours-host", run=partial(_full_host, share))],
+              rounds_max=1),
     ]  # fmt: skip
 
 
@@ -183,6 +191,32 @@ def _fan_out(share: int) -> Group:
     ) -> list[Case]:
         return [Case(name=f"ours-{each}-{name}", run=partial(run, each)) for each in numbers]
 
+    numbers = (*QUEUES, QUEUES_MANY)
     return Group(
-        name="fan-out", cases=[*cases("sinks", sinks, SINKS), *cases("queues", queues, QUEUES)]
+        name="fan-out", cases=[*cases("sinks", sinks, SINKS), *cases("queues", queues, numbers)]
     )
+
+
+def _stalled(share: int) -> Group:
+    """A good sink, beside one that is stopped by a signal and beside one that has all."""
+
+    def run(_kept: Path, *, stops: bool) -> Values:
+        with scratch() as folder:
+            count = STALLED_COUNT // share
+            rate, grown_mib = stalled.measure(folder, STALLED_SIZE, count, stops=stops)
+            return {"excerpts_per_s": rate, "grown_mib": grown_mib}
+
+    return Group(
+        name="stalled",
+        cases=[
+            Case(name="ours-beside-stalled", run=partial(run, stops=True)),
+            Case(name="ours-beside-resting", run=partial(run, stops=False)),
+        ],
+    )
+
+
+def _full_host(share: int, _kept: Path) -> Values:
+    peers = max(HOST_PEERS // share, 2)
+    seconds, settle_s = HOST_SECONDS / share, 60.0 / share
+    with scratch() as folder:
+        return full_host_round(folder, HOST_QUEUES // share, peers, seconds, settle_s)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.bench.compare.cases import QUEUES, SINKS, SIZES
+from tests.bench.compare.cases import QUEUES, QUEUES_MANY, SINKS, SIZES
 from tests.bench.compare.running import LOAD_MAX, Found, Results
 
 Ref = tuple[str, str]  # a case, and the name of one of its values
@@ -269,11 +269,26 @@ def _costs() -> list[Row]:
     rows += [
         Row(key="queues", title="1, 10, 100 queues on one connection: total rate, spread",
             kind=Kind.SPREAD, ours=[(f"ours-{each}-queues", "excerpts_per_s") for each in QUEUES],
-            goal=0.2, floor=0.4, unit="of the least"),
+            goal=0.15, floor=0.4, unit="of the least"),
+        Row(key="queues-many", title="1,000 queues on one connection: total rate / that of one",
+            ours=[(f"ours-{QUEUES_MANY}-queues", "excerpts_per_s")],
+            peers=[("ours-1-queues", "excerpts_per_s")], goal=0.5, floor=0.25, wants_more=True),
         Row(key="sinks", title="1, 4, 16 sinks: source's processor time a sink and GiB, spread",
             kind=Kind.SPREAD, ours=[(f"ours-{each}-sinks", "source_cpu_s_per_gib")
                                     for each in SINKS],
             goal=0.25, floor=0.5, unit="of the least"),
+        Row(key="stalled", title="a sink that catches up beside a stalled one / beside one at rest",
+            ours=[("ours-beside-stalled", "excerpts_per_s")],
+            peers=[("ours-beside-resting", "excerpts_per_s")], goal=0.9, floor=0.7,
+            wants_more=True),
+        Row(key="stalled-memory", title="private memory that a stalled peer costs the source",
+            kind=Kind.VALUE, ours=[("ours-beside-stalled", "grown_mib")], goal=8, floor=16,
+            unit="MiB"),
+        Row(key="host", title="1,000 queues, 20 peers, nothing comes: the source's share of a core",
+            kind=Kind.VALUE, ours=[("ours-host", "core")], goal=None, floor=None, unit="%",
+            scale=0.01),
+        Row(key="host-memory", title="its private memory", kind=Kind.VALUE,
+            ours=[("ours-host", "private_mib")], goal=None, floor=None, unit="MiB"),
     ]  # fmt: skip
     return rows
 
