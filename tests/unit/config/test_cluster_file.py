@@ -252,7 +252,7 @@ def test_routes_that_lead_nowhere_are_one_line_with_their_place(routes: str, say
     with pytest.raises(ConfigError) as caught:
         plan(FULL.replace(ROUTES, f"routes: {routes}"), 1)
     assert f"'routes': {says}" in str(caught.value)
-    assert str(caught.value).startswith("cluster.yaml:34:11: ")
+    assert str(caught.value).startswith("cluster.yaml:35:11: ")
 
 
 @pytest.mark.parametrize("routes", ["{orders: 3}", "{orders: {3: 200}}", "[1]", "{orders: {a: 2}}"])
