@@ -436,6 +436,7 @@ class Syncer:
         self._ends: dict[Queue, DiskEnd] = {}
         self._changed = Signal()
         self._nursery: trio.Nursery | None = None  # while it runs
+        self._scrubbing = trio.CancelScope()
 
     def watch(
         self,
@@ -480,10 +481,11 @@ class Syncer:
 
     def scrub(self, bytes_per_s: int) -> None:
         """Reads store files once more at another pace."""
-        has_begun = bool(self._scrub_bytes_per_s)
         self._scrub_bytes_per_s = bytes_per_s
-        if bytes_per_s and not has_begun and self._nursery is not None:
-            self._nursery.start_soon(self._scrub_all)
+        self._scrubbing.cancel()
+        if bytes_per_s and self._nursery is not None:
+            self._scrubbing = trio.CancelScope()
+            self._nursery.start_soon(self._scrub_all, bytes_per_s, self._scrubbing)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -494,9 +496,8 @@ class Syncer:
             nursery.start_soon(self._look_at_all)
             nursery.start_soon(self._look_at_names)
             nursery.start_soon(self._audit_all)
-            if self._scrub_bytes_per_s:
-                nursery.start_soon(self._scrub_all)
             self._nursery = nursery
+            self.scrub(self._scrub_bytes_per_s)
             yield
             self._nursery = None
             nursery.cancel_scope.cancel()
@@ -560,13 +561,14 @@ class Syncer:
             if queue in self._ends:
                 yield nth, end
 
-    async def _scrub_all(self) -> None:
+    async def _scrub_all(self, bytes_per_s: int, scope: trio.CancelScope) -> None:
         """One queue after the other, each as a whole."""
-        while True:
-            for queue, end in list(self._ends.items()):
-                while queue in self._ends and (count := await end.scrub_a_while()) is not None:
-                    await trio.sleep(max(count / self._scrub_bytes_per_s, SCRUB_SECONDS))
-            await trio.sleep(LOOK_SECONDS)
+        with scope:
+            while True:
+                for queue, end in list(self._ends.items()):
+                    while queue in self._ends and (count := await end.scrub_a_while()) is not None:
+                        await trio.sleep(max(count / bytes_per_s, SCRUB_SECONDS))
+                await trio.sleep(LOOK_SECONDS)
 
     async def _sync_all(self) -> None:
         dirty = [end for end in self._ends.values() if end.is_dirty]
