@@ -1,4 +1,5 @@
-"""Verbs for a host that runs: `cqrepl reload`, `pause`, `resume`, `quarantine`, `forget`."""
+"""Verbs for a host that runs: `cqrepl reload`, `pause`, `resume`, `quarantine`, `forget`, and
+`promote` with its plan."""
 
 import sys
 from collections.abc import Callable
@@ -111,3 +112,48 @@ def forget(forgotten: int, host_id: int | None, run_dir: Path | None, as_json: b
     Exit codes: 0; 2 no queue knows it; 3 no host answers; 5 it is connected.
     """
     _tell("forget", host_id, run_dir, as_json, forgotten=forgotten)
+
+
+@click.command()
+@click.argument("queue")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Also where too few copies answer: what was safe on others may go to quarantine there.",
+)
+@_told_options
+def promote(
+    queue: str, accept_loss: bool, host_id: int | None, run_dir: Path | None, as_json: bool
+) -> None:
+    """Make the running host the leader of a queue that it takes in, as `cqrepl plan promote` says.
+
+    All copies that answer take it from no other host any more, an old leader that is there steps
+    down, what the longest of them has and this one lacks comes first, and then the queue is
+    streamed from here. Who is away follows when it comes; what only it has goes to quarantine.
+
+    Exit codes: 0; 2 no such queue; 3 no host answers; 5 refused: it leads already, or too few
+    copies answer.
+    """
+    _tell("promote", host_id, run_dir, as_json, queue=queue, accept_loss=accept_loss)
+
+
+@click.group()
+def plan() -> None:
+    """Print what a command would do, and change nothing."""
+
+
+@plan.command("promote")
+@click.argument("queue")
+@click.option("--to", type=HOST_ID, required=True, metavar="HOST", help="Who is to lead.")
+@_told_options
+def plan_promote(
+    queue: str, to: int, host_id: int | None, run_dir: Path | None, as_json: bool
+) -> None:
+    """Print what it would take for a host to lead a queue, as the copies say now.
+
+    What comes over to it from the longest copy, what goes to quarantine on others, who has to be
+    fenced, who is not reached, and whether anything that was safe may be lost.
+
+    Exit codes: 0; 2 no such queue or host; 3 no host answers; 5 it would be refused.
+    """
+    _tell("plan promote", host_id, run_dir, as_json, queue=queue, to=to)

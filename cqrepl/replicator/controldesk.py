@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from cqrepl.console.exitcodes import USAGE, BadArguments
+from cqrepl.console.exitcodes import OK, REFUSED, USAGE, BadArguments
 from cqrepl.net.controlsocket import FORM, Values, asked_at
 from cqrepl.net.errors import NetError, Refused
 from cqrepl.net.threads import in_thread
@@ -49,6 +49,8 @@ class ControlDesk:
             "resume": self._resume,
             "forget": self._forget,
             "quarantine": self._quarantine,
+            "promote": self._promote,
+            "plan promote": self._plan_promotion,
         }
 
     @asynccontextmanager
@@ -91,6 +93,22 @@ class ControlDesk:
         name = _text(asked, "queue")
         await self._host.resume(name)
         return _said(f"queue {name!r} goes on") | {"queue": name}
+
+    async def _promote(self, asked: Values) -> Values:
+        name, accept = _text(asked, "queue"), asked.get("accept_loss") is True
+        done = await self._host.leaders.promote(name, accept_loss=accept)
+        lines = done.lines(is_done=True)
+        for line in lines:
+            _logger.warning("by operator: %s", line)
+        return done.fields() | {"said": lines}
+
+    async def _plan_promotion(self, asked: Values) -> Values:
+        name, to = _text(asked, "queue"), asked.get("to")
+        if not isinstance(to, int):
+            raise BadArguments("the id of a host expected")
+        plan = await self._host.leaders.plan(name, to)
+        code = REFUSED if plan.refusal or plan.may_lose else OK
+        return plan.fields() | {"said": plan.lines(is_done=False), "code": code}
 
     async def _forget(self, asked: Values) -> Values:
         host_id = asked.get("forgotten")

@@ -7,6 +7,7 @@ from contextlib import (
     ExitStack,
     asynccontextmanager,
     contextmanager,
+    nullcontext,
 )
 from dataclasses import replace
 from functools import partial
@@ -28,12 +29,15 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.appendfence import append_fence
 from cqrepl.replicator.controldesk import ControlDesk
 from cqrepl.replicator.duplexsession import DuplexSession
+from cqrepl.replicator.fencedesk import FenceDesk
 from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostevents import HostEvents, telling
 from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
+from cqrepl.replicator.hostroles import by_epochs, check_no_epoch
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
+from cqrepl.replicator.promoter import Promoter
 from cqrepl.replicator.queues import check_apart, named
 from cqrepl.replicator.relaydesk import RelayDesk
 from cqrepl.replicator.settings import HostSettings
@@ -96,6 +100,7 @@ class Host:
         self._is_changing = False
         self._syncer: Syncer  # of a host that runs
         self._relays: RelayDesk
+        self._promoter: Promoter | None = None  # of a host of a cluster
 
     async def __aenter__(self) -> Self:
         check_in_trio("cqrepl.Host")
@@ -135,6 +140,17 @@ class Host:
                 await self.sink.changed.wait()
             else:
                 return
+
+    @property
+    def leaders(self) -> Promoter:
+        """Makes this host the leader of a queue, and tells what that would take.
+
+        Raises:
+            Refused: it is none of a cluster, whose hosts are known.
+        """
+        if self._promoter is None:
+            raise Refused("a host of a cluster expected, with the masters of its queues")
+        return self._promoter
 
     async def pause(self, name: str) -> None:
         """Stops one queue by hand, until `resume` or the end: its peers are told.
@@ -249,7 +265,7 @@ class Host:
                 for one in taken:
                     await self.sink.drop(one)
             raise
-        with self._changing():
+        with self.changing():
             for each in streamed:
                 self._paths[each.name] = each.path
                 self.source.add(each)
@@ -311,7 +327,7 @@ class Host:
         else:
             await self.source.remove(name)
         self._paths.pop(name, None)
-        await self._close_writer(name)
+        await self.close_writer(name)
         if self._lost is not None:
             self._lost.forget(name)
 
@@ -329,9 +345,10 @@ class Host:
         self._check_name(name)
         if name in self._relays.names:
             raise Refused(f"queue {name!r} is passed on from here: it gets no other master so")
+        check_no_epoch(name, self.queue(name).path)
         old, own = self.settings, self.settings.protocol.host_id
         was, now = old.sink.masters[name], settings.sink.masters[name]
-        with self._changing():
+        with self.changing():
             self._set(old, settings)
             try:
                 if was == own:
@@ -352,7 +369,7 @@ class Host:
             if not await self._until_so(partial(self.source.has_all, name, master_id)):
                 has = "has not all of it" if master_id in self.endpoint.connections else "is away"
                 raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
-            await self._close_writer(name)
+            await self.close_writer(name)
             await self.source.remove(name, f"host {master_id} is its master now")
         try:
             taken = self.sink.open(name, path)
@@ -394,14 +411,15 @@ class Host:
                 await trio.sleep(LOOK_SECONDS)
         return is_so()
 
-    async def _close_writer(self, name: str) -> None:
+    async def close_writer(self, name: str) -> None:
+        """The program appends nothing more to a queue."""
         with self._writers_guard:
             writer = self._writers.pop(name, None)
         if writer is not None:
             await in_thread(writer.close)
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def changing(self) -> Iterator[None]:
         """For the length of a block queues come and go. Where they go another way afterwards, so do
         new connections."""
         before, self._is_changing = self._kind, True
@@ -444,7 +462,7 @@ class Host:
     def path_of(self, name: str) -> Path:
         """The directory of a queue that is streamed."""
         queue = self.source.queues.get(name)
-        return Path(self.settings.sources[name]) if queue is None else queue.path
+        return self._paths[name] if queue is None else queue.path
 
     def writer(self, name: str) -> OwnWriter:
         """What appends to a queue that is streamed, for the program."""
@@ -473,8 +491,14 @@ class Host:
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         from_here, to_here = _directions(self.settings, self._program)
-        settings, names = self.settings, from_here | to_here
-        passed_on = {name: to_here[name] for name in sorted(relays_of(settings))}
+        settings, program = self.settings, self._program
+        if settings.sink.masters:  # a host of a cluster: others may lead than its file says
+            from_here, to_here = by_epochs(from_here, to_here, settings.protocol.host_id)
+            program = desk = FenceDesk(self, program)
+            self._promoter = Promoter(self, desk)
+        names = from_here | to_here
+        relayed = sorted(relays_of(settings) & to_here.keys())
+        passed_on = {name: to_here[name] for name in relayed}
         self._paths = names
         with ExitStack() as stack:
             self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
@@ -488,7 +512,7 @@ class Host:
                 async with self.endpoint.running(), self.control.asked():
                     yield
                 return
-            self._lost = lost = LostFiles(names, self._program, self._restored, self._look)
+            self._lost = lost = LostFiles(names, program, self._restored, self._look)
             source.watch_over(lost)
             sink.watch_over(lost)
             self._begin(lost)
@@ -499,6 +523,7 @@ class Host:
                 self.endpoint.running(),
                 source.running(),
                 self._relays.running(),
+                nullcontext() if self._promoter is None else self._promoter.running(),
                 self.control.asked(),
             ):
                 yield

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.epochfile import load_epochs, store_epochs
-from cqrepl.queue.format.epochs import Epochs, History, parting
+from cqrepl.queue.format.epochs import Epochs, History, parting, promised_otherwise
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.quarantine import first_behind
 
@@ -50,12 +50,15 @@ class KeptEpochs:
         """
         self._keep(self.now.adopt(history))
 
-    def open(self, end: int) -> None:
+    def open(self, number: int, host_id: int, end: int) -> None:
         """The host that has the promise leads from now on; `end` is the next index of its copy.
 
         Raises:
+            Fenced: another epoch was promised meanwhile.
             OSError: that may not be on the disk.
         """
+        if (number, host_id) != (self.now.promised, self.now.promised_to):
+            raise Fenced(promised_otherwise(self.now, number, host_id), path=self._path)
         self._keep(self.now.opened(end))
 
     def check_leads(self, host_id: int) -> None:

@@ -189,6 +189,26 @@ class Sink:
         self._take(queue)
         return gone
 
+    async def promise(self, name: str, number: int, host_id: int) -> None:
+        """Takes a queue from the host alone that leads in an epoch, or a later one. Nothing of it
+        gets in any more from another one when this returns, and it is on the disk that it does not.
+
+        Raises:
+            QueueError, OSError: that cannot be kept; it is taken as before.
+        """
+        queue = self.queues[name]
+        held = queue.held
+        await self._hold(queue, f"host {host_id} is to lead it in epoch {number}")
+        try:
+            await until(lambda: not self._is_used(queue), self.changed)
+            await in_thread(partial(queue.epochs.promise, number, host_id))
+            queue.master_id = host_id
+        finally:
+            if held is None:
+                self._take(queue)
+            else:
+                queue.held = held
+
     def _take(self, queue: SinkQueue) -> None:
         queue.held = None
         for session in list(self._sessions()):
@@ -308,7 +328,8 @@ class SinkOpener:
             puts_aside=settings.puts_aside,
             min_free_bytes=settings.min_free_bytes,
         )
-        queue.master_id = settings.masters.get(name)
+        if name in settings.masters:
+            queue.master_id = queue.epochs.now.promised_to or settings.masters[name]
         self._open.append(queue)
         return queue
 

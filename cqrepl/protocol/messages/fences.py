@@ -1,0 +1,130 @@
+"""What hosts say to each other about who is to lead a queue, under the csp `/cluster/NAME`.
+
+A registration asks for one thing, and is answered by one document, or by excerpts:
+
+    where    how far the copy is, and what it has promised
+    fence    the same, once it has promised an epoch to the host that asks
+    send     its excerpts from an index up to another one
+
+The host that asks is the one that is to lead: it can ask for nobody else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cqrepl.protocol.messages.offer import read_epochs, write_epochs
+from cqrepl.queue.format.epochs import Epochs
+from cqrepl.queue.format.index import Index
+from wire import Reader, WireError, Writer
+
+POSITION: Final = "position"
+_FIELDS: Final = ("epoch", "first", "end")
+_CHAIN: Final = "chain"
+
+
+class FenceVerb(StrEnum):
+    """What is asked for."""
+
+    WHERE = "where"
+    FENCE = "fence"
+    SEND = "send"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceRequest:
+    """One of them.
+
+    Args:
+        epoch: that is to be promised.
+        first, end: the first index that is to be sent, and the one behind the last.
+        chain: over what the host that asks has of the cycle before `first`; none for nothing.
+    """
+
+    verb: FenceVerb
+    epoch: int = 0
+    first: int = 0
+    end: int = 0
+    chain: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPosition:
+    """How far a copy is.
+
+    Args:
+        next_index: the first one that it does not have; 0 for an empty one.
+        epochs: what it has promised, and the history of what it holds.
+        is_source: it is streamed from there.
+    """
+
+    next_index: Index
+    epochs: Epochs
+    is_source: bool
+
+
+def write_request(writer: Writer, request: FenceRequest) -> None:
+    """The fields of a registration, into an open block."""
+    writer.name("do")
+    writer.text(request.verb)
+    for name in _FIELDS:
+        writer.name(name)
+        writer.integer(getattr(request, name))
+    writer.name(_CHAIN)
+    writer.text(request.chain.hex())
+
+
+def read_request(fields: Mapping[str, Reader]) -> FenceRequest:
+    """The same, as they came.
+
+    Raises:
+        WireError: they are none.
+    """
+    try:
+        numbers = {name: fields[name].read_int() for name in _FIELDS}
+        verb = FenceVerb(fields["do"].read_text() or "")
+        chain = bytes.fromhex(fields[_CHAIN].read_text() or "")
+    except (KeyError, ValueError) as error:
+        raise WireError(f"a request about who is to lead expected: {error!r}") from error
+    return FenceRequest(verb=verb, chain=chain, **numbers)
+
+
+def write_position(position: CopyPosition) -> bytes:
+    """How far a copy is; without a cid document."""
+    writer = Writer()
+    with writer.document(metadata=False):
+        writer.name(POSITION)
+        with writer.block():
+            writer.name("nextIndex")
+            writer.hex_int(position.next_index)
+            writer.name("promised")
+            writer.integer(position.epochs.promised)
+            writer.name("leader")
+            writer.integer(position.epochs.promised_to)
+            writer.name("source")
+            writer.boolean(position.is_source)
+            write_epochs(writer, position.epochs.history)
+    return bytes(writer.data)
+
+
+def read_position(reader: Reader) -> CopyPosition:
+    """The same, once its name was read.
+
+    Raises:
+        WireError: it is none.
+    """
+    fields = reader.read_block().read_fields()
+    try:
+        history = read_epochs(fields)
+        if history is None:
+            raise ValueError("no epochs")
+        epochs = Epochs(
+            promised=fields["promised"].read_int(),
+            promised_to=fields["leader"].read_int(),
+            history=history,
+        )
+        end = Index(fields["nextIndex"].read_int())
+        return CopyPosition(next_index=end, epochs=epochs, is_source=fields["source"].read_bool())
+    except (KeyError, ValueError) as error:
+        raise WireError(f"the position of a copy expected: {error!r}") from error

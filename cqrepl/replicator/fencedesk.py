@@ -1,0 +1,267 @@
+"""Who leads the queues of a running host: what its peers ask about it, and what it asks them.
+
+Theory of operation. A host that is asked for a promise calls back the connection that its copy
+takes from; or, if it streams the queue, keeps the writers of its machine out, and streams it no
+more. It notes the promise, which is on the disk then; and only then answers. From the answer on
+nothing gets into its copy but from the new leader.
+
+A host that leads says so to each peer that connects: a copy that was away promises then, and an old
+leader that comes back steps down and follows.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.net.errors import NetError, Refused, Unreachable
+from cqrepl.net.program import Program
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol import LocalProtocolError
+from cqrepl.protocol.messages.fences import (
+    POSITION,
+    CopyPosition,
+    FenceRequest,
+    FenceVerb,
+    write_position,
+)
+from cqrepl.protocol.messages.fetches import REFUSED, write_refused
+from cqrepl.protocol.subhandler import HandlerKind, LinkView
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.format.epochs import promised_otherwise
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.appendfence import append_fence
+from cqrepl.replicator.fencekind import (
+    CSP_PREFIX,
+    FENCE_CAPABILITY,
+    Asked,
+    Asking,
+    FenceKind,
+    FenceTold,
+)
+from cqrepl.replicator.sourcequeue import SourceQueue
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
+LOOK_SECONDS: Final = 0.05
+_WAITING_MAX: Final = 64  # answers
+_ASKED_MAX: Final = 1024
+_FAILED: Final = (NetError, QueueError, OSError, ValueError)
+_logger: Final = logging.getLogger(__name__)
+
+
+class FenceDesk:
+    """A program of its own on the connections of a host of a cluster, beside the user's."""
+
+    def __init__(self, host: "Host", program: Program | None) -> None:
+        self._kind = FenceKind(host.settings.protocol.remote_ids)
+        self.kinds: tuple[HandlerKind, ...] = (self._kind,)
+        if program is not None:
+            self.kinds = (*self.kinds, *program.kinds)
+        self._host = host
+        self._own = host.settings.protocol.host_id
+        self._program = program
+        self._links: dict[int, LinkView] = {}  # the last one of each host
+        self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
+        self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
+        self._has_news = trio.Event()
+
+    async def connected(self, link: LinkView) -> None:
+        if link.remote_id and FENCE_CAPABILITY in link.capabilities:
+            self._links[link.remote_id] = link
+            for name, queue in self._host.source.queues.items():
+                now = queue.epochs.now
+                if now.promised and now.may_lead(self._own):
+                    self._told.append((link.remote_id, name, now.promised))
+                    self._has_news.set()
+        if self._program is not None:
+            await self._program.connected(link)
+
+    async def told(self, link: LinkView, event: object) -> None:
+        if isinstance(event, Asked):
+            await self._asked_in.send(event)
+        elif isinstance(event, FenceTold):
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # nobody waits
+                await event.channel.send((event.name, event.value))
+        else:
+            assert self._program is not None
+            await self._program.told(link, event)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answers, and announces, for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._answer_all)
+            nursery.start_soon(self._announce_all)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def position(self, host_id: int, name: str, request: FenceRequest) -> CopyPosition:
+        """What a host says of its copy; with another connection it is asked again.
+
+        Raises:
+            Refused: it does not do what it is asked for, and says why.
+            Unreachable: it does not answer.
+        """
+        with trio.move_on_after(ASK_SECONDS):
+            while True:
+                try:
+                    async with await self._ask(host_id, name, request) as answers:
+                        said, value = await answers.receive()
+                except (Unreachable, trio.EndOfChannel):
+                    await trio.sleep(LOOK_SECONDS)
+                    continue
+                if said == REFUSED:
+                    raise Refused(f"host {host_id}: {value}")
+                if said == POSITION and isinstance(value, CopyPosition):
+                    return value
+                raise Refused(f"host {host_id}: its position expected, {said!r} came")
+        raise Unreachable(f"host {host_id} does not say how far its copy of {name!r} is")
+
+    @asynccontextmanager
+    async def excerpts(
+        self, host_id: int, name: str, request: FenceRequest
+    ) -> AsyncIterator["trio.MemoryReceiveChannel[tuple[str, Any]]"]:
+        """What a host sends of its copy, part after part, for the length of a block.
+
+        Raises:
+            Unreachable: it is not connected.
+        """
+        async with await self._ask(host_id, name, request) as answers:
+            yield answers
+
+    async def _ask(
+        self, host_id: int, name: str, request: FenceRequest
+    ) -> "trio.MemoryReceiveChannel[tuple[str, Any]]":
+        link = self._links.get(host_id)
+        if link is None:
+            raise Unreachable(f"host {host_id} is not connected")
+        into, answers = trio.open_memory_channel[tuple[str, Any]](_WAITING_MAX)
+        csp = CSP_PREFIX + name
+        try:
+            cid = link.register(csp, self._kind, request, Asking(csp, link, into))
+        except LocalProtocolError as error:  # that connection is over
+            raise Unreachable(f"host {host_id} is not connected") from error
+        link.wake(cid)
+        await trio.lowlevel.checkpoint()
+        return answers
+
+    async def _announce_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._has_news.wait()
+                self._has_news = trio.Event()
+                told, self._told = self._told, []
+                for host_id, name, epoch in told:
+                    nursery.start_soon(self._announce, host_id, name, epoch)
+
+    async def _announce(self, host_id: int, name: str, epoch: int) -> None:
+        try:
+            await self.position(host_id, name, FenceRequest(verb=FenceVerb.FENCE, epoch=epoch))
+        except Unreachable:
+            pass  # it is told when it comes again
+        except Refused as error:
+            _logger.warning("queue %r: epoch %d: %s", name, epoch, error)
+
+    async def _answer_all(self) -> None:
+        async for asked in self._asked:
+            try:
+                await self._answer(asked)
+            except _FAILED as error:
+                asked.answer(write_refused(str(error)))
+
+    async def _answer(self, asked: Asked) -> None:
+        request, name = asked.request, asked.name
+        if request.verb is FenceVerb.SEND:
+            path = self._host.queue(name).path
+            await in_thread(partial(_check_prefix, path, request))
+            asked.give(path)
+            return
+        if request.verb is FenceVerb.FENCE:
+            await self.promise(name, request.epoch, asked.leader)
+        asked.answer(write_position(self.own_position(name)))
+
+    def own_position(self, name: str) -> CopyPosition:
+        """How far this host's copy is.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it has stopped, or is not open.
+            QueueError: it cannot be read.
+        """
+        self._host.queue(name)
+        taken = self._host.sink.queues.get(name)
+        if taken is not None:
+            if taken.stop is not None:
+                raise Refused(str(taken.stop))
+            end = taken.next_index if taken.is_open else NEXT_OF_EMPTY
+            return CopyPosition(next_index=end, epochs=taken.epochs.now, is_source=False)
+        streamed = self._host.source.queues.get(name)
+        if streamed is None:
+            raise Refused(f"queue {name!r} is not open yet")
+        end = streamed.queue.next_index()
+        return CopyPosition(next_index=end, epochs=streamed.epochs.now, is_source=True)
+
+    async def promise(self, name: str, epoch: int, leader: int) -> None:
+        """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until
+        the epoch is begun here.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it, or a higher one, is promised to another host.
+            QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
+        """
+        streamed = self._host.source.queues.get(name)
+        taken = self._host.sink.queues.get(name)
+        queue = streamed or taken
+        if queue is None:
+            raise Refused(f"there is no queue {name!r} that is open")
+        if streamed is not None and taken is not None:
+            raise Refused(f"queue {name!r} is passed on from here: it gets no other leader so")
+        now = queue.epochs.now
+        is_known = (epoch, leader) == (now.promised, now.promised_to)
+        if epoch <= now.promised and not is_known:
+            raise Refused(promised_otherwise(now, epoch, leader))
+        if streamed is not None:  # though it may have heard so from another copy
+            await self._step_down(streamed, epoch, leader)
+        elif is_known:
+            return
+        else:
+            await self._host.sink.promise(name, epoch, leader)
+        _logger.warning("queue %r: epoch %d is promised to host %d", name, epoch, leader)
+
+    async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
+        """This host streamed the queue, and takes it in from now on."""
+        host, name, path = self._host, queue.name, queue.path
+        with host.changing():
+            with ExitStack() as stack:
+                fence = await in_thread(partial(append_fence, path))
+                stack.callback(fence.close)
+                await in_thread(partial(queue.epochs.promise, epoch, leader))
+                queue.leading.has_stepped_down = True
+                await host.close_writer(name)
+                await host.source.remove(name, f"host {leader} leads it in epoch {epoch}")
+            taken = host.sink.open(name, path)
+            await in_thread(taken.lock)
+            host.sink.add(taken)
+
+
+def _check_prefix(path: Any, request: FenceRequest) -> None:
+    """Looks whether who asks holds what is here, up to where it is to be sent from.
+
+    Raises:
+        Refused: it does not.
+        QueueError: a store file cannot be read.
+    """
+    if request.first == NEXT_OF_EMPTY or not has_chains():
+        return
+    with Queue.open(path) as queue:
+        if Chains(queue.cycles).at(Index(request.first)) != request.chain:
+            raise Refused("the two copies differ before the end of the shorter one")

@@ -1,0 +1,219 @@
+"""Makes a host the leader of a queue, by an operator's word; and tells beforehand what that takes.
+
+In this order: the copies that answer promise the new epoch, this host's own first; what the
+farthest of them has and this one lacks comes over from there; the epoch is noted as begun, on the
+disk; the queue is streamed from here, and local writers may append. Where it ends before that, the
+queue has no leader until somebody promotes again; nothing of it is lost or changed.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from cqrepl.kernel.chain import has_chains
+from cqrepl.net.errors import NetError, Refused, Unreachable
+from cqrepl.net.threads import in_thread
+from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
+from cqrepl.protocol.messages.fetches import EXCERPTS, FETCHED, MORE
+from cqrepl.queue import ExcerptBatch
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.replicator.fencedesk import FenceDesk
+from cqrepl.replicator.hostmarks import NOTHING_SENT
+from cqrepl.replicator.promotion import CopyStretch, Promotion, plan_promotion
+from cqrepl.replicator.sinkqueue import SinkQueue
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+_logger: Final = logging.getLogger(__name__)
+SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
+
+
+class Promoter:
+    """Of one host of a cluster."""
+
+    def __init__(self, host: "Host", desk: FenceDesk) -> None:
+        self._host = host
+        self._desk = desk
+        self._own = host.settings.protocol.host_id
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Answers what other hosts ask about it, for the length of a block."""
+        return self._desk.running()
+
+    async def plan(self, name: str, to: int) -> Promotion:
+        """What it would take for a host to lead a queue, as the copies that are connected say now.
+
+        Raises:
+            ValueError: there is no such queue, or no such host.
+            Refused: that host's copy is not known, or this host's not in order.
+        """
+        if to not in self._hosts:
+            ids = ", ".join(map(str, sorted(self._hosts)))
+            raise ValueError(f"the id of a host ({ids}) expected, {to} came")
+        own = self._desk.own_position(name)
+        others = await self._all(name, self._connected, FenceRequest(verb=FenceVerb.WHERE))
+        positions = {self._own: own} | others
+        if to not in positions:
+            raise Refused(f"host {to} is not connected, or has no copy of {name!r}")
+        return self._planned(name, to, positions)
+
+    async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
+        """Makes this host the leader; what has come of it.
+
+        Args:
+            accept_loss: also where too few copies answer.
+
+        Raises:
+            ValueError: there is no such queue.
+            Refused: it cannot be done, and why.
+            QueueError, OSError: this host's copy cannot be written, or the promise not be kept.
+        """
+        plan = await self.plan(name, self._own)
+        _check(plan, accept_loss=accept_loss)
+        await self._desk.promise(name, plan.epoch, self._own)
+        asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
+        positions = await self._all(name, self._connected, asked)
+        positions[self._own] = self._desk.own_position(name)
+        begun = self._planned(name, self._own, positions, epoch=plan.epoch, was=plan.was)
+        _check(begun, accept_loss=accept_loss)
+        queue = self._host.sink.queues[name]
+        if begun.returned is not None:
+            await self._take(queue, begun.returned)
+        await self._lead(queue, begun)
+        return begun
+
+    def _planned(
+        self,
+        name: str,
+        to: int,
+        positions: dict[int, CopyPosition],
+        *,
+        epoch: int | None = None,
+        was: int | None = None,
+    ) -> Promotion:
+        settings = self._host.settings
+        return plan_promotion(
+            name,
+            to,
+            self._hosts,
+            positions,
+            master=settings.sink.masters[name],
+            acks=settings.source.policy_of(name).hosts_min or 1,
+            epoch=epoch,
+            was=was,
+        )
+
+    @property
+    def _hosts(self) -> frozenset[int]:
+        return self._host.settings.protocol.remote_ids | {self._own}
+
+    @property
+    def _connected(self) -> list[int]:
+        return sorted(self._host.endpoint.connections.keys() & self._hosts)
+
+    async def _all(
+        self, name: str, hosts: Iterable[int], request: FenceRequest
+    ) -> dict[int, CopyPosition]:
+        """What those say that answer."""
+        found: dict[int, CopyPosition] = {}
+
+        async def ask(host_id: int) -> None:
+            try:
+                found[host_id] = await self._desk.position(host_id, name, request)
+            except NetError as error:
+                _logger.warning("queue %r: host %d is left out: %s", name, host_id, error)
+
+        async with trio.open_nursery() as nursery:
+            for host_id in hosts:
+                nursery.start_soon(ask, host_id)
+        return dict(sorted(found.items()))
+
+    async def _take(self, queue: SinkQueue, lacks: CopyStretch) -> None:
+        """Takes what another copy has and this one lacks."""
+        if not queue.is_open:
+            raise Refused(f"queue {queue.name!r} was never taken in here: it follows first")
+        await in_thread(queue.lock)
+        chain = b""
+        if has_chains() and lacks.first != NEXT_OF_EMPTY:
+            chain = await in_thread(partial(queue.chains.at, lacks.first))
+        request = FenceRequest(verb=FenceVerb.SEND, first=lacks.first, end=lacks.end, chain=chain)
+        taken = _Taken(queue)
+        async with self._desk.excerpts(lacks.host, queue.name, request) as answers:
+            while True:
+                with trio.move_on_after(SILENCE_SECONDS) as silence:
+                    try:
+                        said, value = await answers.receive()
+                    except trio.EndOfChannel:
+                        raise Unreachable(f"host {lacks.host} left meanwhile") from None
+                if silence.cancelled_caught:
+                    raise Unreachable(f"host {lacks.host} sends nothing any more")
+                if said == EXCERPTS:
+                    await taken.begin(value.first, value.lengths, value.data)
+                elif said == MORE:
+                    await taken.go_on(value)
+                elif said == FETCHED:
+                    break
+                else:
+                    raise Refused(f"host {lacks.host}: {value}")
+        if queue.next_index != lacks.end:
+            raise Refused(f"host {lacks.host} sends less than it has")
+
+    async def _lead(self, queue: SinkQueue, begun: Promotion) -> None:
+        host, name = self._host, queue.name
+        with host.changing():
+            await host.sink.remove(name)  # it is on the disk then
+            try:
+                await in_thread(partial(queue.epochs.open, begun.epoch, self._own, begun.start))
+                streamed = host.source.open(name, queue.path)
+            except BaseException:
+                host.sink.add(host.sink.open(name, queue.path))
+                raise
+            for host_id in self._hosts - {self._own}:
+                # what a copy has that promised too late may come back from there
+                streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
+            host.source.add(streamed)
+
+
+class _Taken:
+    """Excerpts as they come, part after part."""
+
+    def __init__(self, queue: SinkQueue) -> None:
+        self._queue = queue
+        self._first = NEXT_OF_EMPTY
+        self._lengths: list[int] = []
+        self._data = b""
+
+    async def begin(self, first: int, lengths: list[int], data: bytes) -> None:
+        if self._lengths:
+            raise Refused("excerpts begin before the last ones have ended")
+        self._first, self._lengths, self._data = Index(first), lengths, data
+        await self._store()
+
+    async def go_on(self, data: bytes) -> None:
+        self._data += data
+        await self._store()
+
+    async def _store(self) -> None:
+        if len(self._data) < sum(self._lengths):
+            return
+        payloads, at = [], 0
+        for length in self._lengths:
+            payloads.append(self._data[at : at + length])
+            at += length
+        batch = ExcerptBatch.of(self._first, payloads)
+        self._lengths, self._data = [], b""
+        if payloads:
+            await in_thread(partial(self._queue.appender.append_at, batch))
+            self._queue.disk.note()
+
+
+def _check(plan: Promotion, *, accept_loss: bool) -> None:
+    if plan.refusal:
+        raise Refused(f"queue {plan.queue!r}: {plan.refusal}")
+    if plan.may_lose and not accept_loss:
+        raise Refused("; ".join(plan.lines(is_done=False)))

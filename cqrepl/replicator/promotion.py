@@ -1,0 +1,193 @@
+"""What it takes for a host to lead a queue: decided from what the copies say, and nothing else.
+
+Theory of operation. A write was safe when as many copies had it as its policy waits for, Qa of N.
+So N - Qa + 1 copies that have promised to take nothing from the old leader any more have among them
+all that was ever safe: whoever of them is farthest, by the last epoch that it holds something of,
+then by its end, has all of it. The old leader itself has it too, where it answers. What lies
+behind that place on any copy goes to quarantine when that copy follows.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+from cqrepl.protocol.messages.fences import CopyPosition
+from cqrepl.queue.format.epochs import NUMBER_MAX, History, number_of, parting
+from cqrepl.queue.format.index import Index, format_index
+
+NOBODY: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyStretch:
+    """Excerpts of one copy, from an index up to another one."""
+
+    host: int
+    first: Index
+    end: Index
+
+    def fields(self) -> dict[str, object]:
+        """For JSON."""
+        first, end = format_index(self.first), format_index(self.end)
+        return {"host": self.host, "first": first, "next": end}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """A plan, or what came of it.
+
+    Args:
+        epoch: that is made.
+        leader: the host that is to lead.
+        was: the one that did; 0 where that is not known.
+        start: where the epoch begins.
+        returned: what the new leader takes from another copy first.
+        quarantined: what goes there from copies that answer, when they follow.
+        fenced: hosts that answer, and promise.
+        unreached: those that do not: what only they have goes to quarantine when they come back.
+        needed: so many copies have to promise, the leader's own included.
+        refusal: why it cannot be done at all.
+    """
+
+    queue: str
+    epoch: int
+    leader: int
+    was: int
+    start: Index
+    returned: CopyStretch | None
+    quarantined: tuple[CopyStretch, ...]
+    fenced: tuple[int, ...]
+    unreached: tuple[int, ...]
+    needed: int
+    may_lose: bool
+    refusal: str = ""
+
+    def fields(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "queue": self.queue,
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "was": self.was,
+            "start": format_index(self.start),
+            "returned": None if self.returned is None else self.returned.fields(),
+            "quarantined": [each.fields() for each in self.quarantined],
+            "fenced": list(self.fenced),
+            "unreached": list(self.unreached),
+            "needed": self.needed,
+            "may_lose": self.may_lose,
+            "refusal": self.refusal,
+        }
+
+    def lines(self, *, is_done: bool) -> list[str]:
+        """For people."""
+        what = "leads" if is_done else "would lead"
+        was = "" if self.was in (NOBODY, self.leader) else f", after host {self.was}"
+        start = format_index(self.start)
+        lines = [
+            f"queue {self.queue!r}: host {self.leader} {what} it in epoch {self.epoch}{was},"
+            f" from {start} on"
+        ]
+        if self.returned is not None:
+            first, end, host = self.returned.first, self.returned.end, self.returned.host
+            lines.append(f"returned: {_span(first, end)}, from host {host}")
+        lines += [
+            f"quarantined, when it follows: {_span(each.first, each.end)} of host {each.host}"
+            for each in self.quarantined
+        ]
+        lines.append(f"fenced: {_hosts(self.fenced)}")
+        if self.unreached:
+            lines.append(
+                f"not reached: {_hosts(self.unreached)}: fenced when they come; what only they"
+                f" have from {start} on goes to quarantine then"
+            )
+        if self.may_lose:
+            lines.append(
+                f"may be lost to the queue: from {start} on, what was safe: {self.needed} copies"
+                f" expected to promise, {len(self.fenced) + 1} do: --accept-loss"
+            )
+        return lines + ([f"refused: {self.refusal}"] if self.refusal else [])
+
+
+def plan_promotion(
+    queue: str,
+    to: int,
+    hosts: Set[int],
+    positions: Mapping[int, CopyPosition],
+    *,
+    master: int,
+    acks: int,
+    epoch: int | None = None,
+    was: int | None = None,
+) -> Promotion:
+    """What it would take.
+
+    Args:
+        to: the host that is to lead; its own position is among them.
+        hosts: all of the cluster.
+        positions: what those say that answer.
+        master: who leads where there never was an epoch.
+        acks: how many copies a write waited for, at least 1.
+        epoch, was: what was planned before the copies promised it.
+    """
+    own = positions[to]
+    latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
+    if was is None:
+        was = latest.promised_to if latest.promised else master
+    ranked = {host: _rank(each) for host, each in positions.items()}
+    best = max(sorted(positions), key=lambda host: (ranked[host], host == to))
+    start, history = positions[best].next_index, _held(positions[best])
+    tails = {host: _tail(each, start, history) for host, each in sorted(positions.items())}
+    copies = len(hosts - {was})
+    needed = max(1, copies - max(acks, 1) + 1)
+    promising = len(positions.keys() - {was})
+    refusal = ""
+    if own.is_source:
+        refusal = f"host {to} leads it already"
+    elif tails[to] is not None:
+        refusal = f"host {to} has excerpts that are not the queue's: it follows first"
+    elif latest.promised >= NUMBER_MAX:
+        refusal = "there is no higher epoch"
+    lacks = own.next_index < start
+    return Promotion(
+        queue=queue,
+        epoch=latest.promised + 1 if epoch is None else epoch,
+        leader=to,
+        was=was,
+        start=start,
+        returned=CopyStretch(host=best, first=own.next_index, end=start) if lacks else None,
+        quarantined=tuple(
+            CopyStretch(host=host, first=first, end=positions[host].next_index)
+            for host, first in tails.items()
+            if first is not None
+        ),
+        fenced=tuple(sorted(positions.keys() - {to})),
+        unreached=tuple(sorted(hosts - positions.keys())),
+        needed=needed,
+        may_lose=was not in positions and promising < needed,
+        refusal=refusal,
+    )
+
+
+def _held(position: CopyPosition) -> History:
+    return position.epochs.held(position.next_index)
+
+
+def _rank(position: CopyPosition) -> tuple[int, int]:
+    held = position.epochs.held(position.next_index)
+    return number_of(held), position.next_index
+
+
+def _tail(position: CopyPosition, start: Index, history: History) -> Index | None:
+    """The first index of what a copy has, and the new leader will not; None where there is none."""
+    at = parting(position.epochs.held(position.next_index), history)
+    first = start if at is None else min(at, start)
+    return first if first < position.next_index else None
+
+
+def _span(first: Index, end: Index) -> str:
+    return f"{format_index(first)} to before {format_index(end)}"
+
+
+def _hosts(ids: tuple[int, ...]) -> str:
+    return ", ".join(f"host {each}" for each in ids) or "nobody"

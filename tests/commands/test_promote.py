@@ -1,0 +1,52 @@
+"""`cqrepl plan promote` and `cqrepl promote`, of hosts that run."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.support.commands import commands
+from tests.support.hostpairs import Pair
+from tests.support.replicas import copied, more_excerpts
+from tests.support.samples import fill
+
+
+async def planned(pair: Pair, *words: object) -> str:
+    """What `cqrepl plan promote` prints."""
+    command = [sys.executable, "-P", "-m", "cqrepl", "plan", "promote"]
+    command += ["--run-dir", str(pair.run_dir), *map(str, words)]
+    run = partial(subprocess.run, command, capture_output=True, text=True, check=True)
+    return str((await trio.to_thread.run_sync(run)).stdout)
+
+
+async def test_a_queue_is_promoted_as_planned(tmp_path: Path) -> None:
+    async with commands() as start:
+        pair = Pair(tmp_path, start, "$hostId")
+        one, two = (tmp_path / host / "a" for host in ("1", "2"))
+        for name in ("a", "b"):
+            fill(tmp_path / "1" / name, "FAST_DAILY", {0: 10})
+        await pair.begin()
+        await copied(one, two)
+        asked = ("a", "--to", 2, "--host-id", 1, "--json")
+        plan: Any = json.loads(await planned(pair, *asked))
+        assert (plan["epoch"], plan["leader"], plan["was"], plan["fenced"]) == (1, 2, 1, [1])
+        shown = await planned(pair, "a", "--to", 2, "--host-id", 2)
+        assert "queue 'a': host 2 would lead it in epoch 1, after host 1, from 0x" in shown
+        done: Any = json.loads(await pair.told("promote", "a", "--host-id", 2, "--json"))
+        wanted = plan.keys() - {"host", "do"}
+        assert {key: done[key] for key in wanted} == {key: plan[key] for key in wanted}
+        more_excerpts(two, 10, 5)
+        await copied(two, one)
+        refused = await pair.tell("promote", "a", "--host-id", 2)
+        assert (refused.returncode, "host 2 leads it already" in refused.stderr) == (5, True)
+        unknown = await pair.tell("promote", "c", "--host-id", 2)
+        assert (unknown.returncode, "one of the queues" in unknown.stderr) == (2, True)
+        pair.write(a=2, b=1)
+        kept = await pair.tell("reload", "--host-id", 1)
+        assert kept.returncode == 5
+        assert "which leads it in epoch 1: cqrepl promote" in kept.stdout
+        await pair.end()

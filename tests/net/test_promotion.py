@@ -1,0 +1,274 @@
+"""A copy becomes the leader by an operator's word, and what was planned is what happens."""
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue
+from cqrepl.net.address import Address
+from cqrepl.net.errors import Refused
+from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.replicator.promotion import Promotion
+from cqrepl.replicator.settings import SinkSettings
+from tests.support.copies import assert_same
+from tests.support.ports import reserved_port
+from tests.support.replicas import copied, eventually, last_of, more_excerpts
+from tests.support.samples import fill, noon_index, read
+
+
+class Cluster:
+    """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials."""
+
+    def __init__(self, folder: Path, nursery: trio.Nursery, count: int) -> None:
+        self.hosts: dict[int, Host] = {}
+        self._ids = range(1, count + 1)
+        self._folder = folder
+        self._nursery = nursery
+        self._ports = {host_id: reserved_port() for host_id in self._ids}
+        self._ends: dict[int, tuple[trio.Event, trio.Event]] = {}
+
+    def path(self, host_id: int) -> Path:
+        return self._folder / str(host_id) / "a"
+
+    def _settings(self, host_id: int) -> HostSettings:
+        peers = {each: self._address(each) for each in self._ids if each < host_id}
+        paths = {"a": self.path(host_id)}
+        return HostSettings(
+            net=NetSettings(listen=self._address(host_id), peers=peers),
+            protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
+            sink=SinkSettings(masters={"a": 1}),
+            sources=paths if host_id == 1 else {},
+            sinks={} if host_id == 1 else paths,
+        )
+
+    def _address(self, host_id: int) -> Address:
+        return Address.parse(f"127.0.0.1:{self._ports[host_id]}")
+
+    async def start(self, *host_ids: int) -> None:
+        for host_id in host_ids:
+            await self._nursery.start(self._run, host_id)
+
+    async def _run(
+        self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        end, ended = self._ends[host_id] = trio.Event(), trio.Event()
+        async with Host(self._settings(host_id)) as self.hosts[host_id]:
+            task_status.started()
+            await end.wait()
+        del self.hosts[host_id]
+        ended.set()
+
+    async def stop(self, host_id: int) -> None:
+        end, ended = self._ends.pop(host_id)
+        end.set()
+        await ended.wait()
+
+    async def stop_all(self) -> None:
+        for host_id in list(self._ends):
+            await self.stop(host_id)
+
+    async def meet(self) -> None:
+        """All that run are connected with each other."""
+        for host_id, host in self.hosts.items():
+            others = self.hosts.keys() - {host_id}
+            await eventually(lambda: host.endpoint.connections.keys() >= others)  # noqa: B023
+
+    async def follow(self, leader: int) -> None:
+        for host_id in self.hosts.keys() - {leader}:
+            await copied(self.path(leader), self.path(host_id))
+
+    async def uneven(self, ends: Mapping[int, int]) -> None:
+        """Copies with so many excerpts, by host; the master has as many as the longest one."""
+        done = min(ends.values())
+        fill(self.path(1), "FAST_DAILY", {0: done})
+        await self.start(1, *ends)
+        for host_id, end in sorted(ends.items(), key=lambda pair: pair[1]):
+            if end > done:
+                more_excerpts(self.path(1), done, end - done, seed=end)
+                done = end
+            await eventually(lambda: last_of(self.path(host_id)) == last(end))  # noqa: B023
+            await self.hosts[host_id].pause("a")
+
+    async def resume_all(self) -> None:
+        for host in self.hosts.values():
+            await host.resume("a")
+
+
+def last(count: int) -> int:
+    return noon_index(sequence=count - 1)
+
+
+@asynccontextmanager
+async def cluster(folder: Path, count: int) -> AsyncIterator[Cluster]:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            made = Cluster(folder, nursery, count)
+            try:
+                yield made
+            finally:
+                with trio.CancelScope(shield=True):
+                    await made.stop_all()
+
+
+@pytest.mark.parametrize("to", [2, 3, 4])
+async def test_copies_of_5_7_and_9_with_a_dead_source(tmp_path: Path, to: int) -> None:
+    """Whichever leads ends at 9, and all are equal; the plan said so."""
+    async with cluster(tmp_path, 4) as hosts:
+        await hosts.uneven({2: 5, 3: 7, 4: 9})
+        await hosts.stop(1)
+        await hosts.resume_all()
+        await hosts.meet()
+        plan = await hosts.hosts[to].leaders.plan("a", to)
+        assert [load_epochs(hosts.path(each)).promised for each in (2, 3, 4)] == [0, 0, 0]
+        done = await hosts.hosts[to].leaders.promote("a")
+        assert done == plan
+        assert done.start == noon_index(sequence=9)
+        assert (done.unreached, done.may_lose) == ((1,), False)
+        await hosts.follow(to)
+        assert last_of(hosts.path(to)) == last(9)
+        more_excerpts(hosts.path(to), 9, 4)
+        await hosts.follow(to)
+        for host_id in (2, 3, 4):
+            epochs = load_epochs(hosts.path(host_id))
+            assert (epochs.promised, epochs.promised_to, epochs.number) == (1, to, 1)
+            assert not hosts.hosts[host_id].stops
+
+
+async def test_the_old_source_comes_back_and_follows(tmp_path: Path) -> None:
+    """What it has written that nobody has goes to quarantine, with a report."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 5, 3: 5})
+        await hosts.stop(1)
+        tail = more_excerpts(hosts.path(1), 5, 4, seed=77)
+        await hosts.resume_all()
+        await hosts.meet()
+        await hosts.hosts[2].leaders.promote("a")
+        more_excerpts(hosts.path(2), 5, 2, seed=78)
+        await hosts.start(1)
+        await hosts.follow(2)
+        (folder,) = (hosts.path(1) / "quarantine").iterdir()
+        assert read(folder)[-4:] == tail
+        assert (folder / "report.json").exists()
+        with Queue.open(hosts.path(1)) as queue:
+            assert queue.is_follower
+        for _ in range(2):  # all of it is so after a restart, too
+            more_excerpts(hosts.path(2), len(read(hosts.path(2))), 3)
+            await hosts.follow(2)
+            for host_id in (1, 2, 3):
+                await hosts.stop(host_id)
+            await hosts.start(1, 2, 3)
+            await hosts.follow(2)
+        await hosts.meet()
+        done = await hosts.hosts[1].leaders.promote("a")  # and back, with all of them there
+        assert (done.epoch, done.was, done.returned, done.quarantined) == (2, 2, None, ())
+        await hosts.follow(1)
+
+
+async def test_an_old_source_that_meets_only_a_copy_gives_it_nothing_until_the_leader_is_there(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 5, 3: 5})
+        await hosts.stop(1)
+        await hosts.resume_all()
+        await hosts.meet()
+        await hosts.hosts[2].leaders.promote("a")
+        await hosts.follow(2)
+        await hosts.stop(2)
+        more_excerpts(hosts.path(1), 5, 2, seed=50)
+        await hosts.start(1)
+        await hosts.meet()
+        assert len(read(hosts.path(3))) == 5
+        await hosts.start(2)
+        more_excerpts(hosts.path(2), 5, 1)
+        await hosts.follow(2)
+        assert list((hosts.path(1) / "quarantine").iterdir())
+
+
+async def test_a_source_that_is_there_steps_down_with_all_that_it_has(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 3, 3: 6})
+        await hosts.resume_all()
+        await hosts.meet()
+        done = await hosts.hosts[2].leaders.promote("a")
+        assert done.start == noon_index(sequence=6)
+        more_excerpts(hosts.path(2), 6, 2)
+        await hosts.follow(2)
+        assert not hosts.hosts[1].source.names
+        assert not any(host.stops for host in hosts.hosts.values())
+
+
+async def test_with_too_few_copies_it_is_refused(tmp_path: Path) -> None:
+    """One copy of two: a write may have been safe with the other one alone."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 5, 3: 7})
+        await hosts.stop(1)
+        await hosts.stop(3)
+        await hosts.resume_all()
+        with pytest.raises(Refused, match="2 copies expected to promise, 1 do: --accept-loss"):
+            await hosts.hosts[2].leaders.promote("a")
+        assert load_epochs(hosts.path(2)).promised == 0
+        done = await hosts.hosts[2].leaders.promote("a", accept_loss=True)
+        assert (done.may_lose, done.unreached) == (True, (1, 3))
+        more_excerpts(hosts.path(2), 5, 1, seed=5)
+        await hosts.start(1, 3)
+        await hosts.follow(2)
+        for host_id in (1, 3):  # what they had is not gone
+            (folder,) = (hosts.path(host_id) / "quarantine").iterdir()
+            assert len(read(folder)) == 7
+
+
+async def test_who_leads_is_not_promoted_and_who_is_unknown_neither(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.uneven({2: 5})
+        await hosts.meet()
+        assert (await hosts.hosts[2].leaders.plan("a", 1)).refusal == "host 1 leads it already"
+        with pytest.raises(Refused, match="host 1 leads it already"):
+            await hosts.hosts[1].leaders.promote("a")
+        with pytest.raises(ValueError, match=r"the id of a host \(1, 2\) expected, 7 came"):
+            await hosts.hosts[1].leaders.plan("a", 7)
+        with pytest.raises(ValueError, match="one of the queues"):
+            await hosts.hosts[1].leaders.plan("b", 1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_plan_is_what_happens(tmp_path: Path, seed: int) -> None:
+    """Over schedules by chance: promotions, copies that lag, hosts that are away and come back."""
+    by_chance = random.Random(seed)
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: by_chance.randint(1, 4), 3: by_chance.randint(1, 9)})
+        leader = 1
+        for number in range(1, 4):
+            away = by_chance.choice([leader, leader, None])
+            if away is not None:
+                await hosts.stop(away)
+            await hosts.resume_all()
+            await hosts.meet()
+            to = by_chance.choice(sorted(hosts.hosts.keys() - {leader}))
+            plan = await settled(hosts, to)
+            done = await hosts.hosts[to].leaders.promote("a")
+            assert done == plan
+            assert (done.epoch, done.leader) == (number, to)
+            leader = to
+            count = done.start - noon_index()
+            more_excerpts(hosts.path(to), count, by_chance.randint(1, 5), seed=number)
+            if away is not None:
+                await hosts.start(away)
+            await hosts.follow(leader)
+        paths = [hosts.path(each) for each in (1, 2, 3)]
+    for path in paths[1:]:
+        assert_same(paths[0], path)
+
+
+async def settled(hosts: Cluster, to: int) -> Promotion:
+    """A plan that does not change any more: what still streams has come."""
+    plan = await hosts.hosts[to].leaders.plan("a", to)
+    while True:
+        before, plan = plan, await hosts.hosts[to].leaders.plan("a", to)
+        if before == plan:
+            return plan
+        await trio.sleep(0.05)

@@ -1,0 +1,87 @@
+"""What it takes to lead a queue, decided from what the copies say."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cqrepl.protocol.messages.fences import CopyPosition
+from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.index import Index
+from cqrepl.replicator.promotion import CopyStretch, Promotion, plan_promotion
+
+ONE = Epoch(1, 2, Index(5))
+HOSTS = frozenset({1, 2, 3, 4})
+
+
+def at(end: int, *history: Epoch, promised: int = 0, is_source: bool = False) -> CopyPosition:
+    number = promised or (history[-1].number if history else 0)
+    leader = history[-1].leader if history else 2
+    epochs = Epochs(promised=number, promised_to=leader if number else 0, history=history)
+    return CopyPosition(next_index=Index(end), epochs=epochs, is_source=is_source)
+
+
+def plan(to: int, acks: int = 1, **ends: CopyPosition) -> Promotion:
+    positions = {int(name[1:]): each for name, each in ends.items()}
+    return plan_promotion("q", to, HOSTS, positions, master=1, acks=acks)
+
+
+def test_the_longest_copy_of_three_gives_what_the_new_leader_lacks() -> None:
+    made = plan(2, h2=at(5), h3=at(7), h4=at(9))
+    assert (made.epoch, made.was, made.start) == (1, 1, 9)
+    assert made.returned == CopyStretch(host=4, first=Index(5), end=Index(9))
+    assert (made.quarantined, made.fenced, made.unreached) == ((), (3, 4), (1,))
+    assert (made.needed, made.may_lose, made.refusal) == (3, False, "")
+
+
+def test_so_many_copies_have_to_promise_that_they_meet_whoever_had_it() -> None:
+    found = {acks: plan(2, acks, h2=at(5), h3=at(7)) for acks in (1, 2, 3)}
+    assert {acks: (each.needed, each.may_lose) for acks, each in found.items()} == {
+        1: (3, True),
+        2: (2, False),
+        3: (1, False),
+    }
+
+
+def test_the_old_leader_has_all_of_it_alone() -> None:
+    made = plan(2, h1=at(9, is_source=True), h2=at(5))
+    assert (made.may_lose, made.start, made.unreached) == (False, 9, (3, 4))
+
+
+def test_a_later_epoch_goes_before_a_longer_copy() -> None:
+    """Host 1 led before host 2 did, and has a tail of its own."""
+    made = plan(3, h1=at(9), h2=at(6, ONE), h3=at(6, ONE), h4=at(6, ONE))
+    assert (made.epoch, made.was, made.start, made.returned) == (2, 2, 6, None)
+    assert made.quarantined == (CopyStretch(host=1, first=Index(5), end=Index(9)),)
+
+
+def test_who_has_such_a_tail_follows_first() -> None:
+    assert "it follows first" in plan(1, h1=at(9), h2=at(6, ONE)).refusal
+
+
+def test_who_has_heard_of_an_epoch_and_holds_nothing_of_it_is_behind() -> None:
+    made = plan(4, h2=at(6, ONE), h4=at(4, ONE))
+    assert made.returned == CopyStretch(host=2, first=Index(4), end=Index(6))
+
+
+def test_the_one_that_leads_is_not_promoted() -> None:
+    assert plan(2, h2=at(6, ONE, is_source=True)).refusal == "host 2 leads it already"
+
+
+@given(
+    ends=st.dictionaries(st.integers(1, 4), st.integers(0, 20), min_size=1),
+    acks=st.integers(1, 3),
+    data=st.data(),
+)
+def test_without_epochs_nothing_that_answers_is_left_behind(
+    ends: dict[int, int], acks: int, data: st.DataObject
+) -> None:
+    to = data.draw(st.sampled_from(sorted(ends)))
+    positions = {host: at(end) for host, end in ends.items()}
+    made = plan_promotion("q", to, HOSTS, positions, master=1, acks=acks)
+    assert made.start == max(ends.values())
+    assert not made.quarantined
+    assert (made.returned is None) == (ends[to] == made.start)
+    assert {*made.fenced, *made.unreached, to} == HOSTS
+    # any set of copies that a write waited for has somebody among those that promise
+    assert made.may_lose == (1 not in ends and len(ends) + acks <= len(HOSTS) - 1)
+    assert made.lines(is_done=True)
+    assert made.fields()["start"]
