@@ -1,5 +1,7 @@
 //! How many bytes a connection with a limit may send, and when.
 
+#![allow(clippy::expect_used)] // a test that panics has failed
+
 use std::time::{Duration, Instant};
 
 use cqrepl_kernel::live::token_bucket::TokenBucket;
