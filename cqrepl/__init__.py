@@ -77,7 +77,9 @@ if TYPE_CHECKING:
     from cqrepl.replicator.hostmarks import HostMarks
     from cqrepl.replicator.hostqueue import HostQueue
     from cqrepl.replicator.identities import OtherQueue
+    from cqrepl.replicator.keptepochs import Fenced
     from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
+    from cqrepl.replicator.relaydesk import CopyBehind
     from cqrepl.replicator.safereader import SafeReader
     from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
     from cqrepl.replicator.sink import Sink, serve_sink
@@ -100,6 +102,7 @@ __all__ = [
     "Cid",
     "Columns",
     "ConfigError",
+    "CopyBehind",
     "Cycle",
     "Diverged",
     "Durability",
@@ -107,6 +110,7 @@ __all__ = [
     "Excerpt",
     "ExcerptBatch",
     "ExcerptTooLarge",
+    "Fenced",
     "Following",
     "From",
     "HandlerKind",
@@ -193,6 +197,7 @@ _HOMES: Final = {
     "Cid": "cqrepl.protocol.cid",
     "Columns": "cqrepl.queue",
     "ConfigError": "cqrepl.config.errors",
+    "CopyBehind": "cqrepl.replicator.relaydesk",
     "Cycle": "cqrepl.queue",
     "Diverged": "cqrepl.queue",
     "Durability": "cqrepl.queue",
@@ -200,6 +205,7 @@ _HOMES: Final = {
     "Excerpt": "cqrepl.queue",
     "ExcerptBatch": "cqrepl.queue",
     "ExcerptTooLarge": "cqrepl.queue",
+    "Fenced": "cqrepl.replicator.keptepochs",
     "Following": "cqrepl.replicator.follow",
     "From": "cqrepl.protocol.ackpolicy",
     "HandlerKind": "cqrepl.protocol",
