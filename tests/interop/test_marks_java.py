@@ -58,10 +58,10 @@ def tailed(java: JavaQueue, path: Path, name: str, count: int) -> list[Line]:
 
 
 def raise_all(queue: Queue, first: int) -> dict[int, dict[MarkLevel, int]]:
-    """Raises both marks of every host; what they are then."""
+    """Raises all marks of every host; what they are then."""
     wanted = {}
     for host in HOSTS:
-        marks = {MarkLevel.SENT: first + host, MarkLevel.ACKNOWLEDGED: first + host - 1}
+        marks = {level: first + host - nth for nth, level in enumerate(MarkLevel)}
         for level, index in marks.items():
             assert queue.host_marks.raise_to(host, level, index)
         wanted[host] = marks
