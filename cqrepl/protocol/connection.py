@@ -63,6 +63,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from wire import Document, WireError
 
+_GREETING_ROOM: Final = 4096  # of a peer that may stay silent: each of hundreds has one
 GREETING_BYTES_MAX: Final = 64 * 1024
 RECEIVE_BYTES: Final = 256 * 1024  # taken from a socket at a time
 GREETING_SECONDS: Final = 5.0
@@ -102,7 +103,7 @@ class Connection:
     def receive_room(self) -> memoryview:
         """Where a shell that wants no copy lets the next bytes be stored; `received` then takes
         them. To be dropped before the next call: what is still held is not used again."""
-        return self._inflow.room(GREETING_BYTES_MAX if self.remote_id is None else RECEIVE_BYTES)
+        return self._inflow.room(_GREETING_ROOM if self.remote_id is None else RECEIVE_BYTES)
 
     def received(self, count: int, now: float) -> None:
         """Takes the first `count` bytes of the room, as `receive_data` does."""

@@ -23,29 +23,31 @@ class OfferGate:
     """Of one connection.
 
     Args:
-        session: lets go of what is not for now.
         epochs: refuses who does not lead.
         changed: is set when a queue is refused.
     """
 
     def __init__(
         self,
-        session: "SinkSession",
         epochs: EpochDesk,
         connection: Connection,
         pump: Pump,
         changed: Signal,
     ) -> None:
-        self._session = session
         self._epochs = epochs
         self._connection = connection
         self._pump = pump
         self._changed = changed
 
-    def lets_in(self, event: QueueOffered, queue: SinkQueue) -> bool:
-        """Whether this offer is to be answered; if so, the path that the queue has come is kept."""
+    def lets_in(self, session: "SinkSession", event: QueueOffered, queue: SinkQueue) -> bool:
+        """Whether this offer is to be answered; if so, the path that the queue has come is kept.
+
+        Args:
+            session: lets go of what is not for now. It has this gate: kept here, the two would be a
+                circle, which keeps the buffers of what is over.
+        """
         if queue.held is not None:
-            self._session.put_off(event.cid, queue.held)
+            session.put_off(event.cid, queue.held)
             return False
         if self._epochs.is_refused(event, queue):
             return False
@@ -53,10 +55,10 @@ class OfferGate:
             self._connection.stop_queue(event.cid, queue.stop.reason, queue.stop.message)
             return False
         if queue.owner is not None:
-            self._session.put_off(event.cid, "it takes from another source")
+            session.put_off(event.cid, "it takes from another source")
             return False
         trouble = None if queue.pause.is_over else queue.pause.trouble
-        if trouble is not None and self._session.withdraw(event.cid, trouble.message):
+        if trouble is not None and session.withdraw(event.cid, trouble.message):
             return False  # it is named again when the pause is over
         path = event.offer.passed_by or (self._connection.remote_id or 0,)
         if self._connection.config.settings.host_id in path:

@@ -71,7 +71,7 @@ class SinkSession:
         self._proofs = ProofDesk(connection, pump)
         self.from_here = QueuesFromHere(queues, connection)
         self._epochs = EpochDesk(connection, pump, self.from_here)
-        self._gate = OfferGate(self, self._epochs, connection, pump, changed)
+        self._gate = OfferGate(self._epochs, connection, pump, changed)
         self._is_draining = False
         self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
@@ -203,7 +203,7 @@ class SinkSession:
         if not self._connection.awaits_answer(event):
             return
         queue = self._queues[event.name]
-        if not self._gate.lets_in(event, queue):
+        if not self._gate.lets_in(self, event, queue):
             return
         if queue.is_waiting_for_quarantine:
             await until(lambda: not queue.way.is_passed_on, self._changed)

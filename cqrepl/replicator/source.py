@@ -227,11 +227,17 @@ class Source:
     async def _tell_tailers(self) -> None:
         """Tells sinks where named tailers stand, ten times a second while any moves."""
         while True:
-            has_moved = False
-            for session in list(self._sessions()):
-                has_moved = session.tell_tailers() or has_moved
-                await trio.lowlevel.checkpoint()
+            # apart: a session that is over, and its buffers, is not kept while this sleeps
+            has_moved = await self._have_tailers_moved()
             await trio.sleep(TAILERS_MOVE_SECONDS if has_moved else TAILERS_REST_SECONDS)
+
+    async def _have_tailers_moved(self) -> bool:
+        """Tells all sinks; true where that was anything."""
+        has_moved = False
+        for session in list(self._sessions()):
+            has_moved = session.tell_tailers() or has_moved
+            await trio.lowlevel.checkpoint()
+        return has_moved
 
     async def _end_waits(self) -> None:
         """Ends the waits for a queue that can be read no further, once nothing more can come of it:
