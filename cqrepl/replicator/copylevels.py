@@ -14,6 +14,7 @@ from cqrepl.queue.format.tailerposition import TailerPosition
 if TYPE_CHECKING:
     from cqrepl.replicator.sinkqueue import SinkQueue
 
+UNKEPT_MAX: Final = 64  # a source may name as many as it likes
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -24,12 +25,13 @@ class BeyondAppended:
     Args:
         committed: its source has called it safe up to this.
         applied: a program here has taken everything up to this.
-        unkept: named tailers for which there is no room here, which was said.
+        unkept: named tailers that could not be kept here, which was said; true for those that are
+            tried again.
     """
 
     committed: int = -1
     applied: int = -1
-    unkept: set[str] = field(default_factory=set)
+    unkept: dict[str, bool] = field(default_factory=dict)
 
 
 def tell_synced(queue: "SinkQueue", index: int) -> None:
@@ -56,29 +58,36 @@ async def take_word(queue: "SinkQueue", word: CommitMoved | TailerMoved) -> None
     """Keeps what its source says of it."""
     if isinstance(word, CommitMoved):
         note_committed(queue, word.index)
-    elif queue.is_open and word.position.name not in queue.beyond.unkept:
+    elif queue.is_open:
         await _keep_tailer(queue, word.position)
 
 
 async def _keep_tailer(queue: "SinkQueue", position: TailerPosition) -> None:
     """Keeps where a named tailer stands, so that it goes on from there if this copy becomes the
-    queue."""
-    positions, why = queue.queue.tailer_positions, ""
+    queue. What keeps it from that is said once for each name, and of so many names."""
+    positions, unkept, name = queue.queue.tailer_positions, queue.beyond.unkept, position.name
+    is_known = positions.has(name)
+    if not unkept.get(name, is_known or len(unkept) < UNKEPT_MAX):
+        return
+    why, is_tried_again = "", False
     take = partial(positions.take, position)
     try:
-        if not (take() if positions.has(position.name) else await in_thread(take)):
+        if not (take() if is_known else await in_thread(take)):
             why = "there is no room for its keys"
-            queue.beyond.unkept.add(position.name)
     except (QueueError, OSError) as error:  # it may go with the next move
-        why = str(error)
-    if why:
+        why, is_tried_again = str(error), True
+    if why and name not in unkept:
         _logger.warning(
             "queue %r: where the named tailer %r stands is not kept: %s; on this copy it would go"
             " on from an earlier excerpt",
             queue.name,
-            position.name,
+            name,
             why,
         )
+    if why:
+        unkept[name] = is_tried_again
+    else:
+        unkept.pop(name, None)
 
 
 def note_committed(queue: "SinkQueue", index: int) -> None:

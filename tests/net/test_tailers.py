@@ -1,5 +1,6 @@
 """Named tailers on copies: they stand where those of the source stand, and go on from there."""
 
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.queue.write.retention import Policy, plan
+from cqrepl.replicator.copylevels import UNKEPT_MAX
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.sourcesession import SourceSession
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -22,6 +25,7 @@ from tests.support.replicas import (
     joined,
     live_sink,
     live_source,
+    more_excerpts,
 )
 from tests.support.samples import Excerpts, fill, noon_index, read
 from tests.support.tables import fill_keys, keys_of, set_word
@@ -180,6 +184,32 @@ async def test_no_key_is_made_that_leaves_java_no_room(
     assert keys_of(copy).keys() == before
     assert caplog.text.count("is not kept") == 1
     assert f"{NAME!r} stands is not kept: there is no room for its keys" in caplog.text
+
+
+async def test_a_source_may_name_as_many_as_it_likes(
+    path: Path, copy: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So many are told of, and tried; the others cost neither lines nor memory."""
+    written = fill(path, "FAST_DAILY", {0: 20})
+    async with joined(path, copy) as (source, _):
+        await acked(source, written[-1][0])
+    fill_keys(copy, KEY_END_MAX)
+    for nth in range(UNKEPT_MAX + 10):
+        take(path, f"replicated:{nth}", 1)
+    async with joined(path, copy) as (source, sink):
+        unkept = sink.queues["q"].beyond.unkept
+        await eventually(lambda: len(unkept) == UNKEPT_MAX)
+        take(path, NAME, 5)
+        (session,) = source._sessions()
+        await eventually(lambda: NAME in session_told(session))
+        await acked(source, more_excerpts(path, 20, 1)[-1][0])
+    assert len(unkept) == caplog.text.count("is not kept") == UNKEPT_MAX
+
+
+def session_told(session: SourceSession) -> Set[str]:
+    """The names that a sink was told of."""
+    (each,) = session.outgoing.values()
+    return each._tailers._told.keys()
 
 
 async def test_a_peer_that_knows_of_none(
