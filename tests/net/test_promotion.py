@@ -12,7 +12,6 @@ from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs
-from cqrepl.replicator.promotion import Promotion
 from cqrepl.replicator.settings import SinkSettings
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
@@ -248,8 +247,10 @@ async def test_the_plan_is_what_happens(tmp_path: Path, seed: int) -> None:
                 await hosts.stop(away)
             await hosts.resume_all()
             await hosts.meet()
+            if away is None:
+                await hosts.follow(leader)  # or what still streams comes behind the plan
             to = by_chance.choice(sorted(hosts.hosts.keys() - {leader}))
-            plan = await settled(hosts, to)
+            plan = await hosts.hosts[to].leaders.plan("a", to)
             done = await hosts.hosts[to].leaders.promote("a")
             assert done == plan
             assert (done.epoch, done.leader) == (number, to)
@@ -262,13 +263,3 @@ async def test_the_plan_is_what_happens(tmp_path: Path, seed: int) -> None:
         paths = [hosts.path(each) for each in (1, 2, 3)]
     for path in paths[1:]:
         assert_same(paths[0], path)
-
-
-async def settled(hosts: Cluster, to: int) -> Promotion:
-    """A plan that does not change any more: what still streams has come."""
-    plan = await hosts.hosts[to].leaders.plan("a", to)
-    while True:
-        before, plan = plan, await hosts.hosts[to].leaders.plan("a", to)
-        if before == plan:
-            return plan
-        await trio.sleep(0.05)
