@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net import sharedsocket
 from cqrepl.protocol.ackpolicy import AckPolicy, From
 from cqrepl.queue import NotAQueue, Queue
 from cqrepl.replicator.safereader import SafeReader
@@ -16,13 +15,6 @@ from tests.support.samples import fill, noon_index
 
 LAST = noon_index(sequence=2)
 SECONDS = 20
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
-    return bool(request.param)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import trio
 
 import cqrepl.aio
 import cqrepl.blocking
-from cqrepl.net import sharedsocket
 from cqrepl.protocol import AckPolicy, StopReason
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue.format.index import Index
@@ -35,13 +34,6 @@ from tests.support.replicas import (
 from tests.support.samples import fill, noon_index
 
 LAST = noon_index(sequence=2)
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
-    return bool(request.param)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net import sharedsocket
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
@@ -34,13 +33,6 @@ from tests.support.tables import keys_of
 
 APPENDED, SYNCED, APPLIED = AckLevel
 LAST = noon_index(sequence=2)
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
-    return bool(request.param)
 
 
 @pytest.fixture

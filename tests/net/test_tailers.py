@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.net import sharedsocket
 from cqrepl.protocol.kinds import CORE_CAPABILITIES, TAILERS_CAPABILITY
 from cqrepl.queue import Queue, QueueLocked
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
@@ -31,13 +30,6 @@ from tests.support.samples import Excerpts, fill, noon_index, read
 from tests.support.tables import fill_keys, keys_of, set_word
 
 NAME = "replicated:orders"
-
-
-@pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
-def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
-    return bool(request.param)
 
 
 @pytest.fixture
