@@ -25,13 +25,11 @@ from cqrepl.protocol.messages.fences import (
 from cqrepl.protocol.messages.fetches import (
     COUNT_MAX,
     DATA_MAX,
-    Excerpts,
     read_excerpts,
     read_more,
-    write_excerpts,
     write_fetched,
-    write_more,
     write_refused,
+    write_stretch,
 )
 from cqrepl.protocol.subhandler import LinkView, SubHandler
 from cqrepl.queue import Queue, QueueError, Tailer
@@ -120,10 +118,7 @@ class Asked:
             self._close()
             return
         data = b"".join(bytes(payload) for _, payload in batch)
-        begun = Excerpts(batch.index_first, list(batch.lengths), data[:DATA_MAX])
-        self._waiting.append(write_excerpts(begun))
-        for at in range(DATA_MAX, len(data), DATA_MAX):
-            self._waiting.append(write_more(data[at : at + DATA_MAX]))
+        self._waiting.extend(write_stretch(batch.index_first, batch.lengths, data))
         self._given += len(batch)
 
     def _close(self) -> None:

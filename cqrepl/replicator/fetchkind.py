@@ -16,11 +16,9 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.fetches import (
     COUNT_MAX,
     DATA_MAX,
-    Excerpts,
-    write_excerpts,
     write_fetched,
-    write_more,
     write_refused,
+    write_stretch,
 )
 from cqrepl.protocol.subhandler import LinkView, SubHandler
 from cqrepl.queue import Queue, QueueError, Tailer
@@ -153,10 +151,7 @@ class _Giver:
             return
         data = b"".join(bytes(payload) for _, payload in batch)
         first = sequence_of(batch.index_first, self._queue.cycles.shift)
-        begun = Excerpts(first, list(batch.lengths), data[:DATA_MAX])
-        self._waiting.append(write_excerpts(begun))
-        for at in range(DATA_MAX, len(data), DATA_MAX):
-            self._waiting.append(write_more(data[at : at + DATA_MAX]))
+        self._waiting.extend(write_stretch(first, batch.lengths, data))
         self._given += len(batch)
 
     def _refuse(self, why: str) -> None:

@@ -6,7 +6,7 @@ an excerpt is.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wire import Reader, Writer
@@ -42,6 +42,13 @@ def write_excerpts(excerpts: Excerpts) -> bytes:
             writer.name("data")
             writer.bytes_literal(excerpts.data)
     return bytes(writer.data)
+
+
+def write_stretch(first: int, lengths: Sequence[int], data: bytes) -> Iterator[bytes]:
+    """Documents for excerpts that follow each other, whose payloads together are `data`."""
+    yield write_excerpts(Excerpts(first, list(lengths), data[:DATA_MAX]))
+    for at in range(DATA_MAX, len(data), DATA_MAX):
+        yield write_more(data[at : at + DATA_MAX])
 
 
 def read_excerpts(reader: Reader) -> Excerpts:
