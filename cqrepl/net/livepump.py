@@ -61,15 +61,10 @@ class Came(NamedTuple):
 
 
 class LivePump:
-    """Runs the native pump of one connection; at most once at a time.
-
-    Attributes:
-        bucket: how much of queues that go out may be sent.
-    """
+    """Runs the native pump of one connection; at most once at a time."""
 
     def __init__(self, socket: int) -> None:
         self.is_running = False
-        self.bucket = TokenBucket()
         self.steps = not surroundings().has_threads  # it does what is there, and never waits
         self._socket = socket
         self._control = live.LiveControl()
@@ -85,6 +80,7 @@ class LivePump:
         slice_ms: int,
         data: bytes,
         said: bytes,
+        bucket: TokenBucket,
         waited: "Sequence[WatchedWord]" = (),
     ) -> Came:
         """Sends what appears in the queues that go out, stores what comes for those that come in.
@@ -94,6 +90,7 @@ class LivePump:
             is_idle: nothing has appeared for some time.
             data: received before, and not taken.
             said: goes out before anything that the pump says, which may be newer.
+            bucket: how much of queues that go out may be sent.
             waited: when one of these words changes, a tailer has to look.
 
         Raises:
@@ -120,25 +117,21 @@ class LivePump:
 
         self._control.send(said)
         self._control.reset()
-        if sources:
-            self._lend_tokens()
+        if sources and bucket.bytes_per_s:
+            tokens = bucket.lend(trio.current_time())
+            self._control.put_tokens(bucket.bytes_per_s, tokens, not self.steps)
         self.is_running = True
         try:
             ended, unsent, left, heard = await in_thread(work, limiter=self._limiter)
         finally:
             self.is_running = False
-            tokens = self._control.take_tokens()
-            if tokens is not None:
-                self.bucket.take_back(tokens, trio.current_time())
+            left_tokens = self._control.take_tokens()
+            if left_tokens is not None:
+                bucket.take_back(left_tokens, trio.current_time())
         # what was to go through the pump after its last look; what it has handed over came first
         unsent += self._control.take()
         data = self._control.take_handed() + left
         return Came(Ended(ended), unsent, data, self._heard(*heard))
-
-    def _lend_tokens(self) -> None:
-        if self.bucket.bytes_per_s:
-            tokens = self.bucket.lend(trio.current_time())
-            self._control.put_tokens(self.bucket.bytes_per_s, tokens, not self.steps)
 
     async def handed_over(self) -> bytes:
         """Whole documents that the running pump has handed over, as soon as it rings: there may be

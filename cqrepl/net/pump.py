@@ -105,9 +105,7 @@ class Pump:
         self._program = program
         self._limit_of = limit_of
         self._bucket = TokenBucket()
-        self._shared = SharedSocket(stream, connection, pausing, self.wake)
-        if self._shared.live is not None:
-            self._shared.live.bucket = self._bucket
+        self._shared = SharedSocket(stream, connection, pausing, self._bucket, self.wake)
         # what came while a live pump ran, and is acted on when that is back
         self._kept: Event | RemoteProtocolError | None = None
 

@@ -28,6 +28,7 @@ from cqrepl.net.livepump import (
     pump_for,
 )
 from cqrepl.net.reception import Reception
+from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection
 
@@ -49,6 +50,7 @@ class SharedSocket:
 
     Args:
         pausing: how a source waits for the next excerpt.
+        bucket: how much of queues that go out may be sent.
         wake: has the writer look at what there is to do.
     """
 
@@ -57,6 +59,7 @@ class SharedSocket:
         stream: trio.SocketStream,
         connection: Connection,
         pausing: Pausing,
+        bucket: TokenBucket,
         wake: Callable[[], None],
     ) -> None:
         self.live = pump_for(stream)
@@ -67,6 +70,7 @@ class SharedSocket:
         self._stream = stream
         self._connection = connection
         self._pausing = pausing
+        self._bucket = bucket
         self._wake = wake
         self._reception = Reception()
         self._has_queues = False  # the live pump sends of them
@@ -191,6 +195,7 @@ class SharedSocket:
             data=data,
             waited=waited or (),
             said=self._take_unsent() + self._connection.data_to_send(),
+            bucket=self._bucket,
         )
         try:
             came = await run() if pump.steps else await self._run_beside(run, pump, session, act)

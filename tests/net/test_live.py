@@ -14,6 +14,7 @@ from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.livepump import SLICE_MIXED_MS, Came, Heard, LivePump
 from cqrepl.net.sharedsocket import FRUITLESS_MAX
+from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -177,7 +178,14 @@ async def _receive_nothing(pump: LivePump) -> None:
     came = Came(Ended.SLICE, b"", b"", Heard(None, None))
     while came.ended is Ended.SLICE:
         came = await pump.run(
-            [], [], pausing=Pausing.BALANCED, is_idle=False, slice_ms=50, data=b"", said=b""
+            [],
+            [],
+            pausing=Pausing.BALANCED,
+            is_idle=False,
+            slice_ms=50,
+            data=b"",
+            said=b"",
+            bucket=TokenBucket(),
         )
 
 
