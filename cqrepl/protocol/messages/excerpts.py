@@ -6,6 +6,7 @@ from array import array
 from typing import Final, NamedTuple
 
 from cqrepl.protocol.messages.names import END_OF_STREAM, EVENT, NANOS, PENDING, PROVED, STOPPED
+from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import Index
 from wire import Reader, Writer
@@ -92,10 +93,19 @@ def read_stopped(reader: Reader) -> StopSaid:
     texts = (fields[name].read_text() if name in fields else "" for name in ("reason", "message"))
     reason, message = ((text or "")[:STOP_TEXT_MAX] for text in texts)
     index = fields["index"].read_int() if "index" in fields else None
-    promise = None
-    if _EPOCH in fields and _LEADER in fields:
-        promise = Promise(fields[_EPOCH].read_int(), fields[_LEADER].read_int())
-    return StopSaid(reason, message, index, promise)
+    return StopSaid(reason, message, index, _read_promise(fields))
+
+
+def _read_promise(fields: dict[str, Reader]) -> Promise | None:
+    """None where none is said, and for one that nobody can have made."""
+    if _EPOCH not in fields or _LEADER not in fields:
+        return None
+    promise = Promise(fields[_EPOCH].read_int(), fields[_LEADER].read_int())
+    try:
+        Epochs(promised=promise.epoch, promised_to=promise.leader)
+    except ValueError:
+        return None
+    return promise if promise.epoch else None
 
 
 def write_acknowledgement(index: int, ns: int) -> bytes:

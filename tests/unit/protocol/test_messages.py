@@ -425,6 +425,17 @@ def test_why_a_queue_stops(promise: Promise | None, at: int | None) -> None:
     assert read_stopped(reader) == StopSaid("fenced", "why", at, promise)
 
 
+@pytest.mark.parametrize(
+    "promise",
+    [(0, 2), (-1, 2), (NUMBER_MAX + 1, 2), (3, 0), (3, 128), (3, -1)],
+)
+def test_a_promise_that_nobody_can_have_made_is_none(promise: tuple[int, int]) -> None:
+    """It would end a queue on all of its source's connections."""
+    (reader,) = documents(write_stopped("fenced", "why", promise=Promise(*promise)))
+    assert reader.read_name() == "stopped"
+    assert read_stopped(reader) == StopSaid("fenced", "why")
+
+
 @pytest.mark.parametrize("missing", ["rollCycle", "epoch", "indexCount", "indexSpacing"])
 @pytest.mark.parametrize("has_garbage", [True, False])
 def test_an_extension_block_is_read_as_far_as_it_is_known(missing: str, has_garbage: bool) -> None:
