@@ -18,7 +18,7 @@ from cqrepl.kernel.chain import has_chains
 from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
-from cqrepl.protocol.messages.fetches import EXCERPTS, FETCHED, MORE
+from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.fencedesk import FenceDesk
@@ -186,28 +186,33 @@ class _Taken:
         self._queue = queue
         self._first = NEXT_OF_EMPTY
         self._lengths: list[int] = []
-        self._data = b""
+        self._data = bytearray()
 
     async def begin(self, first: int, lengths: list[int], data: bytes) -> None:
         if self._lengths:
             raise Refused("excerpts begin before the last ones have ended")
-        self._first, self._lengths, self._data = Index(first), lengths, data
-        await self._store()
+        longest = self._queue.appender.payload_max + DATA_MAX  # as one long one is sent alone
+        if sum(lengths) > longest:
+            raise Refused(f"at most {longest} bytes of excerpts expected, {sum(lengths)} came")
+        self._first, self._lengths = Index(first), lengths
+        await self.go_on(data)
 
     async def go_on(self, data: bytes) -> None:
         self._data += data
-        await self._store()
+        whole = sum(self._lengths)
+        if len(self._data) > whole:
+            raise Refused(f"excerpts of {whole} bytes expected, {len(self._data)} came")
+        if len(self._data) == whole:
+            await self._store()
 
     async def _store(self) -> None:
-        if len(self._data) < sum(self._lengths):
-            return
         payloads, at = [], 0
         for length in self._lengths:
-            payloads.append(self._data[at : at + length])
+            payloads.append(bytes(self._data[at : at + length]))
             at += length
-        batch = ExcerptBatch.of(self._first, payloads)
-        self._lengths, self._data = [], b""
+        self._lengths, self._data = [], bytearray()
         if payloads:
+            batch = ExcerptBatch.of(self._first, payloads)
             await in_thread(partial(self._queue.appender.append_at, batch))
             self._queue.disk.note()
 

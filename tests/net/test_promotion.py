@@ -11,7 +11,9 @@ import trio
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
+from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.replicator import fencekind
 from cqrepl.replicator.settings import SinkSettings
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
@@ -199,6 +201,32 @@ async def test_a_source_that_is_there_steps_down_with_all_that_it_has(tmp_path: 
         await hosts.follow(2)
         assert not hosts.hosts[1].source.names
         assert not any(host.stops for host in hosts.hosts.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (Excerpts(0, [1 << 31], b""), r"at most \d+ bytes of excerpts expected, 2147483648 came"),
+        (Excerpts(0, [3], b"four"), "excerpts of 3 bytes expected, 4 came"),
+    ],
+)
+async def test_a_copy_that_lies_about_what_it_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Excerpts, told: str
+) -> None:
+    """It costs no memory, and what it sent is not taken."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 5, 3: 7})
+        await hosts.stop(1)
+        await hosts.resume_all()
+        await hosts.meet()
+        with monkeypatch.context() as patch:
+            patch.setattr(fencekind, "write_stretch", lambda *_: [write_excerpts(said)])
+            with pytest.raises(Refused, match=told):
+                await hosts.hosts[2].leaders.promote("a")
+        assert last_of(hosts.path(2)) == last(5)
+        done = await hosts.hosts[2].leaders.promote("a")  # once it tells the truth
+        assert done.start == noon_index(sequence=7)
+        await hosts.follow(2)
 
 
 async def test_with_too_few_copies_it_is_refused(tmp_path: Path) -> None:
