@@ -1,8 +1,9 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ class Cluster:
         """All that run are connected with each other."""
         for host_id, host in self.hosts.items():
             others = self.hosts.keys() - {host_id}
-            await eventually(lambda: host.endpoint.connections.keys() >= others)  # noqa: B023
+            await eventually(partial(is_connected, host, others))
 
     async def follow(self, leader: int) -> None:
         for host_id in self.hosts.keys() - {leader}:
@@ -91,12 +92,20 @@ class Cluster:
             if end > done:
                 more_excerpts(self.path(1), done, end - done, seed=end)
                 done = end
-            await eventually(lambda: last_of(self.path(host_id)) == last(end))  # noqa: B023
+            await eventually(partial(ends_at, self.path(host_id), last(end)))
             await self.hosts[host_id].pause("a")
 
     async def resume_all(self) -> None:
         for host in self.hosts.values():
             await host.resume("a")
+
+
+def is_connected(host: Host, others: Set[int]) -> bool:
+    return host.endpoint.connections.keys() >= others
+
+
+def ends_at(path: Path, index: int) -> bool:
+    return last_of(path) == index
 
 
 def last(count: int) -> int:
