@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from cqrepl.cli.main import cli
 from cqrepl.console.exitcodes import BadArguments
 from tests.spark.queues import excerpts, make_queue
+from tests.support.manifestrace import assert_one_wins
 from tests.support.requirements import require
 from tests.support.s3 import Store, store
 
@@ -82,25 +83,7 @@ def test_a_manifest_is_only_exchanged_for_the_one_that_was_read(server: Store) -
 
 
 def test_of_many_at_once_one_wins(server: Store) -> None:
-    place = place_of(server.url(BUCKET, "raced"))
-
-    begin = threading.Barrier(4)
-
-    def swap(text: bytes, version: str | None) -> bool:
-        begin.wait()
-        try:
-            place.swap_manifest(text, version)
-        except ArchiveChanged:
-            return False
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        for nth in range(10):
-            version = place.manifest()[1]
-            texts = [b"%d of %d" % (runner, nth) for runner in range(4)]
-            won = list(pool.map(swap, texts, [version] * 4))
-            assert won.count(True) == 1
-            assert place.manifest()[0] == texts[won.index(True)]
+    assert_one_wins(place_of(server.url(BUCKET, "raced")), rounds=10)
 
 
 def test_there_and_back(workers: "SparkSession", server: Store, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 
-class _MovesInto(pafs.FileSystemHandler):  # type: ignore[misc]
+class _MovesInto(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     """See the module."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class _MovesInto(pafs.FileSystemHandler):  # type: ignore[misc]
         self._local.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
 
     def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError
+        raise OSError("what is expected to go is not all that is there")
 
     def delete_file(self, path: str) -> None:
         self._local.delete_file(path)

@@ -25,7 +25,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -206,8 +206,31 @@ class _Directory(ArchivePlace):
                 folder.rmdir()
 
 
+class _FarPlace(ArchivePlace):
+    """One that runs on other machines write to, too: nothing locks it, and a file is drafted on
+    this one first."""
+
+    @property
+    def settled_s(self) -> float:
+        return SETTLED_S
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @contextmanager
+    def draft(self, name: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="cqrepl-archive-") as folder:
+            yield Path(folder) / Path(name).name
+
+    @staticmethod
+    def _copy(draft: Path, out: "pa.NativeFile") -> None:
+        with draft.open("rb") as source:
+            while data := source.read(_COPY_BYTES):
+                out.write(data)
+
+
 @dataclass(frozen=True, slots=True)
-class _Bucket(ArchivePlace):
+class _Bucket(_FarPlace):
     bucket: str
     prefix: str
     endpoint: str | None
@@ -216,13 +239,6 @@ class _Bucket(ArchivePlace):
     @property
     def text(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
-
-    @property
-    def settled_s(self) -> float:
-        return SETTLED_S
-
-    def locked(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def is_unused(self) -> bool:
         return all(each.name.startswith(_PARTS) for each in self.stored())
@@ -248,19 +264,11 @@ class _Bucket(ArchivePlace):
                 raise _changed(self) from error
             raise
 
-    @contextmanager
-    def draft(self, name: str) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="cqrepl-archive-") as folder:
-            yield Path(folder) / Path(name).name
-
     def keep(self, draft: Path, name: str) -> None:
         # an object is there when its stream is closed, and not at all if that does not happen
-        with (
-            draft.open("rb") as source,
-            _file_system(self.endpoint, self.region).open_output_stream(self._path(name)) as out,
-        ):
-            while data := source.read(_COPY_BYTES):
-                out.write(data)
+        system = _file_system(self.endpoint, self.region)
+        with system.open_output_stream(self._path(name)) as out:
+            self._copy(draft, out)
 
     def opened(self, name: str) -> "pa.NativeFile":
         return _file_system(self.endpoint, self.region).open_input_file(self._path(name))
@@ -290,7 +298,7 @@ _DRAFT: Final = "draft-"
 
 
 @dataclass(frozen=True, slots=True)
-class RenamingPlace(ArchivePlace):
+class RenamingPlace(_FarPlace):
     """A directory of a file system whose only atomic step is to rename.
 
     Args:
@@ -306,13 +314,6 @@ class RenamingPlace(ArchivePlace):
     @property
     def text(self) -> str:
         return self.name
-
-    @property
-    def settled_s(self) -> float:
-        return SETTLED_S
-
-    def locked(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def is_unused(self) -> bool:
         return self._highest()[1] is None and all(
@@ -342,11 +343,6 @@ class RenamingPlace(ArchivePlace):
             self._remove_directories(f"{target}/{_DRAFT}{own}", draft)
             raise _changed(self)
 
-    @contextmanager
-    def draft(self, name: str) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="cqrepl-archive-") as folder:
-            yield Path(folder) / Path(name).name
-
     def keep(self, draft: Path, name: str) -> None:
         system, path = self.connect(), self._path(name)
         if self._is_there(path):  # its name has the digest of what it holds
@@ -354,9 +350,8 @@ class RenamingPlace(ArchivePlace):
         folder, _, last = path.rpartition("/")
         new = f"{folder}/.{last}.{uuid4().hex}"
         system.create_dir(folder)
-        with draft.open("rb") as source, system.open_output_stream(new) as out:
-            while data := source.read(_COPY_BYTES):
-                out.write(data)
+        with system.open_output_stream(new) as out:
+            self._copy(draft, out)
         system.move(new, path)
 
     def opened(self, name: str) -> "pa.NativeFile":
@@ -375,7 +370,8 @@ class RenamingPlace(ArchivePlace):
         """Folders of parts stay: another run may be about to put one there."""
         system = self.connect()
         for name in names:
-            system.delete_file(self._path(name))
+            with suppress(FileNotFoundError):  # another run was faster
+                system.delete_file(self._path(name))
             if name.startswith(f"{MANIFESTS}/"):
                 self._remove_directories(self._path(name).rpartition("/")[0])
 
@@ -396,7 +392,7 @@ class RenamingPlace(ArchivePlace):
     def _remove_directories(self, *paths: str) -> None:
         system = self.connect()
         for path in paths:
-            if self._is_there(path):
+            with suppress(FileNotFoundError):
                 system.delete_dir(path)
 
     def _directory(self, number: int) -> str:
