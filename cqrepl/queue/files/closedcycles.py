@@ -22,9 +22,10 @@ Behind it, later, there are two records of the same layout, "cqsha-lo" and "cqsh
 first and the last 16 bytes of the SHA-256 (`read.closeddigest`) in the place of the chain. They
 count where they follow the record of their cycle, with as many excerpts.
 
-Records are only ever appended, by one process at a time (a file lock), and a record that a kill or
-a power cut has left in part is written over by the next one. `cqrepl repair --accept-missing` takes
-off those of files that nobody has any more, for the whole file is written anew then.
+Records are only ever appended, by one thread of one process at a time (a file lock), and a record
+that a kill or a power cut has left in part is written over by the next one. `cqrepl repair
+--accept-missing` takes off those of files that nobody has any more, for the whole file is written
+anew then: under the same lock, and who waited for the old one takes the new one.
 
 The name is none that Java takes for a store file.
 """
@@ -33,8 +34,10 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 from cqrepl.queue.files.sidefile import open_side_file, read_side_file, replace_side_file
@@ -65,14 +68,16 @@ class ClosedCycle(NamedTuple):
 
 
 class ClosedCycles:
-    """The records of one queue; read again when the file has changed."""
+    """The records of one queue; read again when the file has changed. Any thread may ask: what was
+    given out is never changed."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / CLOSED_FILE_NAME
+        self._turn = Lock()  # of who sets one of the next three
         self._seen: tuple[int, ...] | None = None
-        self._found: dict[Cycle, ClosedCycle] = {}
-        self._remembered: dict[Cycle, ClosedCycle] = {}  # and not in the file
-        self._digested: dict[Cycle, ClosedCycle] | None = None  # what was found, if it has all
+        self._found: Mapping[Cycle, ClosedCycle] = {}
+        self._remembered: Mapping[Cycle, ClosedCycle] = {}  # and not in the file
+        self._digested: Mapping[Cycle, ClosedCycle] | None = None  # what was found, if it has all
 
     def load(self) -> Mapping[Cycle, ClosedCycle]:
         """The records by cycle, those that are only remembered included.
@@ -80,16 +85,17 @@ class ClosedCycles:
         Raises:
             OSError: it cannot be read.
         """
-        try:
-            status = os.stat(self.path)
-        except FileNotFoundError:
-            self._seen, self._found = None, {}
-            return self._remembered
-        seen = status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
-        if seen != self._seen:
-            self._found = _records(read_side_file(self.path))
-            self._seen = seen
-        return {**self._found, **self._remembered} if self._remembered else self._found
+        with self._turn:
+            try:
+                status = os.stat(self.path)
+            except FileNotFoundError:
+                self._seen, self._found = None, {}
+                return self._remembered
+            seen = status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+            if seen != self._seen:
+                self._found = _records(read_side_file(self.path))
+                self._seen = seen
+            return {**self._found, **self._remembered} if self._remembered else self._found
 
     def check_unready(self, cycle: Cycle, path: Path) -> None:
         """Called when the store file of a cycle has no header: does nothing where it may be one
@@ -106,12 +112,13 @@ class ClosedCycles:
     @property
     def known(self) -> Mapping[Cycle, ClosedCycle]:
         """What this process knows without looking: what is not in the file yet included."""
-        return self._found | self._remembered
+        with self._turn:
+            return {**self._found, **self._remembered}
 
     def remember(self, record: ClosedCycle) -> None:
         """Keeps a record for as long as this object is there: its store file is closed, but may not
         be on the disk."""
-        self._remembered[record.cycle] = record
+        self._set_remembered(add=[record])
 
     @property
     def is_ahead(self) -> bool:
@@ -127,8 +134,7 @@ class ClosedCycles:
         records = [each for each in self._remembered.values() if each.cycle < cycle]
         if records:
             self._append(b"".join(map(_packed, records)))
-            for record in records:
-                del self._remembered[record.cycle]
+            self._set_remembered(drop={each.cycle for each in records})
 
     def undigested(self, gone: Container[Cycle]) -> ClosedCycle | None:
         """The lowest cycle whose SHA-256 is not in the file as it was loaded, and could be; None
@@ -137,15 +143,16 @@ class ClosedCycles:
         Args:
             gone: cycles that are passed over.
         """
-        if self._found is self._digested:
+        found = self._found
+        if found is self._digested:
             return None
         wanted = [
             each
-            for each in self._found.values()
+            for each in found.values()
             if not each.sha256 and each.chain != UNKNOWN_CHAIN and each.cycle not in gone
         ]
         if not wanted:
-            self._digested = self._found
+            self._digested = found
         return min(wanted, default=None)
 
     def note_digest(self, record: ClosedCycle) -> None:
@@ -164,7 +171,7 @@ class ClosedCycles:
         Raises:
             OSError: it cannot be written. The old one stays.
         """
-        self._keep([each for each in self._found.values() if each.cycle >= cycle])
+        self._keep(lambda each: each >= cycle)
 
     def forget_from(self, cycle: Cycle) -> None:
         """Writes the file anew without the records of this cycle and those above: their files were
@@ -173,10 +180,10 @@ class ClosedCycles:
         Raises:
             OSError: it cannot be read or written. The old one stays.
         """
-        if any(each >= cycle for each in self.load()):
-            for each in [each for each in self._remembered if each >= cycle]:
-                del self._remembered[each]
-            self._keep([each for each in self._found.values() if each.cycle < cycle])
+        known = self.load()
+        if any(each >= cycle for each in known):
+            self._set_remembered(drop=[each for each in known if each >= cycle])
+            self._keep(lambda each: each < cycle)
 
     def forget(self, cycles: Collection[Cycle]) -> None:
         """Writes the file anew without the records of these cycles: what their store files held is
@@ -185,26 +192,47 @@ class ClosedCycles:
         Raises:
             OSError: it cannot be read or written. The old one stays.
         """
-        self.load()
-        for each in cycles:
-            self._remembered.pop(each, None)
-        self._keep([each for each in self._found.values() if each.cycle not in cycles])
+        self._set_remembered(drop=cycles)
+        self._keep(lambda each: each not in cycles)
 
-    def _keep(self, kept: list[ClosedCycle]) -> None:
-        self._remembered |= {each.cycle: each for each in kept}
-        replace_side_file(self.path, b"".join(map(_packed, kept)), is_synced=True)
-        for record in kept:
-            del self._remembered[record.cycle]
+    def _keep(self, is_kept: Callable[[Cycle], bool]) -> None:
+        with self._opened():  # nobody appends to what is going
+            records = _records(read_side_file(self.path)).values()
+            kept = b"".join(_packed(each) for each in records if is_kept(each.cycle))
+            replace_side_file(self.path, kept, is_synced=True)
 
     def _append(self, data: bytes) -> None:
-        descriptor = open_side_file(self.path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with self._opened() as descriptor:
             end = os.fstat(descriptor).st_size
             surroundings().write(descriptor, data, end - end % RECORD_BYTES)
             surroundings().sync(descriptor)
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """A descriptor of the file; made where there is none. Nobody else has it meanwhile."""
+        while True:
+            descriptor = open_side_file(self.path, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if self._is_there(descriptor):
+                    yield descriptor
+                    return
+            finally:
+                os.close(descriptor)
+
+    def _is_there(self, descriptor: int) -> bool:
+        """False when the file was replaced or removed while its lock was waited for."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
+
+    def _set_remembered(
+        self, *, add: Iterable[ClosedCycle] = (), drop: Collection[Cycle] = ()
+    ) -> None:
+        with self._turn:
+            kept = {key: each for key, each in self._remembered.items() if key not in drop}
+            self._remembered = kept | {each.cycle: each for each in add}
 
 
 def lost_header(noted: ClosedCycle) -> str:

@@ -4,6 +4,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,51 @@ def test_what_is_noted(path: Path) -> None:
     assert noted(path) == {0: 5, 1: 300, 2: 7}  # not the last one, which may grow
     look(path)
     assert (path / CLOSED_FILE_NAME).stat().st_size == 3 * RECORD_BYTES
+
+
+def test_what_is_known_is_known_while_it_is_noted(tmp_path: Path) -> None:
+    """One thread notes, as a sink's syncer does, and others read, as chains and scrubbing do."""
+    closed, count = ClosedCycles(tmp_path), 150
+    remembered = 0
+
+    def note() -> None:
+        nonlocal remembered
+        for nth in range(count):
+            closed.remember(ClosedCycle(Cycle(nth), nth + 1, bytes([nth]) * 16))
+            remembered = nth + 1
+            closed.note_below(Cycle(nth))  # all but the last
+
+    def look() -> None:
+        at_least = 0
+        while at_least < count:
+            at_least = remembered
+            found = closed.load()
+            assert sorted(found)[:at_least] == list(range(at_least))
+            assert all(found[cycle].excerpts == cycle + 1 for cycle in found)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(note), *(pool.submit(look) for _ in range(3))]:
+            done.result(timeout=60)
+
+
+def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
+    """Each has opened the queue by himself."""
+    writers, each_notes = 3, 40
+
+    def note(writer: int) -> None:
+        closed = ClosedCycles(tmp_path)
+        for nth in range(each_notes):
+            closed.remember(ClosedCycle(Cycle(1000 * writer + nth), 1, bytes([7]) * 16))
+            closed.note_below(Cycle(1_000_000))
+
+    def forget() -> None:
+        for nth in range(each_notes):
+            ClosedCycles(tmp_path).forget({Cycle(-nth)})
+
+    with ThreadPoolExecutor(writers + 1) as pool:
+        for done in [pool.submit(forget), *(pool.submit(note, n) for n in range(writers))]:
+            done.result(timeout=60)
+    assert len(ClosedCycles(tmp_path).load()) == writers * each_notes
 
 
 def test_the_layout_of_a_record(path: Path) -> None:
