@@ -14,8 +14,8 @@ import trio
 
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
-from cqrepl.commands.reloader import Reloader
 from cqrepl.commands.replication import log_choice
+from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
@@ -52,7 +52,7 @@ class _Served:
         run_dir = made.settings.run_dir or usual_run_dir()
         made = replace(made, settings=replace(made.settings, run_dir=run_dir))
         self._host = host = Host(made.settings)
-        reloader = Reloader(self._path, self._options, made)
+        reloader = Reloader(partial(plan, self._path, self._options), made)
         host.control.verbs["reload"] = partial(_reload, reloader, host)
         async with host, _reloading(host.control):
             yield host

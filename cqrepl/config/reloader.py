@@ -5,12 +5,9 @@ wrong, or a new queue that cannot be opened, all of it does.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from cqrepl.commands.config import Options, plan
 from cqrepl.config.hostplan import HostPlan
 from cqrepl.config.planchanges import (
     NewMaster,
@@ -34,14 +31,12 @@ class Reloader:
     """Knows by which plan a host runs.
 
     Args:
-        path: of the file.
-        options: of the command that runs the host.
+        read: reads the file; the host's plan by it. It is called in a thread.
         made: the plan that it was started with.
     """
 
-    def __init__(self, path: Path, options: Options, made: HostPlan) -> None:
-        self._path = path
-        self._options = options
+    def __init__(self, read: Callable[[], HostPlan], made: HostPlan) -> None:
+        self._read = read
         self._plan = made
 
     async def reload(self, host: Host) -> Values:
@@ -51,7 +46,7 @@ class Reloader:
             ConfigError: the file is wrong; nothing was changed.
             QueueError, OSError, Refused: as `Host.change`; nothing was changed.
         """
-        new = await in_thread(partial(plan, self._path, self._options))
+        new = await in_thread(self._read)
         found = changes_between(self._plan, new)
         then = merged(self._plan, new)
         await host.change(then.settings)
