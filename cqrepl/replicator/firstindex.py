@@ -18,6 +18,7 @@ from typing import Final
 from cqrepl.queue import ROLL_CYCLES, LayoutMismatch, QueueLayout
 from cqrepl.queue.format.index import Index, cycle_of, format_index
 from cqrepl.queue.format.rollcycle import RollCycle
+from cqrepl.surroundings import surroundings
 
 _AHEAD: Final = timedelta(hours=1)  # of a short cycle: clocks of two hosts differ
 _BEHIND: Final = timedelta(days=3653)  # ten years: an archive may be streamed, too
@@ -107,6 +108,49 @@ class CyclesAhead:
                 path=path,
             )
         made.append(now_s)
+
+
+class FirstIndexes:
+    """The indexes that begin a cycle in one queue, held against this host's clock.
+
+    Args:
+        path: of the queue.
+        any_cycle: none is refused.
+    """
+
+    def __init__(self, path: Path, *, any_cycle: bool) -> None:
+        self.any_cycle = any_cycle
+        self._path = path
+        self._ahead = CyclesAhead()
+
+    def check_first(self, index: Index, end: Index, layout: QueueLayout) -> None:
+        """Looks at the first index that comes on a connection.
+
+        Args:
+            end: next index of the queue.
+            layout: of the queue.
+
+        Raises:
+            LayoutMismatch: as `check_first_index`.
+        """
+        if self._begins_a_cycle(index, end, layout):
+            check_first_index(index, layout, surroundings().wall_ms(), self._path)
+
+    def check_later(self, index: Index, end: Index, layout: QueueLayout) -> None:
+        """Looks at a later one.
+
+        Args: as of `check_first`.
+
+        Raises:
+            LayoutMismatch: as `CyclesAhead.check`.
+        """
+        if self._begins_a_cycle(index, end, layout):
+            now_ms, now_s = surroundings().wall_ms(), surroundings().monotonic_ns() / 1e9
+            self._ahead.check(index, layout, now_ms, now_s, self._path)
+
+    def _begins_a_cycle(self, index: Index, end: Index, layout: QueueLayout) -> bool:
+        shift = layout.roll_cycle.shift
+        return not self.any_cycle and cycle_of(index, shift) != cycle_of(end, shift)
 
 
 def _readings(index: Index, now_ms: int) -> Iterator[RollCycle]:

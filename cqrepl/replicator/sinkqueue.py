@@ -24,7 +24,6 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
     QueueLayout,
-    QueueLocked,
 )
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
 from cqrepl.queue.files.locks import WRITE_LOCK_KEY
@@ -33,18 +32,19 @@ from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import Index, cycle_of, format_index
+from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.format.rollcycle import RollCycle
-from cqrepl.queue.quarantine import Quarantine, quarantine
+from cqrepl.queue.quarantine import Quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
 from cqrepl.replicator.appendfence import WRITER_SECONDS
 from cqrepl.replicator.copylayout import layout_like
 from cqrepl.replicator.copylevels import BeyondAppended, tell_synced
+from cqrepl.replicator.copytail import CopyTail
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.descriptors import is_none_left, opening
-from cqrepl.replicator.firstindex import CyclesAhead, check_first_index
+from cqrepl.replicator.firstindex import FirstIndexes
 from cqrepl.replicator.freespace import FreeSpace
 from cqrepl.replicator.identities import check_own_copy
 from cqrepl.replicator.keptepochs import KeptEpochs
@@ -114,11 +114,9 @@ class SinkQueue:
         self._unlogged = b""  # entries for it from before
         self.toucher: PageToucher | None = None  # while the queue is open
         self._roll_cycle = roll_cycle
-        self._any_cycle = any_cycle
-        self._ahead = CyclesAhead()
+        self._first_indexes = FirstIndexes(path, any_cycle=any_cycle)
         self._puts_aside = puts_aside
-        self._aside_from: int | None = None  # to quarantine, before it is taken again
-        self._tail: tuple[Index, Index] | None = None  # first index, and the one before it stays
+        self._tail = CopyTail(name, path)
         self._free_space = FreeSpace(min_free_bytes, path)
         self._touch_ahead_bytes = touch_ahead_bytes
         self._syncer = syncer
@@ -248,8 +246,9 @@ class SinkQueue:
             with opening(self.path):
                 self._open_log()
         with opening(self.path):
-            if self._aside_from is not None:
-                self._put_aside(self._aside_from)
+            if self._tail.differs_from is not None:
+                self._close_files()
+                self._tail.put_aside()
             if self._queue is None:
                 late = self._is_anew or self.error_at_start is not None
                 as_at_start = late and self._is_there()
@@ -262,12 +261,12 @@ class SinkQueue:
             raise LayoutMismatch(
                 f"the source's queue has {offer}, this one {self.shape}", path=self.path
             )
-        self._tail = self.epochs.tail_of(self.queue, history) if is_compared else None
+        self._tail.beyond = self.epochs.tail_of(self.queue, history) if is_compared else None
 
     @property
     def has_tail(self) -> bool:
         """True for one that holds what its source's never had: `cut_off`."""
-        return self._tail is not None
+        return self._tail.beyond is not None
 
     def cut_off(self) -> Quarantine:
         """The source has proved that it holds what is before the tail: that goes to quarantine.
@@ -277,10 +276,8 @@ class SinkQueue:
             QueueLocked: another process has it open.
             QueueError, OSError: it cannot be put aside.
         """
-        assert self._tail is not None
-        (start, _), self._tail = self._tail, None
         self.rest()
-        return quarantine(self.path, start)
+        return self._tail.cut_off()
 
     def follow(self, history: History | None) -> None:
         """This queue is proved to be a copy of that of a source with this history: nobody else
@@ -322,32 +319,13 @@ class SinkQueue:
         the next connection, and comes again: where the user has said so, or where a power cut left
         what nobody has proved since."""
         if self._puts_aside or self.disk.is_left_by_power_cut(index):
-            self._aside_from = index
-        return self._aside_from is not None
+            self._tail.differs_from = index
+        return self.is_waiting_for_quarantine
 
     @property
     def is_waiting_for_quarantine(self) -> bool:
         """True until what differs has been put aside."""
-        return self._aside_from is not None
-
-    def _put_aside(self, index: int) -> None:
-        self._close_files()
-        try:
-            gone = quarantine(self.path, index)
-        except QueueLocked:
-            raise  # it is done when the others have ended
-        except QueueError:
-            self._aside_from = None  # the queue stops
-            raise
-        self._aside_from = None
-        what = "everything" if gone.excerpts is None else f"{gone.excerpts} excerpts"
-        _logger.warning(
-            "queue %r: %s from %s on went to %s, as its source holds something else there",
-            self.name,
-            what,
-            format_index(index),
-            gone.folder,
-        )
+        return self._tail.differs_from is not None
 
     @property
     def is_comparing(self) -> bool:
@@ -370,8 +348,8 @@ class SinkQueue:
         """
         self.offered_end = Index(offered)
         self.end_comparing()
-        if self._tail is not None:
-            return self._tail[1]
+        if self._tail.beyond is not None:
+            return self._tail.beyond[1]
         end, doubtful = self.next_index, self.disk.unproved_from
         if offered < end:
             return end
@@ -448,11 +426,7 @@ class SinkQueue:
         Raises:
             LayoutMismatch: by its roll cycle this is no time near this host's clock.
         """
-        layout, next_index = self.queue.layout, self.next_index
-        shift = layout.roll_cycle.shift
-        if not self._any_cycle and cycle_of(index, shift) != cycle_of(next_index, shift):
-            now_ms = surroundings().wall_ms()
-            check_first_index(index, layout, now_ms, self.path)
+        self._first_indexes.check_first(index, self.next_index, self.queue.layout)
 
     def check_later(self, index: Index) -> None:
         """Looks at a later one, where it begins a cycle here.
@@ -460,11 +434,7 @@ class SinkQueue:
         Raises:
             LayoutMismatch: so many cycles of times to come would be made that this is no queue.
         """
-        layout, end = self.queue.layout, self.next_index
-        shift = layout.roll_cycle.shift
-        if not self._any_cycle and cycle_of(index, shift) != cycle_of(end, shift):
-            now_ms, now_s = surroundings().wall_ms(), surroundings().monotonic_ns() / 1e9
-            self._ahead.check(index, layout, now_ms, now_s, self.path)
+        self._first_indexes.check_later(index, self.next_index, self.queue.layout)
 
     def close(self) -> None:
         self._close_files()
@@ -477,7 +447,7 @@ class SinkQueue:
 
     def change(self, *, any_cycle: bool, puts_aside: bool) -> None:
         """Takes other values of what it was made with."""
-        self._any_cycle, self._puts_aside = any_cycle, puts_aside
+        self._first_indexes.any_cycle, self._puts_aside = any_cycle, puts_aside
 
     def rest(self) -> None:
         """Closes its files; it is opened as at a start when it is offered next."""

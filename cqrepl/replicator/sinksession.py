@@ -5,7 +5,6 @@ A queue takes from one connection at a time.
 """
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -35,6 +34,7 @@ from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import ANEW, Signal, until
 from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinklanes import SinkLanes
+from cqrepl.replicator.sinkpauses import SinkPauses
 from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
@@ -80,9 +80,7 @@ class SinkSession:
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
         self._ends: dict[Cid, Index] = {}  # of the queues, when they were answered
-        # queues that this peer is told of again when their pauses are over
-        self._paused = {queue for queue in queues.values() if not queue.pause.is_over}
-        self._has_paused = Signal()
+        self._pauses = SinkPauses(queues, connection, pump, self.from_here, changed)
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
         self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
         self._acts_on: str | None = None  # the queue that an event of is acted on
@@ -107,7 +105,7 @@ class SinkSession:
         async with trio.open_nursery() as nursery:
             for _ in range(max(1, min(WORKERS, len(self._queues)))):
                 nursery.start_soon(self._answer_all)
-            nursery.start_soon(self._name_again)
+            nursery.start_soon(self._pauses.work)
 
     def drain(self) -> None:
         self._is_draining = True
@@ -242,7 +240,7 @@ class SinkSession:
         shift = queue.queue.layout.roll_cycle.shift
         self._ends[event.cid] = end
         if offer.next_index <= end:
-            self._goes_on(queue)  # nothing is to come that might fail again
+            self._pauses.end(queue)  # nothing is to come that might fail again
         shape, history = queue.shape, queue.epochs.now.history
         self._connection.answer_queue(event.cid, next_index, shift, shape, lineage, history)
         self._lanes.tell_all(self._connection.sink(event.cid), queue)
@@ -319,28 +317,9 @@ class SinkSession:
         if event.cid in self._let_go_of:
             self._let_go_of.discard(event.cid)
         else:
-            self._hear_pause(queue, event.message)
+            self._pauses.hear(queue, event.message)
         if queue.owner is self and event.name not in self._preparing:
             self._give_back(queue)
-
-    def _hear_pause(self, queue: SinkQueue, message: str) -> None:
-        """The source cannot read the queue for now, and says why; it offers it again."""
-        known, message = queue.pause.trouble, ev.said_by_peer(message)
-        if queue.stop is not None or (known is not None and not known.is_peers):
-            return
-        trouble = Stop(name=queue.name, reason=StopReason.FAILED, message=message, is_peers=True)
-        self._begin_pause(queue, trouble, is_told=False)
-        self._changed.set()
-
-    def _begin_pause(self, queue: SinkQueue, trouble: Stop, *, is_told: bool) -> None:
-        if queue.pause.begin(trouble, is_told=is_told):
-            _logger.error("%s: queue %r pauses: %s", self._pump.label, queue.name, trouble.message)
-
-    def _goes_on(self, queue: SinkQueue) -> None:
-        if queue.pause.trouble is not None:
-            queue.pause.forget()
-            self._has_paused.set()
-            self._changed.set()
 
     def _give_back(self, queue: SinkQueue) -> None:
         queue.owner = None
@@ -356,34 +335,9 @@ class SinkSession:
             if session is not self:
                 session.tell_free(queue)
 
-    async def _name_again(self) -> None:
-        """Tells this peer of queues whose pauses are over, and people of those that go on."""
-        while True:
-            for queue in self._queues.values():
-                if queue.pause.takes_firm() and queue.stop is None:
-                    _logger.info("%s: queue %r goes on", self._pump.label, queue.name)
-            for queue in sorted(self._paused, key=lambda queue: queue.name):
-                if queue.pause.is_over:
-                    self._paused.discard(queue)
-                    self.tell_free(queue)
-                    self._pump.wake()
-            until = min((queue.pause.until for queue in self._paused), default=math.inf)
-            firms = (queue.pause.firm_at for queue in self._queues.values())
-            with trio.move_on_at(min((until, *firms))):
-                await self._has_paused.wait()
-
     def tell_free(self, queue: SinkQueue) -> None:
         """Tells this peer whether a queue can be offered now, if it is taken from there."""
-        if self.from_here.refusal(queue) is not None:
-            return
-        if not queue.pause.is_over:
-            self._paused.add(queue)
-            self._has_paused.set()
-        names, nothing = QueueNames(sinks=frozenset({queue.name})), QueueNames()
-        if queue.is_free:
-            self._connection.change_queues(added=names, removed=nothing)
-        else:
-            self._connection.change_queues(added=nothing, removed=names)
+        self._pauses.tell_free(queue)
 
     def _begin_back_copy(self, event: ev.BackCopyWanted) -> None:
         _logger.info("%s: queue %r: back copy", self._pump.label, event.name)
@@ -426,7 +380,7 @@ class SinkSession:
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
         self.has_progressed = True
-        self._goes_on(queue)
+        self._pauses.end(queue)
         queue.counters.count_received(excerpts, payload_bytes)
         queue.append_log.note(entries)
         queue.disk.note()
@@ -497,7 +451,7 @@ class SinkSession:
     def _pause(self, cid: Cid, trouble: Stop) -> None:
         """Not now: the queue is tried again later, and the others go on meanwhile."""
         is_told = self.withdraw(cid, trouble.message)
-        self._begin_pause(self._queues[trouble.name], trouble, is_told=is_told)
+        self._pauses.begin(self._queues[trouble.name], trouble, is_told=is_told)
         if not is_told:
             self._pump.fail(f"queue {trouble.name!r}: {trouble.message}")
         self._changed.set()
