@@ -1,4 +1,4 @@
-"""The examples of the README and of the guide for programs run, and print what is promised."""
+"""The examples of the README and of the guides run, and print what is promised."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.spark.conftest import spark_missing
 
 README = Path(__file__).resolve().parent.parent / "README.md"
-PAGES = [README, README.parent / "docs" / "programs.md"]
+PAGES = [README, *(README.parent / "docs" / name for name in ("programs.md", "spark.md"))]
 
 
 @pytest.mark.timeout(600)
@@ -34,10 +34,11 @@ def test_examples_print_what_is_promised(page: Path) -> None:
 
 
 def test_commands_exist() -> None:
-    """Every `cqrepl` option that the README shows is one that the command knows."""
-    group = r"(?:bench |spark |config )?(?:archive (?=add|verify|gc))?"
+    """Every `cqrepl` option that is shown is one that the command knows."""
+    group = r"(?:bench |spark |config |plan )?(?:archive (?=add|verify|gc))?"
     command = rf"^    (?:.*\| )?cqrepl ({group}\w[\w-]*)([^\n]*)"
-    lines = re.findall(command, README.read_text(), re.MULTILINE)
+    text = README.read_text() + (README.parent / "docs" / "operations.md").read_text()
+    lines = re.findall(command, text, re.MULTILINE)
     assert {"source", "sink", "append", "tail"} <= {name for name, _ in lines}
     for line in lines:
         asked = [sys.executable, "-m", "cqrepl", *line[0].split(), "--help"]
