@@ -11,7 +11,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PATIENCE_SECONDS = 60.0
+SLOWEST = 8  # files that are named
 TALLY = os.environ.pop("CQREPL_TALLY", "")  # where `suite` looks for what this run has counted
 
 # how fast a machine is decides about no test
@@ -64,8 +66,23 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"to repeat what failed: {again}")
     if TALLY:
         passed = len(stats.get("passed", ())) + len(stats.get("xfailed", ()))
-        tally = {"passed": passed, "failed": len(failed), "again": again}
+        reports: list[object] = [each for kind in stats.values() for each in kind]
+        tally = {
+            "passed": passed,
+            "failed": len(failed),
+            "again": again,
+            "slowest": slowest_files(reports),
+        }
         Path(TALLY).write_text(json.dumps(tally))
+
+
+def slowest_files(reports: Iterable[object]) -> list[tuple[str, float]]:
+    """The files whose tests took longest in all, in seconds, with what they share."""
+    took: dict[str, float] = defaultdict(float)
+    for report in reports:
+        if isinstance(report, pytest.TestReport):
+            took[report.nodeid.partition("::")[0]] += report.duration
+    return sorted(took.items(), key=lambda each: -each[1])[:SLOWEST]
 
 
 def command_for(failed: Sequence[pytest.TestReport], config: pytest.Config) -> str:

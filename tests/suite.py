@@ -2,9 +2,10 @@
 
     python -P tests/suite.py test|long|ci
 
-A phase that fails keeps no other from running. At the end there is a line for each phase, the
-commands that repeat what failed, and a line `N passed, N failed` that counts tests, and each phase
-that is no run of tests as one. The exit code is 1 when anything failed.
+A phase that fails keeps no other from running. At the end there is a line for each phase, and for
+each file of tests that took long there (two run at a time), the commands that repeat what failed,
+and a line `N passed, N failed` that counts tests, and each phase that is no run of tests as one.
+The exit code is 1 when anything failed.
 
 A run of tests writes what it counted to the file that CQREPL_TALLY names (see `conftest`).
 """
@@ -23,6 +24,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 TALLY: Final = ROOT / "build" / "tally.json"
 SUMMARY: Final = ROOT / "build" / "summary.txt"
+WORTH_SECONDS: Final = 20.0  # of the tests of one file, to be named
 BIN: Final = Path(sys.executable).parent
 # a change is judged by the same examples as the one before; `make test-long` takes others
 SEEDED: Final = "--hypothesis-seed=1"
@@ -68,18 +70,28 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a phase; `again` is empty when nothing failed."""
+    """What came of a phase; `again` is empty when nothing failed. The files that took longest come
+    with their seconds."""
 
     phase: Phase
     seconds: float
     passed: int
     failed: int
     again: str
+    slowest: Sequence[tuple[str, float]]
 
     def line(self) -> str:
         """One line for people."""
         verdict = "FAILED" if self.failed else "ok"
         return f"{self.phase.name:20} {self.seconds:6.0f} s  {verdict}"
+
+    def slow_lines(self) -> list[str]:
+        """A line for each file that takes a part of the phase worth looking at."""
+        return [
+            f"    {name:50} {seconds:6.0f} s"
+            for name, seconds in self.slowest
+            if seconds >= WORTH_SECONDS
+        ]
 
 
 def made(target: str, *settings: str) -> Phase:
@@ -157,10 +169,11 @@ def run(phase: Phase) -> Outcome:
     environment = {**os.environ, "CQREPL_TALLY": str(TALLY), **phase.environment}
     started = time.monotonic()
     code = subprocess.run(phase.words, cwd=ROOT, env=environment, check=False).returncode
-    passed, failed, again = 0, 0, ""
+    passed, failed, again, slowest = 0, 0, "", []
     if TALLY.exists():
         tally = json.loads(TALLY.read_text())
         passed, failed, again = tally["passed"], tally["failed"], tally["again"]
+        slowest = tally["slowest"]
     elif code == 0:
         passed = 1
     if code and not failed:  # no test failed, and still it did
@@ -171,6 +184,7 @@ def run(phase: Phase) -> Outcome:
         passed=passed,
         failed=failed,
         again=(again or phase.again) if failed else "",
+        slowest=slowest,
     )
 
 
@@ -179,7 +193,7 @@ def main() -> int:
     outcomes = [run(phase) for phase in PHASES[sys.argv[1]]()]
     print()
     for outcome in outcomes:
-        print(outcome.line())
+        print("\n".join([outcome.line(), *outcome.slow_lines()]))
     commands = [outcome.again for outcome in outcomes if outcome.failed]
     if commands:
         print("\nTo repeat what failed:\n")
