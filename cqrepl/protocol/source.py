@@ -57,10 +57,12 @@ from wire import Reader
 
 @dataclass(slots=True)
 class AnswerPace:
-    """When the sink answered last, and for how long it may say nothing, in seconds."""
+    """When the sink answered last, when it last had a stream begin, and for how long it may say
+    nothing, in seconds."""
 
     seconds: float
     last: float = -math.inf
+    began: float = -math.inf
     budget: SendBudget = field(default_factory=SendBudget)  # of all that they have sent
 
 
@@ -69,7 +71,8 @@ class SourceHandler(Stoppable):
 
     Args:
         pace: of the answers on this connection: a sink that begins with many queues answers one
-            after the other, so the time for an answer runs anew with every one of them.
+            after the other, and locks one after the other once they are proved, so the time for
+            either runs anew with every one of them.
     """
 
     def __init__(
@@ -108,8 +111,11 @@ class SourceHandler(Stoppable):
             return math.inf
         if self._is_comparing:
             return math.inf if self._asked is None else self.answer_deadline
+        pace = self._pace
         if self.state is SourceState.OFFERED:
-            return max(self.answer_deadline, self._pace.last + self._pace.seconds)
+            return max(self.answer_deadline, pace.last + pace.seconds)
+        if self.state is SourceState.ANSWERED:
+            return max(self.answer_deadline, max(pace.last, pace.began) + pace.seconds)
         return self.answer_deadline if self._awaits_sink else math.inf
 
     @property
@@ -252,6 +258,7 @@ class SourceHandler(Stoppable):
             self._outbox.broken = run.problem
         elif name == "eos":
             self._end_of_stream()
+            self._pace.began = now
         elif name == PENDING:
             if (
                 self.state is SourceState.OFFERED

@@ -466,6 +466,23 @@ def test_the_time_for_an_answer_runs_anew_with_every_answer() -> None:
     assert (event.name, event.reason) == ("p19", StopReason.NO_ANSWER)
 
 
+def test_the_time_for_a_stream_to_begin_runs_anew_with_every_one_that_does() -> None:
+    """A sink locks a thousand queues one after the other, when all of them have been answered."""
+    ours = Ours(Role.SOURCE, cid_first=CID, heartbeat_timeout_ms=9000).greeted()
+    cids = [offer_queue(ours, name=f"p{nth}") for nth in range(20)]
+    for nth, cid in enumerate(cids):
+        ours.receive(register(f"/replication/p{nth}/2", cid, source_handler(name=f"p{nth}")))
+    for cid in cids[:-1]:
+        ours.tick(8)
+        assert kinds(ours.receive(end_of_stream(cid))) == [ev.StreamingStarted]
+    ours.tick(8.9)
+    ours.receive(heartbeat())
+    assert ours.events() == []
+    ours.tick(0.2)
+    event = stopped(ours.events())
+    assert (event.name, event.reason) == ("p19", StopReason.NO_ANSWER)
+
+
 def test_every_excerpt_that_comes_back_renews_the_time() -> None:
     ours = copying_back(index(0), index(5))
     assert ours.connection.source(CID).deadline == 40.0
