@@ -44,6 +44,8 @@ from cqrepl.replicator.fencekind import (
     FenceKind,
     FenceTold,
 )
+from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sourcequeue import SourceQueue
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class FenceDesk:
         self._links: dict[int, LinkView] = {}  # the last one of each host
         self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
         self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
+        self._turns: dict[str, trio.Lock] = {}
+        self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
         self._has_news = trio.Event()
 
     async def connected(self, link: LinkView) -> None:
@@ -159,16 +163,33 @@ class FenceDesk:
                 await self._has_news.wait()
                 self._has_news = trio.Event()
                 told, self._told = self._told, []
-                for host_id, name, epoch in told:
-                    nursery.start_soon(self._announce, host_id, name, epoch)
+                for each in told:
+                    if each not in self._announced:
+                        nursery.start_soon(self._announce, *each)
 
     async def _announce(self, host_id: int, name: str, epoch: int) -> None:
+        """Until that host has promised; what keeps it from that may pass."""
+        asked, seconds, said = FenceRequest(verb=FenceVerb.FENCE, epoch=epoch), PAUSE_SECONDS, ""
+        self._announced.add((host_id, name, epoch))
         try:
-            await self.position(host_id, name, FenceRequest(verb=FenceVerb.FENCE, epoch=epoch))
+            while self._leads_in(name, epoch):
+                try:
+                    await self.position(host_id, name, asked)
+                    return
+                except Refused as error:
+                    if str(error) != said:
+                        _logger.warning("queue %r: epoch %d: %s", name, epoch, error)
+                    said = str(error)
+                await trio.sleep(seconds)
+                seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
         except Unreachable:
             pass  # it is told when it comes again
-        except Refused as error:
-            _logger.warning("queue %r: epoch %d: %s", name, epoch, error)
+        finally:
+            self._announced.discard((host_id, name, epoch))
+
+    def _leads_in(self, name: str, epoch: int) -> bool:
+        queue = self._host.source.queues.get(name)
+        return queue is not None and queue.epochs.now.promised == epoch
 
     async def _answer_all(self) -> None:
         async for asked in self._asked:
@@ -201,8 +222,7 @@ class FenceDesk:
         if taken is not None:
             if taken.stop is not None:
                 raise Refused(str(taken.stop))
-            end = taken.next_index if taken.is_open else NEXT_OF_EMPTY
-            return CopyPosition(next_index=end, epochs=taken.epochs.now, is_source=False)
+            return CopyPosition(next_index=_end(taken), epochs=taken.epochs.now, is_source=False)
         streamed = self._host.source.queues.get(name)
         if streamed is None:
             raise Refused(f"queue {name!r} is not open yet")
@@ -218,6 +238,14 @@ class FenceDesk:
             Refused: it, or a higher one, is promised to another host.
             QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
         """
+        async with self.turn(name):
+            await self._promise(name, epoch, leader)
+
+    def turn(self, name: str) -> trio.Lock:
+        """Is held while something is done about who leads a queue: one thing after the other."""
+        return self._turns.setdefault(name, trio.Lock())
+
+    async def _promise(self, name: str, epoch: int, leader: int) -> None:
         streamed = self._host.source.queues.get(name)
         taken = self._host.sink.queues.get(name)
         queue = streamed or taken
@@ -239,18 +267,29 @@ class FenceDesk:
 
     async def _step_down(self, queue: SourceQueue, epoch: int, leader: int) -> None:
         """This host streamed the queue, and takes it in from now on."""
-        host, name, path = self._host, queue.name, queue.path
+        host, name, path, held = self._host, queue.name, queue.path, queue.held
         with host.changing():
             with ExitStack() as stack:
                 fence = await in_thread(partial(append_fence, path))
                 stack.callback(fence.close)
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 queue.leading.has_stepped_down = True
-                await host.close_writer(name)
-                await host.source.remove(name, f"host {leader} leads it in epoch {epoch}")
-            taken = host.sink.open(name, path)
-            await in_thread(taken.lock)
-            host.sink.add(taken)
+                try:
+                    await host.close_writer(name)
+                    await host.source.remove(name, f"host {leader} leads it in epoch {epoch}")
+                except (QueueError, OSError) as error:  # it leads no longer for all that
+                    _logger.warning("queue %r: it was not closed in order: %s", name, error)
+            await host.sink.take_in_again(name, path, queue.epochs)
+            if held is not None:
+                await host.sink.pause(name)
+
+
+def _end(taken: SinkQueue) -> Index:
+    """The next index of a copy, which may not be open: one that was resumed waits for an offer."""
+    if taken.is_open or not taken.is_there:
+        return taken.next_index if taken.is_open else NEXT_OF_EMPTY
+    with Queue.open(taken.path) as queue:
+        return queue.next_index()
 
 
 def _check_prefix(path: Any, request: FenceRequest) -> None:

@@ -35,6 +35,7 @@ from cqrepl.replicator.hostevents import HostEvents, telling
 from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.hostroles import by_epochs, check_no_epoch
+from cqrepl.replicator.keptepochs import KeptEpochs
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.promoter import Promoter
@@ -248,15 +249,18 @@ class Host:
         removed = self._paths.keys() - paths.keys()
         passed_on = relays_of(settings)
         sources = {name: path for name, path in sources.items() if name not in passed_on}
+        epochs = {name: KeptEpochs(path) for name, path in {**sources, **sinks}.items()}
+        if settings.sink.masters:
+            sources, sinks = by_epochs(sources, sinks, epochs, settings.protocol.host_id)
         self._place(settings, sources, sinks, removed)
         self._set(old := self.settings, settings)
         streamed: list[SourceQueue] = []
         taken: list[SinkQueue] = []
         try:
             for name, path in sources.items():
-                streamed.append(self.source.open(name, path))
+                streamed.append(self.source.open(name, path, epochs[name]))
             for name, path in sinks.items():
-                taken.append(self.sink.open(name, path))
+                taken.append(self.sink.open(name, path, epochs[name]))
         except BaseException:
             self._set(settings, old)
             with trio.CancelScope(shield=True):
@@ -277,7 +281,9 @@ class Host:
             for name in sorted(removed):
                 await self._remove(name)
             for name, queue in self.sink.queues.items():
-                giver = settings.sink.masters.get(name)
+                # where there was a promotion, it is taken from whoever that has made the leader
+                promised = queue.epochs.now.promised_to if queue.epochs.are_known else 0
+                giver = promised or settings.sink.masters.get(name)
                 if queue.master_id != giver:
                     await self.sink.follow(name, giver)
             added = passed_on - set(self._relays.names)
@@ -345,7 +351,8 @@ class Host:
         self._check_name(name)
         if name in self._relays.names:
             raise Refused(f"queue {name!r} is passed on from here: it gets no other master so")
-        check_no_epoch(name, self.queue(name).path)
+        queue = self.source.queues.get(name) or self.sink.queues[name]
+        check_no_epoch(name, queue.epochs)
         old, own = self.settings, self.settings.protocol.host_id
         was, now = old.sink.masters[name], settings.sink.masters[name]
         with self.changing():
@@ -362,7 +369,7 @@ class Host:
                 raise
 
     async def _hand_over(self, name: str, master_id: int) -> None:
-        path = self.source.queues[name].path
+        path, epochs = self.source.queues[name].path, self.source.queues[name].epochs
         with ExitStack() as stack:
             fence = await in_thread(partial(append_fence, path))
             stack.callback(fence.close)
@@ -372,10 +379,10 @@ class Host:
             await self.close_writer(name)
             await self.source.remove(name, f"host {master_id} is its master now")
         try:
-            taken = self.sink.open(name, path)
+            taken = self.sink.open(name, path, epochs)
             await in_thread(taken.lock)
         except BaseException:
-            self.source.add(self.source.open(name, path))
+            self.source.stream_again(name, path, epochs)
             raise
         self.sink.add(taken)
 
@@ -389,9 +396,9 @@ class Host:
             raise Refused(f"queue {name!r} stays with host {master_id}, which {has}")
         await self.sink.remove(name)
         try:
-            streamed = self.source.open(name, queue.path)
+            streamed = self.source.open(name, queue.path, queue.epochs)
         except BaseException:
-            self.sink.add(self.sink.open(name, queue.path))
+            await self.sink.take_in_again(name, queue.path, queue.epochs)
             raise
         # what the old master had last may come back from there
         streamed.marks_of(master_id).raise_sent(NOTHING_SENT)
@@ -492,8 +499,9 @@ class Host:
     async def _running(self) -> AsyncIterator[None]:
         from_here, to_here = _directions(self.settings, self._program)
         settings, program = self.settings, self._program
+        epochs = {name: KeptEpochs(path) for name, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
-            from_here, to_here = by_epochs(from_here, to_here, settings.protocol.host_id)
+            from_here, to_here = by_epochs(from_here, to_here, epochs, settings.protocol.host_id)
             program = desk = FenceDesk(self, program)
             self._promoter = Promoter(self, desk)
         names = from_here | to_here
@@ -502,8 +510,8 @@ class Host:
         self._paths = names
         with ExitStack() as stack:
             self._syncer = syncer = Syncer(settings.scrub_bytes_per_s)
-            self.source = source = open_source(from_here, settings.source, syncer, stack)
-            self.sink = sink = open_sinks(to_here, settings.sink, syncer, stack)
+            self.source = source = open_source(from_here, settings.source, syncer, stack, epochs)
+            self.sink = sink = open_sinks(to_here, settings.sink, syncer, stack, epochs)
             self._relays = RelayDesk(settings.protocol.host_id, source, sink)
             self._relays.add(passed_on)
             stack.callback(self._close_writers)

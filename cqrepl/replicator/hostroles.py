@@ -8,20 +8,30 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cqrepl.net.errors import Refused
-from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.replicator.keptepochs import KeptEpochs
 
 
 def by_epochs(
-    from_here: Mapping[str, Path], to_here: Mapping[str, Path], host_id: int
+    from_here: Mapping[str, Path],
+    to_here: Mapping[str, Path],
+    known: Mapping[str, KeptEpochs],
+    host_id: int,
 ) -> tuple[dict[str, Path], dict[str, Path]]:
-    """The same queues, by what their copies have promised. Each stays in its directory.
+    """The same queues, by what their copies have promised. Each stays in its directory. One whose
+    epochs cannot be read now stays as it is: it is not opened before they can.
+
+    Args:
+        known: the epochs of each.
 
     Raises:
-        OSError, QueueDamaged: what one has promised cannot be read.
+        QueueDamaged: what one has promised is not what was written.
     """
     streamed, taken = dict(from_here), dict(to_here)
     for name, path in {**from_here, **to_here}.items():
-        epochs = load_epochs(path)
+        try:
+            epochs = known[name].now
+        except OSError:
+            continue
         if epochs.promised:
             leads = epochs.may_lead(host_id)
             (taken if leads else streamed).pop(name, None)
@@ -29,13 +39,14 @@ def by_epochs(
     return streamed, taken
 
 
-def check_no_epoch(name: str, path: Path) -> None:
+def check_no_epoch(name: str, kept: KeptEpochs) -> None:
     """Does nothing where the file of the cluster says who leads a queue.
 
     Raises:
         Refused: it has had a promotion.
+        OSError, QueueDamaged: that cannot be read.
     """
-    epochs = load_epochs(path)
+    epochs = kept.now
     if epochs.promised:
         raise Refused(
             f"queue {name!r} stays with host {epochs.promised_to}, which leads it in epoch"

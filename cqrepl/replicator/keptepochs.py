@@ -3,6 +3,7 @@
 What is promised here outlives a power cut before anybody hears of it (`queue.files.epochfile`).
 """
 
+import threading
 from pathlib import Path
 
 from cqrepl.queue import Queue, QueueError
@@ -17,18 +18,33 @@ class Fenced(QueueError):
 
 
 class KeptEpochs:
-    """The epochs of one queue, as they are on the disk. One thread at a time changes them.
+    """The epochs of one queue, as they are on the disk. Any thread may change them: of two promises
+    at once the second one finds the first. They are read once: when they are asked for first.
 
     Args:
         path: of its directory, which may not be there yet.
-
-    Raises:
-        OSError, QueueDamaged: they cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.now = load_epochs(path)
+        self._now: Epochs | None = None
+        self._guard = threading.Lock()  # of a change, up to when it is on the disk
+
+    @property
+    def are_known(self) -> bool:
+        """True once they could be read."""
+        return self._now is not None
+
+    @property
+    def now(self) -> Epochs:
+        """All of them.
+
+        Raises:
+            OSError, QueueDamaged: they cannot be read, now; only until they are known.
+        """
+        if self._now is None:
+            self._now = load_epochs(self._path)
+        return self._now
 
     def promise(self, number: int, host_id: int) -> None:
         """Nothing is taken from a lower epoch from now on.
@@ -37,10 +53,11 @@ class KeptEpochs:
             Fenced: it, or a higher one, is promised to another host.
             OSError: it may not be on the disk; then it is not promised either.
         """
-        try:
-            self._keep(self.now.promise(number, host_id))
-        except ValueError as error:
-            raise Fenced(str(error), path=self._path) from None
+        with self._guard:
+            try:
+                self._keep(self.now.promise(number, host_id))
+            except ValueError as error:
+                raise Fenced(str(error), path=self._path) from None
 
     def adopt(self, history: History) -> None:
         """The copy is proved to hold what a source of this history does.
@@ -48,7 +65,8 @@ class KeptEpochs:
         Raises:
             OSError: that may not be on the disk.
         """
-        self._keep(self.now.adopt(history))
+        with self._guard:
+            self._keep(self.now.adopt(history))
 
     def open(self, number: int, host_id: int, end: int) -> None:
         """The host that has the promise leads from now on; `end` is the next index of its copy.
@@ -57,9 +75,10 @@ class KeptEpochs:
             Fenced: another epoch was promised meanwhile.
             OSError: that may not be on the disk.
         """
-        if (number, host_id) != (self.now.promised, self.now.promised_to):
-            raise Fenced(promised_otherwise(self.now, number, host_id), path=self._path)
-        self._keep(self.now.opened(end))
+        with self._guard:
+            if (number, host_id) != (self.now.promised, self.now.promised_to):
+                raise Fenced(promised_otherwise(self.now, number, host_id), path=self._path)
+            self._keep(self.now.opened(end))
 
     def check_leads(self, host_id: int) -> None:
         """Does nothing where this host may stream the queue.
@@ -94,4 +113,4 @@ class KeptEpochs:
     def _keep(self, epochs: Epochs) -> None:
         if epochs != self.now:
             store_epochs(self._path, epochs)
-            self.now = epochs
+            self._now = epochs

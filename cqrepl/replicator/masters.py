@@ -2,7 +2,8 @@
 
 The file of a cluster names one master for each queue. Any other host that offers it, by another
 version of that file or because it offers what it has to whatever is there, as Java's sources do, is
-refused. Where no master is named, every host is taken.
+refused. Where no master is named, every host is taken. A promotion names another one
+(`queue.format.epochs`).
 """
 
 from collections.abc import Mapping, Set
@@ -38,6 +39,6 @@ class QueuesFromHere:
 
     def refusal(self, queue: SinkQueue) -> str | None:
         """Why a queue is not taken from this peer; None where it is."""
-        if queue.master_id in (None, self._connection.remote_id):
-            return None
+        if queue.master_id in (None, self._connection.remote_id) or not queue.epochs.are_known:
+            return None  # by its epochs another host may lead it: they are read when it is offered
         return f"it is taken from host {queue.master_id} only"

@@ -7,8 +7,9 @@ queue has no leader until somebody promotes again; nothing of it is lost or chan
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch
+from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.fencedesk import FenceDesk
 from cqrepl.replicator.hostmarks import NOTHING_SENT
@@ -78,14 +80,36 @@ class Promoter:
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
         positions = await self._all(name, self._connected, asked)
+        await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, epoch=plan.epoch, was=plan.was)
         _check(begun, accept_loss=accept_loss)
-        queue = self._host.sink.queues[name]
-        if begun.returned is not None:
-            await self._take(queue, begun.returned)
-        await self._lead(queue, begun)
+        async with self._desk.turn(name):
+            queue = self._host.sink.queues[name]
+            now = queue.epochs.now
+            if (now.promised, now.promised_to) != (begun.epoch, self._own):
+                raise Refused(promised_otherwise(now, begun.epoch, self._own))
+            if begun.returned is not None:
+                await self._take(queue, begun.returned)
+            await self._lead(queue, begun)
         return begun
+
+    async def _check_alone(self, name: str, epoch: int, others: Set[int]) -> None:
+        """Looks whether another host is being promoted too: one of the hosts that have not promised
+        has promised that.
+
+        Raises:
+            Refused: so it is.
+        """
+        asked = [each for each in self._connected if each in others]
+        where = await self._all(name, asked, FenceRequest(verb=FenceVerb.WHERE))
+        for host_id, each in where.items():
+            promised, to = each.epochs.promised, each.epochs.promised_to
+            if promised >= epoch and to != self._own:
+                raise Refused(
+                    f"queue {name!r}: host {host_id} has promised epoch {promised} to host {to}"
+                    " meanwhile, so this host does not lead it: promote once more where it is to go"
+                )
 
     def _planned(
         self,
@@ -97,7 +121,7 @@ class Promoter:
         was: int | None = None,
     ) -> Promotion:
         settings = self._host.settings
-        return plan_promotion(
+        plan = plan_promotion(
             name,
             to,
             self._hosts,
@@ -107,6 +131,10 @@ class Promoter:
             epoch=epoch,
             was=was,
         )
+        own = self._host.sink.queues.get(name)
+        if to == self._own and own is not None and own.is_paused and not plan.refusal:
+            plan = replace(plan, refusal="it is paused here by operator: resume it first")
+        return plan
 
     @property
     def _hosts(self) -> frozenset[int]:
@@ -136,7 +164,9 @@ class Promoter:
     async def _take(self, queue: SinkQueue, lacks: CopyStretch) -> None:
         """Takes what another copy has and this one lacks."""
         if not queue.is_open:
-            raise Refused(f"queue {queue.name!r} was never taken in here: it follows first")
+            if not queue.is_there:
+                raise Refused(f"queue {queue.name!r} was never taken in here: it follows first")
+            await in_thread(partial(queue.prepare, None, self._own, is_compared=True))
         await in_thread(queue.lock)
         chain = b""
         if has_chains() and lacks.first != NEXT_OF_EMPTY:
@@ -165,13 +195,14 @@ class Promoter:
 
     async def _lead(self, queue: SinkQueue, begun: Promotion) -> None:
         host, name = self._host, queue.name
-        with host.changing():
+        # where it ends half-way, it is neither taken in nor streamed
+        with host.changing(), trio.CancelScope(shield=True):
             await host.sink.remove(name)  # it is on the disk then
             try:
                 await in_thread(partial(queue.epochs.open, begun.epoch, self._own, begun.start))
-                streamed = host.source.open(name, queue.path)
+                streamed = host.source.open(name, queue.path, queue.epochs)
             except BaseException:
-                host.sink.add(host.sink.open(name, queue.path))
+                await host.sink.take_in_again(name, queue.path, queue.epochs)
                 raise
             for host_id in self._hosts - {self._own}:
                 # what a copy has that promised too late may come back from there

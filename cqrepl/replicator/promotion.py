@@ -142,7 +142,9 @@ def plan_promotion(
     needed = max(1, copies - max(acks, 1) + 1)
     promising = len(positions.keys() - {was})
     refusal = ""
-    if own.is_source:
+    # of two that lead, as after losses that were accepted on two sides, one is promoted once more
+    is_alone = not any(each.is_source for host, each in positions.items() if host != to)
+    if own.is_source and is_alone:
         refusal = f"host {to} leads it already"
     elif tails[to] is not None:
         refusal = f"host {to} has excerpts that are not the queue's: it follows first"

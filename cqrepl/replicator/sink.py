@@ -20,6 +20,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection, StopReason
+from cqrepl.queue import QueueError
 from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import Quarantine, quarantine
@@ -27,6 +28,7 @@ from cqrepl.queue.write.pretoucher import usual_ahead_bytes
 from cqrepl.replicator.copylevels import note_applied
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.keptepochs import KeptEpochs
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.logs import log_paths, named_logs
 from cqrepl.replicator.lostfiles import LostFiles
@@ -219,17 +221,43 @@ class Sink:
         """Queues that are opened from now on log beside these."""
         self._opener.place_logs(names)
 
-    def open(self, name: str, path: Path) -> SinkQueue:
+    def open(self, name: str, path: Path, epochs: KeptEpochs | None = None) -> SinkQueue:
         """Opens or prepares a queue that is to be taken in too.
+
+        Args:
+            epochs: its own, where they are known already.
 
         Raises:
             QueueError, OSError: as `open_sinks`.
         """
         with spare_descriptors():
-            queue = self._opener.open(name, path)
+            queue = self._opener.open(name, path, epochs)
         if queue.error_at_start is not None:
             self._opener.close_at_once(queue)
             raise queue.error_at_start
+        return queue
+
+    async def take_in_again(self, name: str, path: Path, epochs: KeptEpochs) -> SinkQueue:
+        """Takes in a queue that was open in this host until now, and keeps all other writers out.
+        Where it cannot be opened, or locked, it pauses, and is opened when it is offered next.
+
+        Args:
+            epochs: its own.
+        """
+        with spare_descriptors():
+            try:
+                queue = self._opener.open(name, path, epochs)
+            except (QueueError, OSError) as error:
+                queue = self._opener.open(name, path, epochs, is_late=True)
+                queue.open_later(error)
+        if queue.is_open:
+            try:
+                await in_thread(queue.lock)
+            except (QueueError, OSError) as error:
+                queue.open_later(error)
+        if queue.error_at_start is not None:
+            _pause_at_start(queue, queue.error_at_start)
+        self.add(queue)
         return queue
 
     def add(self, queue: SinkQueue) -> None:
@@ -310,8 +338,15 @@ class SinkOpener:
         """Where the logs of appended excerpts are depends on how many queues there are."""
         self._logs = log_paths(self.settings.append_log, names)
 
-    def open(self, name: str, path: Path) -> SinkQueue:
-        """Opens or prepares one.
+    def open(
+        self,
+        name: str,
+        path: Path,
+        epochs: KeptEpochs | None = None,
+        *,
+        is_late: bool = False,
+    ) -> SinkQueue:
+        """Opens or prepares one; see `SinkQueue`.
 
         Raises:
             QueueError: the directory holds something else, or another process its append lock.
@@ -327,9 +362,12 @@ class SinkOpener:
             any_cycle=settings.any_cycle,
             puts_aside=settings.puts_aside,
             min_free_bytes=settings.min_free_bytes,
+            epochs=epochs,
+            is_late=is_late,
         )
-        if name in settings.masters:
-            queue.master_id = queue.epochs.now.promised_to or settings.masters[name]
+        queue.master_id = settings.masters.get(name)
+        if queue.epochs.are_known:
+            queue.know_epochs()
         self._open.append(queue)
         return queue
 
@@ -362,9 +400,16 @@ def _touch_ahead(settings: SinkSettings) -> int:
 
 
 def open_sinks(
-    queues: Mapping[str, Path], settings: SinkSettings, syncer: Syncer, stack: ExitStack
+    queues: Mapping[str, Path],
+    settings: SinkSettings,
+    syncer: Syncer,
+    stack: ExitStack,
+    epochs: Mapping[str, KeptEpochs] | None = None,
 ) -> Sink:
     """A sink with its queues opened or prepared; `stack` closes them.
+
+    Args:
+        epochs: of the queues, where they are known already.
 
     Raises:
         QueueError: a directory holds something else, another process holds its append lock, or a
@@ -377,7 +422,8 @@ def open_sinks(
     opener.place_logs(queues)
     stack.callback(opener.close_all)
     with spare_descriptors():
-        opened = [opener.open(name, path) for name, path in queues.items()]
+        known = epochs or {}
+        opened = [opener.open(name, path, known.get(name)) for name, path in queues.items()]
     _pause_late(opened)
     return Sink(opened, opener)
 
@@ -389,9 +435,13 @@ def _pause_late(queues: list[SinkQueue]) -> None:
     if late and len(late) == len(queues):
         raise late[0][1]
     for queue, error in late:
-        trouble = Stop.of(queue.name, error, queue.path)
-        _logger.error("queue %r pauses: %s", queue.name, trouble.message)
-        queue.pause.begin(trouble, is_told=True)
+        _pause_at_start(queue, error)
+
+
+def _pause_at_start(queue: SinkQueue, error: QueueError | OSError) -> None:
+    trouble = Stop.of(queue.name, error, queue.path)
+    _logger.error("queue %r pauses: %s", queue.name, trouble.message)
+    queue.pause.begin(trouble, is_told=True)
 
 
 @asynccontextmanager

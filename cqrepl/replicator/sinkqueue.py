@@ -52,7 +52,7 @@ from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.pause import Pause, is_passing
 from cqrepl.replicator.queueaudit import Place
-from cqrepl.replicator.queues import QueueSession, TellDamage, shape_of
+from cqrepl.replicator.queues import PAUSED, QueueSession, TellDamage, shape_of
 from cqrepl.replicator.relaydesk import Way
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
@@ -75,7 +75,12 @@ class TakingSession(QueueSession, Protocol):
 
 
 class SinkQueue:
-    """One queue of a sink, over all connections."""
+    """One queue of a sink, over all connections.
+
+    Args:
+        epochs: of the queue, where they are known already.
+        is_late: it is not opened yet, but as at a start when it is offered.
+    """
 
     def __init__(
         self,
@@ -89,10 +94,13 @@ class SinkQueue:
         any_cycle: bool = False,
         puts_aside: bool = False,
         min_free_bytes: int = 0,
+        epochs: KeptEpochs | None = None,
+        is_late: bool = False,
     ) -> None:
         self.name = name
         self.path = path
-        self.epochs = KeptEpochs(path)
+        self.epochs = epochs or KeptEpochs(path)
+        self._knows_epochs = False  # and whom they say it is taken from
         self.owner: TakingSession | None = None  # of the connection that it takes from
         self.stop: Stop | None = None
         self.differs_at: int | None = None  # one that has stopped, where that is why and is known
@@ -124,8 +132,11 @@ class SinkQueue:
         self._queue: Queue | None = None
         self._appender: Appender | None = None
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
-        self._is_anew = False  # it is to be opened as at a start
-        self._begin()
+        self._is_anew = is_late  # it is to be opened as at a start
+        if is_late:
+            self.append_log = EntryLog(None, self.name, LogKind.APPENDED)  # until it is opened
+        else:
+            self._begin()
 
     def _begin(self) -> None:
         try:
@@ -137,7 +148,8 @@ class SinkQueue:
             self.error_at_start = error
             return
         try:
-            if self._is_there():
+            _ = self.epochs.now  # nothing is taken before they are known
+            if self.is_there:
                 self._open(None)
         except (QueueError, OSError) as error:
             if not is_passing(error):
@@ -152,10 +164,19 @@ class SinkQueue:
             self.append_log = EntryLog(self._log_path, self.name, kind, self._unlogged)
             self._is_log_due = False
 
-    def _is_there(self) -> bool:
+    @property
+    def is_there(self) -> bool:
+        """True where its directory holds anything of a queue.
+
+        Raises:
+            NotAQueue: that cannot be read.
+        """
         path = self.path
         try:
-            return path.exists() and (not path.is_dir() or any(map(_is_of_queue, path.iterdir())))
+            path.stat()
+            return not path.is_dir() or any(map(_is_of_queue, path.iterdir()))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         except OSError as error:
             raise cannot_open(error, path) from error
 
@@ -164,6 +185,11 @@ class SinkQueue:
         """True when it can be offered: no other source has it, and it does not pause. One that has
         stopped can: the source is told why."""
         return self.owner is None and self.held is None and self.pause.is_over
+
+    @property
+    def is_paused(self) -> bool:
+        """True while an operator has it paused."""
+        return self.held == PAUSED
 
     @property
     def takes_on(self) -> bool:
@@ -221,6 +247,19 @@ class SinkQueue:
         appender = self._appender
         return self.queue.next_index() if appender is None else Index(appender.next_index)
 
+    def know_epochs(self) -> bool:
+        """Reads what it has promised, where that could not be done before. A host that leads by
+        that goes before the one that it was to be taken from. True where it is news.
+
+        Raises:
+            OSError, QueueDamaged: it cannot be read, now.
+        """
+        promised = self.epochs.now.promised_to
+        is_news, self._knows_epochs = not self._knows_epochs, True
+        if is_news and promised and self.master_id is not None:
+            self.master_id = promised
+        return is_news
+
     def prepare(
         self,
         offer: QueueShape | None,
@@ -251,7 +290,7 @@ class SinkQueue:
                 self._tail.put_aside()
             if self._queue is None:
                 late = self._is_anew or self.error_at_start is not None
-                as_at_start = late and self._is_there()
+                as_at_start = late and self.is_there
                 made = partial(layout_like, offer, source_id, self._roll_cycle, self.path)
                 self._open(None if as_at_start else made())
                 self.error_at_start, self._is_anew = None, False
@@ -459,6 +498,12 @@ class SinkQueue:
         self.rest()
         self.stop = self.left = self.differs_at = None
         self.pause = Pause()
+
+    def open_later(self, error: QueueError | OSError) -> None:
+        """It pauses, with its files closed, and is opened as at a start when it is offered next."""
+        self.error_at_start = error
+        self._close_files()
+        self._rest_log()
 
     def make_room(self, error: QueueError | OSError) -> None:
         """It pauses. Where that is over too few descriptors, it keeps none, for others to go on."""

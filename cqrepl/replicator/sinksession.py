@@ -201,6 +201,12 @@ class SinkSession:
         if not self._connection.awaits_answer(event):
             return
         queue = self._queues[event.name]
+        try:
+            if queue.know_epochs():
+                self.from_here.look_again()
+        except (QueueError, OSError) as error:
+            self._stop(event.cid, event.name, error)
+            return
         if not self._gate.lets_in(self, event, queue):
             return
         if queue.is_waiting_for_quarantine:

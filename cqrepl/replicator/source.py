@@ -30,6 +30,7 @@ from cqrepl.replicator.consent import (
 )
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.keptepochs import KeptEpochs
 from cqrepl.replicator.latequeues import LateQueues
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.lineage import warn_without_proof
@@ -359,14 +360,25 @@ class Source:
         """Queues that are opened from now on log beside these."""
         self._opener.place_logs(names)
 
-    def open(self, name: str, path: Path) -> SourceQueue:
+    def open(self, name: str, path: Path, epochs: KeptEpochs | None = None) -> SourceQueue:
         """Opens a queue that is to be streamed too.
+
+        Args:
+            epochs: its own, where they are known already.
 
         Raises:
             QueueError, OSError: as `open_source`.
         """
         with spare_descriptors():
-            return self._opener.open(name, path)
+            return self._opener.open(name, path, epochs=epochs)
+
+    def stream_again(self, name: str, path: Path, epochs: KeptEpochs) -> None:
+        """Streams a queue that this host leads, from now on, or as soon as it can be opened."""
+        try:
+            self.add(self.open(name, path, epochs))
+        except (QueueError, OSError) as error:
+            self._late.add(Stop.of(name, error, path), partial(self.open, name, path, epochs))
+            self._shared.changed.set()
 
     def add(self, queue: SourceQueue) -> None:
         """Streams it from now on."""
@@ -460,6 +472,7 @@ class SourceOpener:
         path: Path,
         copy: SinkQueue | None = None,
         passed_by: tuple[int, ...] = (),
+        epochs: KeptEpochs | None = None,
     ) -> SourceQueue:
         """Opens one; see `SourceQueue`.
 
@@ -469,7 +482,7 @@ class SourceOpener:
         """
         log = self._logs.get(name)
         queue = SourceQueue(
-            name, path, log, self._syncer, self.settings, self.bell, copy, passed_by
+            name, path, log, self._syncer, self.settings, self.bell, copy, passed_by, epochs
         )
         self._open.append(queue)
         return queue
@@ -490,9 +503,16 @@ class SourceOpener:
 
 
 def open_source(
-    queues: Mapping[str, Path], settings: SourceSettings, syncer: Syncer, stack: ExitStack
+    queues: Mapping[str, Path],
+    settings: SourceSettings,
+    syncer: Syncer,
+    stack: ExitStack,
+    epochs: Mapping[str, KeptEpochs] | None = None,
 ) -> Source:
     """A source with its queues open, as far as that can be done now; `stack` closes them.
+
+    Args:
+        epochs: of the queues, where they are known already.
 
     Raises:
         OSError: no descriptor can be had.
@@ -503,11 +523,12 @@ def open_source(
     opener = SourceOpener(settings, syncer)
     opener.place_logs(queues)
     stack.callback(opener.close_all)
-    opened, late, errors = [], LateQueues(lambda name: opener.open(name, queues[name])), []
+    known = epochs or {}
+    opened, late, errors = [], LateQueues(), []
     with spare_descriptors():
         for name, path in queues.items():
             try:
-                opened.append(opener.open(name, path))
+                opened.append(opener.open(name, path, epochs=known.get(name)))
             except (QueueError, OSError) as error:
                 if not is_passing(error):
                     raise
@@ -515,7 +536,8 @@ def open_source(
     if errors and not opened:
         raise errors[0][1]
     for name, why in errors:
-        late.add(Stop.of(name, why, queues[name]))
+        open_late = partial(opener.open, name, queues[name], epochs=known.get(name))
+        late.add(Stop.of(name, why, queues[name]), open_late)
     return Source(opened, late, opener)
 
 

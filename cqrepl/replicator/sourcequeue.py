@@ -47,6 +47,11 @@ class SourceQueue:
     Args:
         copy: what the host takes in, of a queue that it passes on; None for one of its own.
         passed_by: the ids of the hosts that such a one has come by, with this one; else none.
+        epochs: of the queue, where they are known already.
+
+    Raises:
+        OSError: no descriptor can be had, or its epochs cannot be read now.
+        QueueError: the directory holds no queue that can be read.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class SourceQueue:
         bell: AckBell,
         copy: "SinkQueue | None" = None,
         passed_by: tuple[int, ...] = (),
+        epochs: KeptEpochs | None = None,
     ) -> None:
         self.name = name
         self.copy = copy
@@ -72,7 +78,8 @@ class SourceQueue:
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path
-        self.epochs = KeptEpochs(path) if copy is None else copy.epochs
+        self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
+        _ = self.epochs.now  # it is not opened before they can be read
         self.source_id = settings.source_ids.get(name)
         self.queue = _opened(path, None if copy else settings.made_with.get(name))
         try:

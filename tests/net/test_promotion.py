@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,14 +13,19 @@ import trio
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
+from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
+from cqrepl.queue import QueueError
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.replicator import fencekind
 from cqrepl.replicator.settings import SinkSettings
+from cqrepl.replicator.snapshot import snapshot_of
+from cqrepl.replicator.stops import Stop
 from tests.support.copies import assert_same
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import fill, noon_index, read
+from tests.support.unreadable import made_unreadable
 
 
 class Cluster:
@@ -300,3 +306,185 @@ async def test_the_plan_is_what_happens(tmp_path: Path, seed: int) -> None:
         paths = [hosts.path(each) for each in (1, 2, 3)]
     for path in paths[1:]:
         assert_same(paths[0], path)
+
+
+@pytest.mark.parametrize("part", ["metadata.cq4t", "."])
+async def test_an_old_source_that_cannot_open_its_copy_comes_back_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Its promise is kept, so it streams no more; what keeps it from following passes."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 4})
+        await hosts.resume_all()
+        await hosts.meet()
+        old = hosts.hosts[1]
+        mended, remove = [], old.source.remove
+
+        async def remove_and_break(name: str, why: str) -> None:
+            await remove(name, why)
+            mended.append(made_unreadable(hosts.path(1) / part if part != "." else hosts.path(1)))
+
+        monkeypatch.setattr(old.source, "remove", remove_and_break)
+        await hosts.hosts[2].leaders.promote("a")
+        more_excerpts(hosts.path(2), 4, 3)
+        await copied(hosts.path(2), hosts.path(3))
+        assert not old.source.names
+        await eventually(lambda: "paused: " in state_of(old))
+        assert "Too many levels of symbolic links" in state_of(old)
+        (bring_back,) = mended
+        bring_back()
+        assert load_epochs(hosts.path(1)).promised_to == 2
+        await hosts.follow(2)
+        assert not old.stops
+        await eventually(lambda: state_of(old) == "live")
+
+
+def state_of(host: Host) -> str:
+    """What `status` says of its queue."""
+    queues: Any = snapshot_of(host)["queues"]
+    (queue,) = queues
+    return str(queue["state"])
+
+
+async def test_a_leader_that_cannot_open_its_copy_comes_back_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch has begun on its disk when its copy is to be opened. Then it is taken in again, and
+    promoted once more."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 4})
+        await hosts.resume_all()
+        await hosts.meet()
+        new = hosts.hosts[2]
+        mended, remove = [], new.sink.remove
+
+        async def remove_and_break(name: str) -> None:
+            await remove(name)
+            mended.append(made_unreadable(hosts.path(2) / "metadata.cq4t"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(new.sink, "remove", remove_and_break)
+            with pytest.raises((QueueError, OSError)):
+                await new.leaders.promote("a")
+        assert "Too many levels of symbolic links" in state_of(new)
+        mended[0]()
+        done = await new.leaders.promote("a")
+        assert (done.epoch, done.start) == (2, noon_index(sequence=4))
+        more_excerpts(hosts.path(2), 4, 3)
+        await hosts.follow(2)
+
+
+async def test_a_reload_leaves_a_promoted_queue_with_its_leader(tmp_path: Path) -> None:
+    """Of a host that takes it in: the file of the cluster names the first master still."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 4})
+        await hosts.resume_all()
+        await hosts.meet()
+        await hosts.hosts[2].leaders.promote("a")
+        await hosts.follow(2)
+        for host in hosts.hosts.values():
+            await host.change(host.settings)
+        assert {each: hosts.hosts[each].sink.queues["a"].master_id for each in (1, 3)} == {
+            1: 2,
+            3: 2,
+        }
+        more_excerpts(hosts.path(2), 4, 3)
+        await hosts.follow(2)
+
+
+async def test_two_that_are_promoted_at_once(tmp_path: Path) -> None:
+    """By two operators: one leads at most, whoever is refused hears why, and once more one does."""
+    async with cluster(tmp_path, 4) as hosts:
+        await hosts.uneven({2: 4, 3: 4, 4: 4})
+        await hosts.resume_all()
+        await hosts.meet()
+        refused: list[Refused] = []
+
+        async def promote(host_id: int) -> None:
+            try:
+                await hosts.hosts[host_id].leaders.promote("a", accept_loss=True)
+            except Refused as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for host_id in (2, 3):
+                nursery.start_soon(promote, host_id)
+        leaders = [each for each, host in hosts.hosts.items() if host.source.names]
+        assert len(leaders) + len(refused) == 2
+        assert len(leaders) <= 1
+        assert all("promised" in str(each) for each in refused)
+        await hosts.meet()
+        to = next(each for each in (4, 3) if each not in leaders)
+        await hosts.hosts[to].leaders.promote("a")
+        more_excerpts(hosts.path(to), 4, 3)
+        await hosts.follow(to)
+
+
+async def test_two_that_led_in_one_epoch_meet_and_neither_takes_from_the_other(
+    tmp_path: Path,
+) -> None:
+    """Both operators accepted a loss, of two halves that did not see each other. Promoted once
+    more, the one with the longer copy leads, and the other one follows."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 4})
+        await hosts.stop(1)
+        await hosts.stop(3)
+        for own in (2, 3):
+            await hosts.resume_all()
+            done = await hosts.hosts[own].leaders.promote("a", accept_loss=True)
+            assert (done.epoch, done.may_lose) == (1, True)
+            more_excerpts(hosts.path(own), 4, own, seed=own)
+            await hosts.stop(own)
+            if own == 2:
+                await hosts.start(3)
+        await hosts.start(2, 3)
+        await hosts.meet()
+        with pytest.raises(Refused, match="host 2 has excerpts that are not the queue's"):
+            await hosts.hosts[2].leaders.promote("a")
+        assert [len(read(hosts.path(each))) for each in (2, 3)] == [6, 7]
+        assert all(hosts.hosts[each].source.names for each in (2, 3))
+        plan = await hosts.hosts[3].leaders.plan("a", 3)
+        done = await hosts.hosts[3].leaders.promote("a")
+        assert (done, done.epoch) == (plan, 2)
+        more_excerpts(hosts.path(3), 7, 3)
+        await hosts.follow(3)
+        (folder,) = (hosts.path(2) / "quarantine").iterdir()
+        assert len(read(folder)) == 6
+
+
+async def test_a_paused_copy_is_not_promoted_before_it_is_resumed(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 4})
+        await hosts.meet()
+        with pytest.raises(Refused, match="it is paused here by operator: resume it first"):
+            await hosts.hosts[2].leaders.promote("a")
+        assert (await hosts.hosts[2].leaders.plan("a", 2)).refusal
+        assert load_epochs(hosts.path(1)).promised == 0
+        await hosts.hosts[1].pause("a")
+        await hosts.hosts[2].resume("a")
+        await hosts.hosts[2].leaders.promote("a")
+        assert hosts.hosts[1].sink.queues["a"].is_paused  # a promotion ends no pause
+        more_excerpts(hosts.path(2), 4, 3)
+        for host_id in (1, 3):
+            await hosts.hosts[host_id].resume("a")
+        await hosts.follow(2)
+
+
+async def test_a_copy_that_was_resumed_gives_what_it_has_though_nobody_offers(
+    tmp_path: Path,
+) -> None:
+    """It has stopped, and is opened with the next offer; its source is dead."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 4, 3: 6})
+        await hosts.stop(1)
+        for host_id in (2, 3):
+            queue = hosts.hosts[host_id].sink.queues["a"]
+            queue.stop = Stop(name="a", reason=StopReason.FAILED, message="by this test")
+        with pytest.raises(Refused, match="by this test"):
+            await hosts.hosts[2].leaders.promote("a")
+        await hosts.resume_all()
+        await hosts.meet()
+        assert not hosts.hosts[2].sink.queues["a"].is_open
+        done = await hosts.hosts[2].leaders.promote("a")
+        assert done.start == noon_index(sequence=6)
+        await hosts.follow(2)

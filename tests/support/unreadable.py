@@ -1,4 +1,4 @@
-"""Files that cannot be opened for a while, for whatever user tries."""
+"""Files, and directories, that cannot be opened for a while, for whatever user tries."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,8 @@ def made_unreadable(file: Path) -> Callable[[], None]:
     file.symlink_to(file.name)
 
     def bring_back() -> None:
+        if aside.is_dir():  # which takes no other file's name
+            file.unlink()
         aside.replace(file)
 
     return bring_back
