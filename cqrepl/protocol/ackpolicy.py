@@ -157,8 +157,10 @@ def commit_index(policy: AckPolicy, marks: Marks, last: int) -> int:
         return NOTHING
     if wanted == 0:
         return last
-    found = sorted(_held(marks.get(host, {}), policy.level) for host in policy.counted)
-    return max(NOTHING, min(last, found[-wanted]))
+    counted = HOST_IDS if policy.hosts is None else policy.hosts
+    # those that nothing is known of are many, and hold nothing
+    found = sorted(_held(marks[host], policy.level) for host in marks if host in counted)
+    return max(NOTHING, min(last, found[-wanted])) if wanted <= len(found) else NOTHING
 
 
 def _held(marks: Mapping[AckLevel, int], level: AckLevel) -> int:

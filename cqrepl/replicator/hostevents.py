@@ -21,7 +21,6 @@ from typing import Final
 import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.protocol.ackpolicy import commit_index
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.reaches import Reach, reaches_of
@@ -172,7 +171,7 @@ class EventDesk:
         for name in gone:
             del self._acked[name]
         for queue in queues:
-            safe = commit_index(queue.policy, queue.leading.marks(), INDEX_MAX)
+            safe = queue.leading.safe_index()
             if safe > self._acked.get(queue.name, NOTHING):
                 self._acked[queue.name] = safe
                 yield queue.name, safe

@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -24,7 +24,7 @@ from cqrepl.kernel.board import AckLevel
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout, commit_index
 from cqrepl.queue import Queue
-from cqrepl.queue.format.index import format_index
+from cqrepl.queue.format.index import INDEX_MAX, format_index
 from cqrepl.replicator.ackboard import AckBoard
 
 NOTHING: Final = -1
@@ -173,10 +173,20 @@ class Leading:
             last = self._open().last_index()
         return commit_index(policy or self.policy, marks, NOTHING if last is None else last)
 
+    def safe_index(self) -> int:
+        """Up to which index the queue's own policy calls safe what hosts have, however long the
+        queue is; -1 for nothing. Asked often, of many queues."""
+        return commit_index(
+            self.policy, self._marks_at({AckLevel.APPENDED, self.policy.level}), INDEX_MAX
+        )
+
     def marks(self) -> Mapping[int, Mapping[AckLevel, int]]:
         """Up to which index each level is true of each host, in this run of the source."""
+        return self._marks_at(AckLevel)
+
+    def _marks_at(self, levels: Iterable[AckLevel]) -> Mapping[int, Mapping[AckLevel, int]]:
         found: dict[int, dict[AckLevel, int]] = {}
-        for level in AckLevel:
+        for level in levels:
             for host, index in self._board.marks_at(level).items():
                 found.setdefault(host, {})[level] = index
         return found

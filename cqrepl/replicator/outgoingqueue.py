@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from cqrepl.protocol.ackpolicy import commit_index
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import INDEX_MAX, NEXT_OF_EMPTY
+from cqrepl.queue.format.index import NEXT_OF_EMPTY
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
@@ -145,7 +144,7 @@ class Outgoing:
     def _committed(self) -> int:
         if self.queue.copy is not None:  # its first source says what is safe
             return self.queue.queue.acknowledged_index
-        return commit_index(self.queue.policy, self.queue.leading.marks(), INDEX_MAX)
+        return self.queue.leading.safe_index()
 
     def close(self) -> None:
         if self.lane is not None:
