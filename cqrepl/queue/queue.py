@@ -194,6 +194,10 @@ class Queue:
         """A lock of this name in the table store."""
         return WordLock(self._for_writing().table, key)
 
+    def word(self, key: str, default: int) -> int:
+        """The value of a key of the table store now; `default` where there is none."""
+        return self._marks.load(key, default)
+
     @property
     def sent_index(self) -> int:
         """The greatest index that was ever sent to a replica; -1 for none."""
@@ -216,6 +220,11 @@ class Queue:
         """Records for Java that everything up to `index` is on the disk; false where that cannot be
         recorded."""
         return self._marks.raise_to(SYNCED_KEY, index)
+
+    def keep_marks_open(self) -> bool:
+        """Opens the table store for all marks that are read and raised from now on; false where it
+        cannot be written to. Without it each mark that is read opens it anew."""
+        return self._marks.table() is not None
 
     @property
     def is_of_this_boot(self) -> bool:

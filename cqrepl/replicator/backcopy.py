@@ -215,15 +215,19 @@ def back_copy_lock(queue: Queue) -> WordLock:
     return queue.word_lock(_KEY)
 
 
-def release_dead_back_copy(path: Path | str) -> bool:
+def release_dead_back_copy(path: Path | str, opened: Queue | None = None) -> bool:
     """Gives back the locks of a process that was killed while a sink copied back into a queue.
 
     A lock that is not of a back copy, or whose holder may be alive, is left alone.
 
+    Args:
+        opened: the same queue, where it is open: the lock is looked at there.
+
     Raises:
         QueueError, OSError: as `Queue.open_for_append`.
     """
-    marked = ChronicleMarks(Path(path) / FILE_NAME).load(_KEY, UNLOCKED)
+    look = ChronicleMarks(Path(path) / FILE_NAME).load if opened is None else opened.word
+    marked = look(_KEY, UNLOCKED)
     if marked == UNLOCKED or (marked != surroundings().process_id() and is_alive(marked)):
         return False
     with Queue.open_for_append(path) as queue:

@@ -92,6 +92,7 @@ class SourceQueue:
     def _begin(self, ack_log: Path | None, syncer: Syncer, settings: SourceSettings) -> None:
         name = self.name
         self.chains = Chains(self.queue.cycles)
+        self.queue.keep_marks_open()
         if self.copy is None:
             self._release_dead_back_copy()
             self._put_in_order()
@@ -193,7 +194,7 @@ class SourceQueue:
 
     def _release_dead_back_copy(self) -> None:
         try:
-            if release_dead_back_copy(self.path):
+            if release_dead_back_copy(self.path, self.queue):
                 _logger.info(
                     "queue %r: gave back the locks of a source that died in a back copy", self.name
                 )

@@ -8,6 +8,8 @@ otherwise only read, so its table store is opened for writing here, at the first
 not possible, marks are not kept, and the answer is false: replication goes on without.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -36,15 +38,9 @@ class ChronicleMarks:
         """The mark now; `default` where it is not kept."""
         if key in self._values:
             return self._values[key].load()
-        try:
-            table = TableStore(self._path, writable=False)
-        except FileNotFoundError:
-            return default
-        try:
-            value = table.find(key)
+        with self.read() as table:
+            value = None if table is None else table.find(key)
             return default if value is None else value.load()
-        finally:
-            table.close()
 
     def raise_to(self, key: str, index: int) -> bool:
         """Makes the mark at least `index`; false where marks cannot be kept."""
@@ -61,6 +57,27 @@ class ChronicleMarks:
             return False
         value.lower_to(index)
         return True
+
+    @contextmanager
+    def read(self) -> Iterator[TableStore | None]:
+        """The table store for the length of a block: that which is open for writing, else opened
+        anew; None where there is none.
+
+        Raises:
+            OSError, QueueError: it cannot be opened.
+        """
+        if self._table is not None:
+            yield self._table
+            return
+        try:
+            table = TableStore(self._path, writable=False)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield table
+        finally:
+            table.close()
 
     def table(self) -> TableStore | None:
         """The table store, opened for writing; None where marks cannot be kept."""

@@ -23,7 +23,6 @@ something else has its name, it is looked up again, at most once a second.
 import math
 import re
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +37,7 @@ from cqrepl.queue.files.markslots import (
     marks_in_slots,
 )
 from cqrepl.queue.files.sidefile import read_side_file
-from cqrepl.queue.files.tablestore import FILE_NAME, TableStore, TableValue
+from cqrepl.queue.files.tablestore import TableStore, TableValue
 from cqrepl.queue.format.errors import QueueError
 from cqrepl.surroundings import monotonic
 
@@ -80,11 +79,8 @@ class KeptMarks:
         Raises:
             OSError, QueueError: it cannot be read.
         """
-        try:
-            with closing(TableStore(self._path / FILE_NAME, writable=False)) as table:
-                return table.keys_end()
-        except FileNotFoundError:
-            return 0
+        with self._chronicle.read() as table:
+            return 0 if table is None else table.keys_end()
 
     def raise_to(self, host: int, level: MarkLevel, index: int) -> bool:
         """Makes a mark at least `index`; false where it cannot be kept."""
@@ -120,11 +116,8 @@ class KeptMarks:
         self._slots = None
 
     def _keys(self) -> dict[str, int]:
-        try:
-            with closing(TableStore(self._path / FILE_NAME, writable=False)) as table:
-                return table.keys()
-        except FileNotFoundError:
-            return {}
+        with self._chronicle.read() as table:
+            return {} if table is None else table.keys()
 
     def _value(self, host: int, level: MarkLevel) -> TableValue | None:
         if host not in HOSTS:

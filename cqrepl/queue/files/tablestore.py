@@ -260,8 +260,7 @@ class TableStore:
     def _walk(self) -> None:
         """Takes up the keys that were added since the last time."""
         self._mapping.check()
-        while self._mapping.cover(self._walked + HEADER_BYTES):
-            position = self._walked
+        while self._mapping.cover((position := self._walked) + HEADER_BYTES):
             if not is_ready(self._mapping.words.load_4(position)):
                 return
             end = self._document_end(position)
