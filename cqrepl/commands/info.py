@@ -7,6 +7,7 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import format_index
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED
+from cqrepl.queue.format.epochs import Epoch, shown
 from cqrepl.queue.inspection.overview import (
     HostState,
     LockState,
@@ -52,6 +53,10 @@ def _lines(info: QueueInfo) -> Iterator[str]:
         if index >= 0:
             yield f"mark  {name}  {format_index(index)}"
     yield from _table([_host_cells(host) for host in info.hosts])
+    yield from _table([_epoch_cells(each) for each in info.epochs.history])
+    if not info.epochs.is_begun:
+        promised, to = info.epochs.promised, info.epochs.promised_to
+        yield f"epoch  {promised}  promised to host {to}, nothing of it is here yet"
     if info.unproved_from is not None:
         yield f"unproved from {format_index(info.unproved_from)}: the machine was started again"
     if info.keys_end > KEYS_END_WARNED:
@@ -106,6 +111,12 @@ def info_json(info: QueueInfo) -> str:
             }
             for host in info.hosts
         ],
+        "promised": (
+            {"epoch": info.epochs.promised, "leader": info.epochs.promised_to}
+            if info.epochs.promised
+            else None
+        ),
+        "epochs": shown(info.epochs.history),
         "other_keys": info.other_keys,
         "keys_end": info.keys_end,
         "findings": [
@@ -178,6 +189,11 @@ def _host_cells(host: HostState) -> tuple[str, ...]:
             for name, index in (("synced", host.synced), ("applied", host.applied))
         ),
     )
+
+
+def _epoch_cells(epoch: Epoch) -> tuple[str, ...]:
+    start = format_index(epoch.start) if epoch.start else "the start"
+    return "epoch", f"{epoch.number}", f"host {epoch.leader}", f"from {start}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -20,6 +20,17 @@ def page(host: Values) -> Iterator[str]:
         limited = f", at most {format_size(limit)}/s" if limit else ""
         yield f"  {name}: {peer['state']}{limited}"
     yield from table([_HEAD, *_rows(host)])
+    yield from (_epoch(queue) for queue in host["queues"] if queue.get("epoch") is not None)
+
+
+def _epoch(queue: Values) -> str:
+    """Who leads a queue that has had a promotion."""
+    epoch = queue["epoch"]
+    leads = "this host leads it" if epoch["leads"] else f"host {epoch['leader']} leads it"
+    since = f" from {epoch['start']} on"
+    if epoch["start"] is None:
+        since = ", promised, and not begun as far as is known here"
+    return f"queue {queue['name']}: epoch {epoch['number']}: {leads}{since}"
 
 
 def _rows(host: Values) -> Iterator[tuple[str, ...]]:

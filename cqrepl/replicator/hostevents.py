@@ -42,7 +42,7 @@ class Role(Enum):
 
     LEADING = "leading"  # it streams the queue, and local writers may append
     FOLLOWING = "following"  # it takes the queue in
-    IDLE = "idle"  # neither: it was removed, or this host has stepped down
+    IDLE = "idle"  # neither: it was removed, this host has stepped down, or another one leads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +205,10 @@ class EventDesk:
             now |= dict.fromkeys(self._sink.queues, Role.FOLLOWING)
         if self._source is not None:
             own = {n: each for n, each in self._source.queues.items() if each.copy is None}
+            host_id = self._source.endpoint.protocol.host_id
             for name, queue in own.items():
-                now[name] = Role.IDLE if queue.leading.has_stepped_down else Role.LEADING
+                leads = queue.epochs.now.may_lead(host_id) and not queue.leading.has_stepped_down
+                now[name] = Role.LEADING if leads else Role.IDLE
         self._roles = now
         for name in before.keys() - now.keys():
             yield name, Role.IDLE

@@ -6,6 +6,10 @@
                "limit": bytes of excerpts a second that it is sent, null for any number}
     a queue   {"name", "role": "source", "path", "last", "excerpts", "bytes", "state", "sinks"}
               {"name", "role": "sink", "path", "last", "excerpts", "bytes", "state", "master"}
+              both with "epoch": null where no host was ever promoted, else {"number": of the
+              latest that this host has promised, "leader": the host that leads in it, "start": its
+              first index, null where it has not begun as far as is known here, "leads": whether
+              this host does}
               both with "path_of_hosts": of a sink the ids of the hosts that it came by, when it was
               offered last; of a source these with its own, where it is taken in here, too: else
               none. One that is passed on stands there twice
@@ -56,7 +60,7 @@ def snapshot_of(host: "Host") -> Values:
         "queues": [
             *_late(host),
             *(_source(host, each, peers) for each in host.source.queues.values()),
-            *map(_sink, host.sink.queues.values()),
+            *(_sink(host, each) for each in host.sink.queues.values()),
         ],
     }
 
@@ -96,6 +100,7 @@ def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
         "excerpts": sent.excerpts,
         "bytes": sent.payload_bytes,
         "state": state,
+        "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.passed_by),
         "sinks": [_sink_of(host, queue, each, last) for each in shown],
     }
@@ -146,7 +151,19 @@ def _lag(queue: SourceQueue, mark: int, last: Index | None) -> int | None:
     return last - first + 1 if first is not None and is_one_cycle else None
 
 
-def _sink(queue: SinkQueue) -> Values:
+def _epoch(host: "Host", queue: SourceQueue | SinkQueue) -> Values | None:
+    if not queue.epochs.are_known or not queue.epochs.now.promised:
+        return None
+    now = queue.epochs.now
+    return {
+        "number": now.promised,
+        "leader": now.promised_to,
+        "start": format_index(now.history[-1].start) if now.is_begun else None,
+        "leads": isinstance(queue, SourceQueue) and now.may_lead(host.endpoint.protocol.host_id),
+    }
+
+
+def _sink(host: "Host", queue: SinkQueue) -> Values:
     received = queue.counters.drained().received
     state = "waits" if queue.owner is None else "live"
     if queue.pause.trouble is not None:
@@ -165,6 +182,7 @@ def _sink(queue: SinkQueue) -> Values:
         "bytes": received.payload_bytes,
         "state": state,
         "master": queue.master_id,
+        "epoch": _epoch(host, queue),
         "path_of_hosts": list(queue.way.passed_by),
     }
 

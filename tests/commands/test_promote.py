@@ -41,6 +41,15 @@ async def test_a_queue_is_promoted_as_planned(tmp_path: Path) -> None:
         assert {key: done[key] for key in wanted} == {key: plan[key] for key in wanted}
         more_excerpts(two, 10, 5)
         await copied(two, one)
+        for host_id, role in ((1, "sink"), (2, "source")):
+            shown = json.loads(await pair.told("status", "--host-id", host_id, "--json"))
+            (led,) = [each for each in shown["queues"] if each["name"] == "a"]
+            epoch = {"number": 1, "leader": 2, "start": plan["start"], "leads": host_id == 2}
+            assert (led["role"], led["epoch"]) == (role, epoch)
+            assert [each["epoch"] for each in shown["queues"] if each["name"] == "b"] == [None]
+        page = await pair.told("status")
+        for leads in ("host 2 leads it", "this host leads it"):
+            assert f"queue a: epoch 1: {leads} from {plan['start']} on" in page
         refused = await pair.tell("promote", "a", "--host-id", 2)
         assert (refused.returncode, "host 2 leads it already" in refused.stderr) == (5, True)
         unknown = await pair.tell("promote", "c", "--host-id", 2)

@@ -15,9 +15,10 @@ from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
-from cqrepl.queue import QueueError
-from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue import QueueDamaged, QueueError
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs
 from cqrepl.replicator import fencekind
+from cqrepl.replicator.hostevents import HostEvents, Role
 from cqrepl.replicator.settings import SinkSettings
 from cqrepl.replicator.snapshot import snapshot_of
 from cqrepl.replicator.stops import Stop
@@ -34,6 +35,7 @@ class Cluster:
     def __init__(self, folder: Path, nursery: trio.Nursery, count: int) -> None:
         self.hosts: dict[int, Host] = {}
         self._ids = range(1, count + 1)
+        self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
         self._folder = folder
         self._nursery = nursery
         self._ports = {host_id: reserved_port() for host_id in self._ids}
@@ -42,7 +44,7 @@ class Cluster:
     def path(self, host_id: int) -> Path:
         return self._folder / str(host_id) / "a"
 
-    def _settings(self, host_id: int) -> HostSettings:
+    def settings(self, host_id: int) -> HostSettings:
         peers = {each: self._address(each) for each in self._ids if each < host_id}
         paths = {"a": self.path(host_id)}
         return HostSettings(
@@ -64,7 +66,8 @@ class Cluster:
         self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         end, ended = self._ends[host_id] = trio.Event(), trio.Event()
-        async with Host(self._settings(host_id)) as self.hosts[host_id]:
+        events = HostEvents(on_role=lambda _, role: self.roles[host_id].append(role))
+        async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
             task_status.started()
             await end.wait()
         del self.hosts[host_id]
@@ -152,6 +155,47 @@ async def test_copies_of_5_7_and_9_with_a_dead_source(tmp_path: Path, to: int) -
             epochs = load_epochs(hosts.path(host_id))
             assert (epochs.promised, epochs.promised_to, epochs.number) == (1, to, 1)
             assert not hosts.hosts[host_id].stops
+
+
+async def test_a_damaged_epoch_file_starts_no_host(tmp_path: Path) -> None:
+    """Without it a copy could follow the wrong host; the error names the file."""
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.uneven({2: 3})
+        await hosts.resume_all()
+        await hosts.meet()
+        await hosts.hosts[2].leaders.promote("a")
+        await hosts.follow(2)
+        await hosts.stop_all()
+        for host_id in (1, 2):
+            file = hosts.path(host_id) / EPOCH_FILE_NAME
+            whole = file.read_bytes()
+            file.write_bytes(whole[:-9])
+            with pytest.raises(QueueDamaged, match=r"epoch\.cqmark: .* not as it was written"):
+                async with Host(hosts.settings(host_id)):
+                    raise AssertionError
+            file.write_bytes(whole)
+        await hosts.start(1, 2)
+        more_excerpts(hosts.path(2), 3, 2)
+        await hosts.follow(2)
+
+
+async def test_roles_are_told_as_epochs_have_them(tmp_path: Path) -> None:
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.uneven({2: 3, 3: 3})
+        await hosts.resume_all()
+        await hosts.meet()
+        told = hosts.roles
+        await eventually(lambda: told[1] == [Role.LEADING])
+        await hosts.hosts[2].leaders.promote("a")
+        await eventually(lambda: told[2][-1] is Role.LEADING and told[1][-1] is Role.FOLLOWING)
+        await hosts.stop(2)
+        await hosts.meet()
+        await hosts.hosts[3].leaders.promote("a")
+        await eventually(lambda: told[3][-1] is Role.LEADING)
+        told[2].clear()
+        await hosts.start(2)  # it hears of that when it comes back
+        await eventually(lambda: told[2][-1:] == [Role.FOLLOWING])
+        assert told[1][-1] is Role.FOLLOWING
 
 
 async def test_the_old_source_comes_back_and_follows(tmp_path: Path) -> None:

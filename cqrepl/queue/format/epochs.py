@@ -64,6 +64,12 @@ class Epochs:
         """That of the latest epoch that the copy has heard of as begun; 0 for none."""
         return number_of(self.history)
 
+    @property
+    def is_begun(self) -> bool:
+        """True where the copy has heard that the epoch that it has promised has begun, or where it
+        has promised none."""
+        return self.number == self.promised
+
     def may_lead(self, host_id: int) -> bool:
         """Whether a host may stream what it holds, with this behind it."""
         return not self.promised or (self.number, self.promised_to) == (self.promised, host_id)

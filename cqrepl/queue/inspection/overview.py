@@ -31,6 +31,7 @@ from cqrepl.queue.files.queuedirectory import guess_layout
 from cqrepl.queue.files.storefile import END_MARK, SUFFIX
 from cqrepl.queue.files.syncedmark import SyncedMark
 from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4
+from cqrepl.queue.format.epochs import Epochs
 from cqrepl.queue.format.errors import NotAQueue, QueueError, cannot_open
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, index_of
 from cqrepl.queue.format.layout import QueueLayout
@@ -38,7 +39,14 @@ from cqrepl.queue.inspection.closeddigests import with_digest
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind, Repair
 from cqrepl.queue.inspection.pagescan import long_bytes
-from cqrepl.queue.inspection.sidefiles import judged, lost_files, noted_of, slots_of, synced_of
+from cqrepl.queue.inspection.sidefiles import (
+    epochs_of,
+    judged,
+    lost_files,
+    noted_of,
+    slots_of,
+    synced_of,
+)
 from cqrepl.queue.inspection.storescan import StoreReport, glance_store, scan_store
 from cqrepl.queue.inspection.tablescan import TableKey, TableReport, scan_table
 from wire.header import END_OF_FILE, is_ready
@@ -113,6 +121,7 @@ class QueueInfo:
     sent, acknowledged and synced, -1 for none, `hosts` those of each sink host that has any;
     `other_keys` all else that the table store holds, and `keys_end` where its keys end, in bytes.
     `synced` is up to where replication has brought the queue to the disk; None where it has not.
+    `epochs` are what this copy has promised, and who has led; none where that cannot be read.
     """
 
     path: Path
@@ -130,6 +139,7 @@ class QueueInfo:
     keys_end: int
     free_bytes: int
     synced: SyncedMark | None
+    epochs: Epochs
     findings: tuple[Finding, ...]
 
     @property
@@ -204,6 +214,8 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
     findings += unreadable
     synced, unreadable = synced_of(path)
     findings += unreadable
+    epochs, unusable = epochs_of(path)
+    findings += unusable
     numbered = next((file for file in reversed(files) if file.index_count is not None), None)
     if numbered is not None:
         layout = _with_numbers(layout, numbered)
@@ -223,6 +235,7 @@ def inspect_queue(path: Path | str, *, deep: bool = False) -> QueueInfo:
         keys_end=0 if table is None else table.keys_end,
         free_bytes=shutil.disk_usage(path).free,
         synced=synced,
+        epochs=epochs,
         findings=tuple(findings),
     )
 

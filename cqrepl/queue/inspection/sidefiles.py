@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from cqrepl.queue.files.closedcycles import (
     CLOSED_FILE_NAME,
@@ -12,13 +13,21 @@ from cqrepl.queue.files.closedcycles import (
     lost_header,
 )
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs
 from cqrepl.queue.files.keptmarks import read_slots
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, SyncedMark, load_synced
+from cqrepl.queue.format.epochs import Epochs
+from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Cycle, Sequence, index_of
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.findings import FilePart, Finding, FindingKind
 from cqrepl.queue.inspection.storescan import StoreReport
+
+_NOT_WITHOUT: Final = (
+    "no host streams or takes it in before that is mended: put the file back from a backup, or,"
+    " where another host leads, move this copy away and let it come again"
+)
 
 
 def synced_of(path: Path) -> tuple[SyncedMark | None, list[Finding]]:
@@ -36,6 +45,20 @@ def slots_of(path: Path) -> tuple[bytes, list[Finding]]:
     except OSError as error:
         unreadable = _unreadable(path / SLOTS_FILE_NAME, error)
     return b"", [replace(unreadable, kind=FindingKind.HINT)]
+
+
+def epochs_of(path: Path) -> tuple[Epochs, list[Finding]]:
+    """What was promised, and who has led; a finding where that is damaged, or cannot be read."""
+    try:
+        return load_epochs(path), []
+    except OSError as error:
+        return Epochs(), [_unreadable(path / EPOCH_FILE_NAME, error)]
+    except QueueDamaged as error:
+        damage = Finding(
+            kind=FindingKind.DAMAGE, path=path / EPOCH_FILE_NAME, position=None, index=None,
+            text=error.reason, part=FilePart.SIDE_FILE, remedy=_NOT_WITHOUT,
+        )  # fmt: skip
+        return Epochs(), [damage]
 
 
 def noted_of(path: Path) -> tuple[Mapping[Cycle, ClosedCycle], list[Finding]]:

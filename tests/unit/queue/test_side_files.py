@@ -10,6 +10,7 @@ import pytest
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chainfile import CHAIN_SUFFIX
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.sidefile import open_side_file, read_side_file, replace_side_file
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
@@ -145,10 +146,13 @@ def test_chains(path: Path, kind: str) -> None:
             assert not file.is_symlink()
 
 
+NAMES = [CLOSED_FILE_NAME, SYNCED_FILE_NAME, SLOTS_FILE_NAME, EPOCH_FILE_NAME]
+
+
 @pytest.mark.parametrize(
     "command", ["info", "verify", "repair", "tail", "unlock", "gc", "info --deep"]
 )
-@pytest.mark.parametrize("name", [CLOSED_FILE_NAME, SYNCED_FILE_NAME, SLOTS_FILE_NAME])
+@pytest.mark.parametrize("name", NAMES)
 @in_its_place
 def test_no_command_waits(path: Path, invoke: Invoke, command: str, name: str, kind: str) -> None:
     MAKES[kind](path / name)
