@@ -13,7 +13,7 @@ from typing import Final
 
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import NUMBER_MAX, History, number_of, parting
-from cqrepl.queue.format.index import Index, format_index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 
 NOBODY: Final = 0
 
@@ -46,6 +46,9 @@ class Promotion:
         fenced: hosts that answer, and promise.
         unreached: those that do not: what only they have goes to quarantine when they come back.
         needed: so many copies have to promise, the leader's own included.
+        may_lose: too few do, and what was safe may be missing from `lost_from` on: from where the
+            epoch begins; or, where one was promised here that nobody who answers holds anything of,
+            from where the last one began that somebody does. Where others begin, nobody here knows.
         refusal: why it cannot be done at all.
     """
 
@@ -60,6 +63,7 @@ class Promotion:
     unreached: tuple[int, ...]
     needed: int
     may_lose: bool
+    lost_from: Index
     refusal: str = ""
 
     def fields(self) -> dict[str, object]:
@@ -76,6 +80,7 @@ class Promotion:
             "unreached": list(self.unreached),
             "needed": self.needed,
             "may_lose": self.may_lose,
+            "lost_from": format_index(self.lost_from) if self.may_lose else None,
             "refusal": self.refusal,
         }
 
@@ -103,7 +108,8 @@ class Promotion:
             )
         if self.may_lose:
             lines.append(
-                f"may be lost to the queue: from {start} on, what was safe: {self.needed} copies"
+                f"may be lost to the queue: from {format_index(self.lost_from)} on, what was safe:"
+                f" {self.needed} copies"
                 f" expected to promise, {len(self.fenced) + 1} do: --accept-loss"
             )
         return lines + ([f"refused: {self.refusal}"] if self.refusal else [])
@@ -167,8 +173,14 @@ def plan_promotion(
         unreached=tuple(sorted(hosts - positions.keys())),
         needed=needed,
         may_lose=was not in positions and promising < needed,
+        lost_from=start if number_of(history) == latest.promised else _last_start(history),
         refusal=refusal,
     )
+
+
+def _last_start(history: History) -> Index:
+    """Where the last epoch begins that somebody holds something of."""
+    return history[-1].start if history else NEXT_OF_EMPTY
 
 
 def _held(position: CopyPosition) -> History:

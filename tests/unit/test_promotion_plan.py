@@ -41,6 +41,16 @@ def test_so_many_copies_have_to_promise_that_they_meet_whoever_had_it() -> None:
     }
 
 
+def test_from_where_on_something_may_be_lost() -> None:
+    """Where all that was begun is held here, from where the new one begins: else from before."""
+    assert plan(2, h2=at(7, ONE)).lost_from == 7
+    assert plan(2, h2=at(7, ONE, promised=3)).lost_from == ONE.start
+    late = plan(3, h3=at(7, promised=1))
+    assert late.lost_from == 0
+    assert "from 0x0 on, what was safe: 3 copies expected" in late.lines(is_done=False)[-1]
+    assert plan(2, h1=at(9, is_source=True), h2=at(5)).fields()["lost_from"] is None
+
+
 def test_the_old_leader_has_all_of_it_alone() -> None:
     made = plan(2, h1=at(9, is_source=True), h2=at(5))
     assert (made.may_lose, made.start, made.unreached) == (False, 9, (3, 4))
