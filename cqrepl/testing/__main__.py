@@ -25,6 +25,7 @@ SECONDS = 60.0
 FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
 FOR_MANY = {"jobs": "--jobs", "results": "--results"}
 ROLES = {"one-way": False, "both-ways": True}
+CHANGING = "changing"
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -47,8 +48,9 @@ class SeedRange(click.ParamType[range]):
 @click.option("--hosts", type=click.IntRange(2, 9), help="So many; drawn if not given.")
 @click.option(
     "--roles",
-    type=click.Choice(list(ROLES)),
-    help="A source and its sinks, or hosts that are both; drawn if not given.",
+    type=click.Choice([*ROLES, CHANGING]),
+    help="A source and its sinks, or hosts that are both (drawn if not given); or hosts of one "
+    "queue that operators pause and promote.",
 )
 @click.option(
     "--without",
@@ -110,8 +112,11 @@ def _check_use(needed: str, names: Mapping[str, str]) -> None:
 
 
 def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
-    both_ways = None if options["roles"] is None else ROLES[options["roles"]]
-    return RunPlan.of(seed, options["seconds"], options["hosts"], left_out, both_ways=both_ways)
+    roles, seconds, hosts = options["roles"], options["seconds"], options["hosts"]
+    if roles == CHANGING:
+        return RunPlan.of(seed, seconds, hosts, left_out, changing=True)
+    both_ways = None if roles is None else ROLES[roles]
+    return RunPlan.of(seed, seconds, hosts, left_out, both_ways=both_ways)
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:

@@ -22,6 +22,8 @@ from cqrepl.testing.checker import content, last_index
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labhosts import QUEUE, Application, Copy, LabHost, looking
 from cqrepl.testing.labmachine import Machine
+from cqrepl.testing.labroles import LIAR_HOST
+from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.network import Network
 from cqrepl.testing.plan import SOURCE
 from cqrepl.testing.story import Story
@@ -29,6 +31,7 @@ from cqrepl.testing.story import Story
 LOOK_SECONDS: Final = 0.25
 SETTLED_SECONDS: Final = 60.0
 RATE: Final = 20.0
+ONE_ACK_HOSTS_MAX: Final = 3
 _END_SECONDS: Final = 5.0
 
 
@@ -60,6 +63,7 @@ class Cluster:
         rate: appends a second, of each application.
         programs: the handlers of its own that a host has, by host id.
         both_ways: the other kind of cluster.
+        changing: a third kind, of one queue that other hosts may come to lead: `led` is that.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Cluster:
         story: Story | None = None,
         programs: Mapping[int, Program] | None = None,
         both_ways: bool = False,
+        changing: bool = False,
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
@@ -81,6 +86,7 @@ class Cluster:
         self.folder = folder
         ids = range(1, hosts + 1)
         queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
+        members = (*ids, LIAR_HOST) if both_ways else tuple(ids) if changing else ()
         freezer = Freezer()
         trio.lowlevel.add_instrument(freezer)
         for host in ids:
@@ -93,14 +99,20 @@ class Cluster:
                 self.story,
                 None if programs is None else programs.get(host),
                 queues=queues,
-                both_ways=both_ways,
+                members=members,
+                acks=acks_of(hosts) if changing else 0,
             )
-        self.streams = {
-            master: self._stream(
-                master, name, roll_cycle, rate, _rng(_application(master, both_ways), seed)
-            )
-            for master, name in queues.items()
-        }
+        self.led = LedQueue(self.hosts, roll_cycle, rate, seed) if changing else None
+        self.streams = (
+            {}
+            if changing
+            else {
+                master: self._stream(
+                    master, name, roll_cycle, rate, _rng(_application(master, both_ways), seed)
+                )
+                for master, name in queues.items()
+            }
+        )
 
     def _stream(
         self, master: int, name: str, roll_cycle: str, rate: float, rng: random.Random
@@ -121,6 +133,8 @@ class Cluster:
         """Applications make their queues; all hosts start."""
         for stream in self.streams.values():
             stream.application.append()
+        if self.led is not None:
+            self.led.applications[SOURCE].append()
         for each in self.hosts.values():
             each.start()
 
@@ -167,6 +181,7 @@ async def running_cluster(
     story: Story | None = None,
     programs: Mapping[int, Program] | None = None,
     both_ways: bool = False,
+    changing: bool = False,
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -184,6 +199,7 @@ async def running_cluster(
                 story=story,
                 programs=programs,
                 both_ways=both_ways,
+                changing=changing,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:
@@ -195,6 +211,12 @@ async def running_cluster(
             nursery.cancel_scope.cancel()
     finally:
         give_back_time()  # behind the last task: each may have set it
+
+
+def acks_of(hosts: int) -> int:
+    """How many hosts the policy of a queue whose leader changes waits for: with more than one a
+    promotion does not take all of the others."""
+    return 1 if hosts <= ONE_ACK_HOSTS_MAX else 2
 
 
 def _application(master: int, both_ways: bool) -> str:

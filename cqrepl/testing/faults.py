@@ -21,7 +21,8 @@ from cqrepl.testing.labmachine import Machine, copy_directory
 from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.liar import Liar
 from cqrepl.testing.network import Link
-from cqrepl.testing.plan import SOURCE, Fault, Kind, RunPlan
+from cqrepl.testing.operators import Operator
+from cqrepl.testing.plan import AT_LINKS, BY_OPERATORS, SOURCE, Fault, Kind, RunPlan
 
 DIES_WITHIN_SECONDS: Final = 3.0  # or it is killed where it stands
 FLIPS_WITHIN_SECONDS: Final = 3.0
@@ -42,27 +43,50 @@ class Injector:
         self._plan = plan
         self._cluster = cluster
         self._liars: Machine | None = None
+        self.operator = (
+            None
+            if cluster.led is None
+            else Operator(cluster.led, cluster.hosts, cluster.network, cluster.story)
+        )
 
     async def inject(self, fault: Fault) -> None:
         """Waits for the time of a fault; returns when it is over."""
         await trio.sleep_until(fault.at)
         self.injected[fault.kind.value] += 1
         self._cluster.story.tell("fault", str(fault))
-        host, stream = self._cluster.hosts[fault.host], self._stream(fault)
-        copy = host.copies[stream.master]
+        host = self._cluster.hosts[fault.host]
         match fault.kind:
             case Kind.KILL | Kind.STOP | Kind.FREEZE | Kind.KILL_AT_CALL:
                 await self._end(fault, host)
-            case Kind.KILL_APPLICATION:
-                stream.application.kill()
             case Kind.POWER_CUT:
                 await self._power_cut(fault, host)
-            case Kind.BIT_FLIP:
-                await self._flip(copy)
             case Kind.DISK_FULL | Kind.DISK_ERROR | Kind.DISK_SLOW:
                 await self._trouble_disk(fault, host.machine)
             case Kind.CLOCK_STEP:
                 host.machine.skew_ns += int(fault.step_s * 1e9)
+            case Kind.FLOOD:
+                self._flood(fault)
+            case Kind.CUT_INSIDE:
+                self._cluster.network.cut_after(fault.nth, fault.host, fault.peer)
+            case Kind.CUT:
+                self._cut(fault)
+            case kind if kind in AT_LINKS:
+                await self._weather(fault)
+            case kind if kind in BY_OPERATORS:
+                assert self.operator is not None
+                await self.operator.act(fault)
+            case _:
+                await self._at_queue(fault, host)
+
+    async def _at_queue(self, fault: Fault, host: LabHost) -> None:
+        """At one queue of one host, or at who writes it."""
+        stream = self._stream(fault)
+        copy = host.copies[stream.master]
+        match fault.kind:
+            case Kind.KILL_APPLICATION:
+                stream.application.kill()
+            case Kind.BIT_FLIP:
+                await self._flip(copy)
             case Kind.LIAR | Kind.INTRUDER:
                 await self._liar(fault).run(fault.lasting)
             case Kind.GC:
@@ -77,16 +101,8 @@ class Injector:
                 await self._put_back_one(fault, copy)
             case Kind.MOVED_AWAY if copy.path.exists():
                 await self._move_away(fault, copy)
-            case Kind.MOVED_AWAY:
-                pass  # there is nothing yet
-            case Kind.FLOOD:
-                self._flood(fault)
-            case Kind.CUT_INSIDE:
-                self._cluster.network.cut_after(fault.nth, fault.host, fault.peer)
-            case Kind.CUT:
-                self._cut(fault)
             case _:
-                await self._weather(fault)
+                assert fault.kind is Kind.MOVED_AWAY  # and there is nothing yet
 
     def _stream(self, fault: Fault) -> Stream:
         """That of the queue which a fault is about."""
@@ -129,8 +145,13 @@ class Injector:
             acknowledged = max(own.source.known_of(each) or -1 for each in own.sinks)
             last = last_index(own.source.path)
             own.application.written.may_be_torn(acknowledged + 1, last)
-        host.power_cut()
+        if self.operator is not None:
+            self.operator.power_cut(fault.host)
+        else:
+            host.power_cut()
         await trio.sleep(fault.lasting)
+        if self._cluster.led is not None:
+            self._cluster.led.applications[fault.host].go_on()
         if own is not None:
             own.application.restart()
         host.start()

@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.controlsocket import Values
 from cqrepl.net.errors import NetError
 from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
@@ -22,7 +23,7 @@ from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.labroles import Node, serving_both_ways, serving_one_way
+from cqrepl.testing.labroles import Node, serving_of_cluster, serving_one_way
 from cqrepl.testing.network import Network
 from cqrepl.testing.story import Story
 
@@ -128,7 +129,9 @@ class LabHost:
 
     Args:
         queues: the names of those that it has, by the ids of their masters.
-        both_ways: it is started as `cqrepl run` would be; else as a source or a sink.
+        members: the ids of the hosts of a cluster: it is started as `cqrepl run` would be; without
+            any as a source or a sink.
+        acks: how many hosts the policies of its queues wait for; 0 for queues without one.
     """
 
     def __init__(
@@ -141,13 +144,15 @@ class LabHost:
         program: Program | None = None,
         *,
         queues: Mapping[int, str],
-        both_ways: bool,
+        members: Sequence[int] = (),
+        acks: int = 0,
     ) -> None:
         self.machine = machine
         self.copies = {master: Copy(self, name, master) for master, name in queues.items()}
         self._freezer = freezer
         self._program = program
-        self._both_ways = both_ways
+        self._members = members
+        self._acks = acks
         self.node: Node | None = None
         self.process: Process | None = None
         self.ends: list[str] = []  # why it ended by itself
@@ -158,6 +163,7 @@ class LabHost:
         self._story = story
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
+        self._asking: set[trio.CancelScope] = set()  # operators, who wait for an answer
 
     @property
     def host(self) -> int:
@@ -221,7 +227,31 @@ class LabHost:
             self._story.tell(self.machine.name, "replication is told to end")
             self._stopping.set()
 
+    async def ask(self, asked: Values) -> Values | None:
+        """Asks a host of a cluster at its socket; None where there is none, or it goes meanwhile.
+
+        Args:
+            asked: as `cqrepl.net.controlsocket` has it.
+        """
+        process, node = self.process, self.node
+        if process is None or not isinstance(node, Host):
+            return None
+        scope = trio.CancelScope()
+        self._asking.add(scope)
+        answer: Values | None = None
+        try:
+            with within(process), scope:
+                answer = await node.control.do(asked)
+        finally:
+            self._asking.discard(scope)
+        return answer
+
+    def _hang_up(self) -> None:
+        for each in self._asking:
+            each.cancel()
+
     def _leave(self, process: Process) -> None:
+        self._hang_up()
         self._freezer.thaw(process)
         self._network.host_died(self.host)
         self.process, self.node = None, None
@@ -233,7 +263,10 @@ class LabHost:
                 try:
                     async with self._serving() as node:
                         self.node = node
-                        await stopping.wait()
+                        try:
+                            await stopping.wait()
+                        finally:
+                            self._hang_up()
                 except _ENDS as error:
                     self._ended(str(error))
                 except BaseExceptionGroup as group:
@@ -256,10 +289,16 @@ class LabHost:
 
     def _serving(self) -> AbstractAsyncContextManager[Node]:
         program, ack_log = self._program, self.ack_log
-        if self._both_ways:
-            names = {master: each.name for master, each in self.copies.items()}
-            path = self.machine.path
-            return serving_both_ways(self.host, path, names, program=program, ack_log=ack_log)
+        if self._members:
+            return serving_of_cluster(
+                self.host,
+                self._members,
+                self.machine.path,
+                {master: each.name for master, each in self.copies.items()},
+                program=program,
+                ack_log=ack_log,
+                acks=self._acks,
+            )
         [copy] = self.copies.values()
         return serving_one_way(self.host, copy.path, copy.name, program=program, ack_log=ack_log)
 

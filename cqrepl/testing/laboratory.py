@@ -22,10 +22,14 @@ from trio.testing import MockClock
 
 from cqrepl.testing.bystander import Bystander
 from cqrepl.testing.checker import BrokenPromiseError, check_agreed, check_moving
-from cqrepl.testing.cluster import Cluster, running_cluster
+from cqrepl.testing.cluster import Cluster, acks_of, running_cluster
 from cqrepl.testing.faults import Injector
 from cqrepl.testing.judge import Judge
 from cqrepl.testing.labhosts import LabHost
+from cqrepl.testing.ledjudge import LedJudge
+from cqrepl.testing.ledqueue import LedQueue
+from cqrepl.testing.ledwaits import LedWaits
+from cqrepl.testing.operators import Operator
 from cqrepl.testing.order import ordered_by
 from cqrepl.testing.plan import Kind, RunPlan
 from cqrepl.testing.safewaits import SafeWaits
@@ -37,6 +41,7 @@ CHECK_SECONDS: Final = 1.0
 WRITE_BACK_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 15.0  # until a file that was lost at last is missed
 _LATE: Final = {Kind.FILE_GONE, Kind.FILE_OLD}
+_WITH_POWER_CUTS: Final = {Kind.POWER_CUT, Kind.FAIL_OVER}
 _MEMORY: Final = Path("/dev/shm")
 
 
@@ -110,13 +115,14 @@ class _Laboratory:
 
     def __init__(self, plan: RunPlan, story: Story, *, waits: bool) -> None:
         self.plan = plan
-        self.waits: list[SafeWaits] = []
+        self.waits: list[SafeWaits | LedWaits] = []
         self._has_waits = waits
         self.injected: Counter[str] = Counter()
         self.appended = 0
         self._story = story
         self._hosts: dict[int, LabHost] = {}
         self._judges: list[Judge] = []
+        self._led_judge: LedJudge | None = None  # of a queue whose leader changes
         self._cluster: Cluster
 
     async def run(self) -> None:
@@ -131,6 +137,7 @@ class _Laboratory:
                 rate=plan.rate,
                 story=self._story,
                 both_ways=plan.both_ways,
+                changing=plan.changing,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):
@@ -154,6 +161,8 @@ class _Laboratory:
                     nursery.start_soon(Bystander(copy, stream.application.written).run)
             injector = Injector(plan, self._cluster)
             self.injected = injector.injected
+            if self._cluster.led is not None:
+                self._begin_led(nursery, self._cluster.led, injector.operator)
             for fault in plan.faults:
                 nursery.start_soon(injector.inject, fault)
             await trio.sleep(plan.seconds)
@@ -162,9 +171,19 @@ class _Laboratory:
             nursery.cancel_scope.cancel()
         check_moving(standstill.busy)
 
+    def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator | None) -> None:
+        """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
+        assert operator is not None
+        waits = LedWaits(led, acks_of(self.plan.hosts), self.plan.seed)
+        self.waits.append(waits)
+        self._led_judge = LedJudge(led, operator, waits, self._story)
+        for application in led.applications.values():
+            nursery.start_soon(application.run)
+        nursery.start_soon(waits.run)
+
     @property
     def _loses_power(self) -> bool:
-        return any(fault.kind is Kind.POWER_CUT for fault in self.plan.faults)
+        return any(fault.kind in _WITH_POWER_CUTS for fault in self.plan.faults)
 
     async def _write_back(self) -> None:
         if not self._loses_power:
@@ -182,30 +201,45 @@ class _Laboratory:
             for judge in self._judges:
                 judge.check_marks()
                 judge.check_waiting()
+            if self._led_judge is not None:
+                self._led_judge.check()
 
     async def _become_quiet(self) -> None:
         """No more faults, all hosts up, nothing appended: copies become equal, or say why not."""
         self._story.tell("laboratory", "no more faults")
         for stream in self._cluster.streams.values():
             stream.application.end_writing()
+        if self._cluster.led is not None:
+            self._cluster.led.is_writing = False
         longest = max((fault.lasting for fault in self.plan.faults), default=0.0) + 4.0
         if any(fault.kind in _LATE for fault in self.plan.faults):
             longest += LATE_SECONDS
         await trio.sleep(longest)  # those that last end by themselves
         for each in self._hosts.values():
             each.start()
+        if self._led_judge is not None:
+            await self._led_judge.make_good()
         with trio.move_on_after(QUIET_SECONDS):
-            while not all(judge.is_settled for judge in self._judges):
+            while not all(judge.is_settled for judge in self._all_judges):
                 await trio.sleep(0.5)
+
+    @property
+    def _all_judges(self) -> list[Judge | LedJudge]:
+        return [*self._judges, *([] if self._led_judge is None else [self._led_judge])]
 
     def _judge(self) -> None:
         check_agreed(entry.text for entry in self._story.entries)
         for judge in self._judges:
             judge.judge(was_collected=bool(self.injected[Kind.GC.value]))
         for waits in self.waits:
-            waits.check()
+            if isinstance(waits, SafeWaits):
+                waits.check()
+        if self._led_judge is not None:
+            self._led_judge.judge()
         streams = self._cluster.streams.values()
         self.appended = sum(stream.application.count for stream in streams)
+        if self._cluster.led is not None:
+            self.appended += len(self._cluster.led.appended)
 
 
 def _promise_of(error: BaseException) -> BrokenPromiseError | None:

@@ -1,6 +1,6 @@
 """How a host of the laboratory is started: as a source or a sink, or as `cqrepl run` starts it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
@@ -33,12 +33,11 @@ _CLUSTER: Final = """\
       baseSinkPath: "{base}",
     }}
     {hosts}
-    liar: {{ hostId: {liar} }}
   }},
   queues: {{
     {queues}
   }},
-  cqrepl: {{ sink: {{ touchAhead: 0 }}{source} }}
+  cqrepl: {{ sink: {{ touchAhead: 0 }}{rest} }}
 }}
 """
 
@@ -61,39 +60,57 @@ def serving_one_way(
     return serve_sink(queues, program=program, touch_ahead_bytes=0, **options)
 
 
-def serving_both_ways(
+def serving_of_cluster(
     host: int,
+    hosts: Iterable[int],
     base: Path,
     names: Mapping[int, str],
     *,
     program: Program | None,
     ack_log: Path | None,
+    acks: int,
 ) -> AbstractAsyncContextManager[Node]:
-    """A host of a cluster in which each is the master of a queue.
+    """A host of a cluster, as `cqrepl run` starts it.
 
     Args:
+        hosts: the ids of all of them; one that only lies is known, and listens nowhere.
         base: the directory of all of its queues.
         names: of the queues, by the ids of their masters.
+        acks: how many hosts the policy of each queue waits for; 0 for queues without one.
     """
-    plan = plan_of(host, base, names, ack_log)
+    plan = plan_of(host, hosts, base, names, ack_log, acks)
     return serve_host(plan.settings, sources=plan.sources, sinks=plan.sinks, program=program)
 
 
-def plan_of(host: int, base: Path, names: Mapping[int, str], ack_log: Path | None) -> HostPlan:
+def plan_of(
+    host: int,
+    hosts: Iterable[int],
+    base: Path,
+    names: Mapping[int, str],
+    ack_log: Path | None = None,
+    acks: int = 0,
+) -> HostPlan:
     """What `cqrepl run` would do with the file of such a cluster."""
-    hosts = [f'host{each}: {{ hostId: {each}, connectUri: "{_place(each)}" }}' for each in names]
     queues = [f"{name}: {{ acknowledge: true, masterId: {each} }}" for each, name in names.items()]
+    rest = "" if ack_log is None else f', source: {{ ackLog: "{ack_log}" }}'
+    if acks:
+        policies = [f"{name}: {{ level: appended, from: {acks} }}" for name in names.values()]
+        rest += f", ack: {{ {', '.join(policies)} }}"
     text = _CLUSTER.format(
         interval=HEARTBEAT_MS,
         timeout=TIMEOUT_MS,
         base=base,
-        hosts="\n    ".join(hosts),
-        liar=LIAR_HOST,
+        hosts="\n    ".join(map(_entry, hosts)),
         queues=",\n    ".join(queues),
-        source="" if ack_log is None else f', source: {{ ackLog: "{ack_log}" }}',
+        rest=rest,
     )
     config = read_cluster(text.encode(), "cluster.yaml")
     return plan_host(config, host, in_effect(config, {}, {}))
+
+
+def _entry(host: int) -> str:
+    uri = "" if host == LIAR_HOST else f', connectUri: "{_place(host)}"'
+    return f"host{host}: {{ hostId: {host}{uri} }}"
 
 
 def _place(host: int) -> str:

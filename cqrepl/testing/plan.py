@@ -19,6 +19,10 @@ FAULT_EVERY_SECONDS: Final = (4.0, 8.0, 16.0)
 SHARE_BOTH_WAYS: Final = 1 / 3
 HOSTS_BOTH_WAYS: Final = (3, 3, 3, 4, 5)
 RATES_BOTH_WAYS: Final = (0.5, 2.0, 2.0, 10.0)  # appends a second, of each application
+# clusters of one queue, whose leader changes
+HOSTS_CHANGING: Final = (3, 3, 3, 4, 5)
+RATES_CHANGING: Final = (1.0, 4.0, 4.0, 10.0)
+FAULT_EVERY_SECONDS_CHANGING: Final = (1.5, 3.0, 6.0)
 
 
 class Kind(Enum):
@@ -57,6 +61,10 @@ class Kind(Enum):
     # of hosts that are source and sink at once
     CUT_INSIDE = "cut-inside"  # a connection breaks after so many bytes more
     FLOOD = "flood"  # two hosts have much for each other, all at once
+    # what operators tell hosts of one queue
+    PAUSE = "pause"  # and resume
+    PROMOTE = "promote"  # a host, by the plan that is printed first
+    FAIL_OVER = "fail-over"  # the same while the one that leads is away, which comes back
 
 
 WEIGHTS: Final = {
@@ -90,6 +98,27 @@ WEIGHTS: Final = {
     Kind.INTRUDER: 1,
 }
 WEIGHTS_BOTH_WAYS: Final = WEIGHTS | {Kind.CUT_INSIDE: 8, Kind.FLOOD: 4}
+WEIGHTS_CHANGING: Final = {
+    Kind.KILL: 4,
+    Kind.KILL_AT_CALL: 4,
+    Kind.FREEZE: 2,
+    Kind.STOP: 2,
+    Kind.CUT: 3,
+    Kind.STALL: 2,
+    Kind.STALL_ONE_WAY: 2,
+    Kind.SWALLOW: 2,
+    Kind.SPLIT: 1,
+    Kind.SLOW: 2,
+    Kind.DISK_FULL: 1,
+    Kind.DISK_ERROR: 1,
+    Kind.DISK_SLOW: 1,
+    Kind.CLOCK_STEP: 1,
+    Kind.POWER_CUT: 2,
+    Kind.PAUSE: 3,
+    Kind.PROMOTE: 6,
+    Kind.FAIL_OVER: 6,
+}
+BY_OPERATORS: Final = frozenset({Kind.PAUSE, Kind.PROMOTE, Kind.FAIL_OVER})
 AT_LINKS: Final = frozenset(
     {
         Kind.CUT,
@@ -168,6 +197,7 @@ class RunPlan:
     Args:
         both_ways: each host has a queue of its own and takes in those of all others; else host 1
             has the only one.
+        changing: there is one queue, which operators have other hosts lead.
     """
 
     seed: int
@@ -177,6 +207,7 @@ class RunPlan:
     rate: float
     faults: tuple[Fault, ...]
     both_ways: bool = False
+    changing: bool = False
 
     @classmethod
     def of(
@@ -187,6 +218,7 @@ class RunPlan:
         without: Iterable[Kind] = (),
         *,
         both_ways: bool | None = None,
+        changing: bool = False,
     ) -> Self:
         """What this seed stands for.
 
@@ -195,7 +227,10 @@ class RunPlan:
             without: kinds of faults that are left out.
             both_ways: as the plan has it; drawn if None. What a seed stands for otherwise does not
                 depend on whether this was drawn.
+            changing: as the plan has it; it is never drawn.
         """
+        if changing:
+            return cls._changing(seed, seconds, hosts, frozenset(without))
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
@@ -220,6 +255,29 @@ class RunPlan:
             both_ways=both_ways,
         )
 
+    @classmethod
+    def _changing(
+        cls, seed: int, seconds: float, hosts: int | None, left_out: frozenset[Kind]
+    ) -> Self:
+        rng = random.Random(f"changing {seed}")
+        drawn, roll_cycle = rng.choice(HOSTS_CHANGING), rng.choice(ROLL_CYCLES)
+        rate, pause = rng.choice(RATES_CHANGING), rng.choice(FAULT_EVERY_SECONDS_CHANGING)
+        count = drawn if hosts is None else hosts
+        faults, at = [], 2.0  # copies are made by then
+        while (at := at + rng.expovariate(1 / pause)) < seconds:
+            fault = _fault_changing(rng, at, count)
+            if fault.kind not in left_out:
+                faults.append(fault)
+        return cls(
+            seed=seed,
+            seconds=seconds,
+            hosts=count,
+            roll_cycle=roll_cycle,
+            rate=rate,
+            faults=tuple(faults),
+            changing=True,
+        )
+
     def only(self, faults: Iterable[Fault]) -> Self:
         """With these faults and no others."""
         return replace(self, faults=tuple(faults))
@@ -230,9 +288,9 @@ class RunPlan:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
-        both_ways = " both ways" if self.both_ways else ""
+        roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
         return (
-            f"seed {self.seed}: {self.hosts} hosts{both_ways}, {self.seconds:g} s,"
+            f"seed {self.seed}: {self.hosts} hosts{roles}, {self.seconds:g} s,"
             f" {self.roll_cycle}, {self.rate:g} appends/s, {len(self.faults)} faults"
         )
 
@@ -267,3 +325,12 @@ def _fault_both_ways(rng: random.Random, at: float, hosts: int) -> Fault:
         nth=rng.choice(BYTES if kind is Kind.CUT_INSIDE else CALLS),
         queue=queue,
     )
+
+
+def _fault_changing(rng: random.Random, at: float, hosts: int) -> Fault:
+    """Each host may lead the queue, or be told to."""
+    [kind] = rng.choices(list(WEIGHTS_CHANGING), list(WEIGHTS_CHANGING.values()))
+    host, other = rng.sample(range(1, hosts + 1), 2)
+    lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
+    peer, nth = other if kind in AT_LINKS else 0, rng.choice(CALLS)
+    return Fault(round(at, 3), kind, host, peer, lasting, step_s, nth)

@@ -1,0 +1,173 @@
+"""What must be true of a queue whose leader changes, when all is quiet.
+
+One host leads. Every copy is equal to its queue, and the leader knows, or it was said why not. What
+an application was told that it had appended is in the queue, or aside in a quarantine, or went with
+the power of its host.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.format.index import format_index
+from cqrepl.queue.quarantine import FOLDER_NAME, REPORT_NAME
+from cqrepl.testing.checker import (
+    BrokenPromiseError,
+    check_invented,
+    check_mark,
+    content,
+    difference,
+    is_readable,
+    last_index,
+)
+from cqrepl.testing.labhosts import Copy
+from cqrepl.testing.ledqueue import LedQueue
+from cqrepl.testing.ledwaits import LedWaits
+from cqrepl.testing.operators import Operator
+from cqrepl.testing.story import Story
+
+MEET_SECONDS: Final = 10.0  # for hosts to start, to dial and to compare what they have
+
+
+class LedJudge:
+    """Of the queue."""
+
+    def __init__(self, led: LedQueue, operator: Operator, waits: LedWaits, story: Story) -> None:
+        self._led = led
+        self._operator = operator
+        self._waits = waits
+        self._story = story
+
+    def check(self) -> None:
+        """While faults come.
+
+        Raises:
+            BrokenPromiseError: something is not as it must be.
+        """
+        self._led.check_epochs()
+        for host, copy in self._led.copies.items():
+            queue = self._led.streamed_at(host)
+            if queue is None:
+                continue
+            for other, marks in sorted(queue.marks.items()):
+                check_mark("the leader itself", marks.acknowledged, copy.path)
+                there = self._led.copies[other]
+                if not self._led.power_cuts[other]:
+                    check_mark(there.title, marks.acknowledged, there.path)
+
+    async def make_good(self) -> None:
+        """What operators do when all hosts run and no faults come: paused queues go on, and where
+        nobody leads whom all copies may follow, somebody is promoted."""
+        await trio.sleep(MEET_SECONDS)
+        for host in self._led.copies:
+            await self._operator.resume(host)
+        await trio.sleep(MEET_SECONDS)
+        for accept_loss in (False, True):  # a copy that has stopped promises nothing
+            for host in self._led.copies:
+                if not self._has_leader:
+                    await self._operator.promote(host, accept_loss=accept_loss)
+
+    @property
+    def _has_leader(self) -> bool:
+        """False also where a copy has promised an epoch that its host has not begun: then it
+        follows nobody, and the leader before goes on with the others."""
+        promised = max(load_epochs(copy.path).promised for copy in self._led.copies.values())
+        queues = [self._led.streamed_at(host) for host in self.leading]
+        return [each.epochs.now.number for each in queues if each is not None] == [promised]
+
+    @property
+    def leading(self) -> list[int]:
+        """Ids of the hosts that stream it."""
+        return [host for host in self._led.copies if self._led.streamed_at(host) is not None]
+
+    @property
+    def is_settled(self) -> bool:
+        """True when one host leads, and all others have what it has."""
+        leading = self.leading
+        return len(leading) == 1 and all(
+            self._is_equal(leading[0], copy)
+            for host, copy in self._led.copies.items()
+            if host != leading[0]
+        )
+
+    def _is_equal(self, leader: int, copy: Copy) -> bool:
+        queue = self._led.streamed_at(leader)
+        marks = None if queue is None else queue.marks.get(copy.host.host)
+        if marks is None:
+            return False
+        source = self._led.copies[leader]
+        return last_index(copy.path) == last_index(source.path) == marks.acknowledged
+
+    def _has_told(self, copy: Copy) -> bool:
+        return bool(copy.host.ends) if copy.host.node is None else copy.has_stopped
+
+    def judge(self) -> None:
+        """When all is quiet.
+
+        Raises:
+            BrokenPromiseError: something is not as it must be.
+        """
+        self.check()
+        leading, led = self.leading, self._led
+        if len(leading) != 1:
+            text = f"hosts {leading} lead the queue" if leading else "nobody leads the queue"
+            raise BrokenPromiseError("leader", text)
+        source = led.copies[leading[0]]
+        found = content(source.path)
+        check_invented(f"the leader, host {leading[0]},", found, led.written)
+        anywhere: dict[int, set[bytes]] = {}
+        _add(anywhere, found)
+        stopped = 0
+        for host, copy in led.copies.items():
+            for path in _quarantined(copy):
+                _add(anywhere, content(path))
+            if host != leading[0]:
+                stopped += self._judge_copy(leading[0], copy, found, anywhere)
+        if stopped and not any(led.power_cuts.values()):
+            raise BrokenPromiseError("equal", "a copy differs, and no power cut explains it")
+        for each in led.appended:
+            is_there = each.digest in anywhere.get(each.index, ())
+            if not is_there and not led.lost_power(each.host, since=each.at):
+                text = f"{format_index(each.index)} of host {each.host}, {each.at:.3f} s, is lost"
+                raise BrokenPromiseError("lost", text)
+        self._waits.check(found, anywhere, self._operator.promoted)
+        counts = ", ".join(f"{name} {n}" for name, n in sorted(self._operator.counts.items()))
+        self._story.tell(
+            "laboratory",
+            f"{len(found)} excerpts, {stopped} copies say why they differ; promotions: {counts}",
+        )
+
+    def _judge_copy(
+        self, leader: int, copy: Copy, found: dict[int, bytes], anywhere: dict[int, set[bytes]]
+    ) -> bool:
+        """Whether it has said why it differs."""
+        if not self._is_equal(leader, copy) and self._has_told(copy):
+            if is_readable(copy.path):
+                _add(anywhere, content(copy.path))
+            host = copy.host
+            whys = [str(stop) for stop in host.sink.stops] if host.sink else host.ends[-1:]
+            self._story.tell("laboratory", f"{copy.title} differs: {'; '.join(whys)}")
+            return True
+        held = content(copy.path)
+        check_invented(copy.title, held, self._led.written)
+        text = difference(found, held)
+        if text is not None:
+            raise BrokenPromiseError("equal", f"{copy.title} differs silently: {text}")
+        if not self._is_equal(leader, copy):
+            text = f"{copy.title} has all, and the leader was not told so"
+            raise BrokenPromiseError("acknowledged", text)
+        return False
+
+
+def _quarantined(copy: Copy) -> Iterator[Path]:
+    """Directories of tails that have a report."""
+    for report in sorted((copy.path / FOLDER_NAME).glob(f"*/{REPORT_NAME}")):
+        yield report.parent
+
+
+def _add(anywhere: dict[int, set[bytes]], found: dict[int, bytes]) -> None:
+    for index, digest in found.items():
+        anywhere.setdefault(index, set()).add(digest)

@@ -1,0 +1,185 @@
+"""One queue of a cluster whose leader changes: its copies, and an application beside each.
+
+Operators start an application where the queue is led. It opens the queue for each append, and goes
+on until it is refused: so one at an old leader that has not come back yet writes what nobody has.
+It never writes to what a sink has noted as its copy. What each was told that it had appended is
+kept, and that its host led the queue then, by what the copy said.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from cqrepl.net.wordwatch import word_watch
+from cqrepl.queue import Queue, QueueError, QueueLocked
+from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.index import format_index
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
+from cqrepl.replicator.sourcequeue import SourceQueue
+from cqrepl.surroundings import within
+from cqrepl.testing.checker import BrokenPromiseError, Written, digest_of
+from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
+from cqrepl.testing.plan import SOURCE
+
+NO_EPOCH: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an application was told that it had appended."""
+
+    index: int
+    digest: bytes
+    host: int
+    at: float
+
+
+class LedApplication:
+    """Appends at one host while it may.
+
+    Attributes:
+        newest: what it has appended last, in this run of it.
+    """
+
+    def __init__(
+        self, led: "LedQueue", copy: Copy, roll_cycle: str, rate: float, rng: random.Random
+    ) -> None:
+        self.newest: Appended | None = None
+        self._led = led
+        self._copy = copy
+        self._roll_cycle = roll_cycle
+        self._rate = rate
+        self._rng = rng
+        self._process = copy.host.machine.start("application")
+        self._told = ""
+        self._waits_until = 0.0
+
+    def go_on(self) -> None:
+        """Starts again, if it is dead. After a power cut its first append waits for a source to
+        compare the queue with its copies; here nothing else runs while it does, so it waits
+        before."""
+        if self._process.pid not in self._copy.host.machine.alive:
+            self.newest, self._waits_until = None, trio.current_time() + WAIT_FOR_SECONDS
+            self._process = self._copy.host.machine.start("application")
+
+    async def run(self) -> None:
+        """Appends for ever, while its host is to lead."""
+        host = self._copy.host.host
+        while True:
+            await trio.sleep(self._rng.expovariate(self._rate * len(BATCHES) / sum(BATCHES)))
+            is_alive = self._process.pid in self._copy.host.machine.alive
+            if not is_alive or trio.current_time() < self._waits_until:
+                continue
+            if self._led.is_writing and host in self._led.writers:
+                self.append()
+                word_watch().look()
+
+    def append(self) -> None:
+        """One excerpt, or a few."""
+        copy, led = self._copy, self._led
+        with within(self._process):
+            self._process.give_time()
+            try:
+                with Queue.open_for_append(copy.path, create=self._roll_cycle) as queue:
+                    if queue.is_follower:
+                        led.refused(copy.host.host)
+                        return
+                    for _ in range(self._rng.choice(BATCHES)):
+                        payload = self._payload()
+                        self._note(queue.append(payload), payload)
+            except QueueLocked:
+                led.refused(copy.host.host)
+            except (QueueError, OSError) as error:
+                if str(error) != self._told:
+                    self._told = str(error)
+                    copy.host.tell(f"application cannot append: {error}")
+
+    def _payload(self) -> bytes:
+        count, size = len(self._led.appended), self._rng.choice(PAYLOAD_BYTES)
+        filling = bytes([65 + count % 26]) * size  # a tear reads as zeros
+        return b"%d of host %d " % (count, self._copy.host.host) + filling
+
+    def _note(self, index: int, payload: bytes) -> None:
+        host = self._copy.host.host
+        self.newest = Appended(index, digest_of(payload), host, trio.current_time())
+        self._led.written.note(index, payload)
+        self._led.appended.append(self.newest)
+        now = load_epochs(self._copy.path)
+        leader = now.history[-1].leader if now.history else SOURCE
+        if leader != host:
+            text = f"host {host} takes {format_index(index)} in epoch {now.number} of host {leader}"
+            raise BrokenPromiseError("epochs", text)
+
+
+class LedQueue:
+    """The queue.
+
+    Attributes:
+        appended: all that applications were told, in order.
+        writers: ids of the hosts where an application writes, or would.
+        power_cuts: when each host lost its power.
+    """
+
+    def __init__(
+        self, hosts: Mapping[int, LabHost], roll_cycle: str, rate: float, seed: int
+    ) -> None:
+        self.copies = {host: each.copies[SOURCE] for host, each in hosts.items()}
+        self.name = self.copies[SOURCE].name
+        self.written = Written()
+        self.appended: list[Appended] = []
+        self.is_writing = True
+        self.writers = {SOURCE}
+        self.power_cuts: dict[int, list[float]] = {host: [] for host in hosts}
+        self.applications = {
+            host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
+            for host, copy in self.copies.items()
+        }
+        self._epochs: dict[int, Epoch] = {}  # that were begun, by number
+        self._promised: dict[int, Epochs] = {}
+
+    @property
+    def leader(self) -> int:
+        """The host that leads in the latest epoch that was begun, whether it runs or not."""
+        latest = max(
+            (each for copy in self.copies.values() for each in load_epochs(copy.path).history),
+            default=None,
+        )
+        return SOURCE if latest is None else latest.leader
+
+    def streamed_at(self, host: int) -> SourceQueue | None:
+        """The queue as a host streams it; None where it does not."""
+        source = self.copies[host].host.source
+        queue = None if source is None else source.queues.get(self.name)
+        return queue if queue is not None and queue.epochs.now.may_lead(host) else None
+
+    def refused(self, host: int) -> None:
+        """An application is kept out: it ends, if another host is to lead."""
+        if self.leader != host:
+            self.writers.discard(host)
+
+    def lost_power(self, host: int, *, since: float) -> bool:
+        """Whether a host's power was cut then or later."""
+        return any(at >= since for at in self.power_cuts[host])
+
+    def check_epochs(self) -> None:
+        """No copy forgets a promise; an epoch has one leader, and one beginning.
+
+        Raises:
+            BrokenPromiseError: that is not so.
+        """
+        for host, copy in self.copies.items():
+            now, was = load_epochs(copy.path), self._promised.get(host, Epochs())
+            promised = (now.promised, now.promised_to)
+            if promised < (was.promised, was.promised_to):
+                text = f"host {host} has promised epoch {was.promised}, and knows {now.promised}"
+                raise BrokenPromiseError("epochs", text)
+            self._promised[host] = now
+            for each in now.history:
+                known = self._epochs.setdefault(each.number, each)
+                if known != each:
+                    text = f"epoch {each.number} has begun twice: {known} and {each}"
+                    raise BrokenPromiseError("epochs", text)

@@ -1,0 +1,181 @@
+"""What operators tell the hosts of one queue, by the verbs of the control socket.
+
+A promotion is planned first, and what it has come to is held against that. Where a host goes before
+it has answered, as one that is killed, the operator does not know what has come of it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from cqrepl.net.controlsocket import Values
+from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.testing.checker import BrokenPromiseError, last_index
+from cqrepl.testing.labhosts import LabHost
+from cqrepl.testing.ledqueue import LedQueue
+from cqrepl.testing.network import Network
+from cqrepl.testing.plan import Fault, Kind
+from cqrepl.testing.story import Story
+
+NOTICES_SECONDS: Final = 0.5  # that a leader is gone
+_LOSES_FROM_NTH: Final = 20  # which promotions are also done where something may be lost
+_POWER_CUT_NTH: Final = 3  # which leaders go with the power of their machine
+# of a plan, and of what has come of it
+_PLANNED: Final = (
+    "epoch", "leader", "was", "start", "returned", "quarantined", "fenced", "unreached", "needed",
+    "may_lose", "lost_from",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A promotion that was told as done.
+
+    Args:
+        start: the next index at which the epoch begins.
+        lost_from: from where on it was said that something may be lost; None where nothing is.
+    """
+
+    epoch: int
+    leader: int
+    start: int
+    lost_from: int | None
+
+
+class Operator:
+    """Of the hosts of one queue.
+
+    Attributes:
+        promoted: what was done.
+        counts: how often a plan came true, was refused, and so on.
+    """
+
+    def __init__(
+        self, led: LedQueue, hosts: Mapping[int, LabHost], network: Network, story: Story
+    ) -> None:
+        self.promoted: list[Promoted] = []
+        self.counts: Counter[str] = Counter()
+        self._led = led
+        self._hosts = hosts
+        self._network = network
+        self._story = story
+
+    async def act(self, fault: Fault) -> None:
+        """Does what a plan says; returns when it is over."""
+        match fault.kind:
+            case Kind.PAUSE:
+                await self._pause(fault)
+            case Kind.PROMOTE:
+                await self.promote(fault.host, accept_loss=fault.nth >= _LOSES_FROM_NTH)
+            case _:
+                await self._fail_over(fault)
+
+    async def _pause(self, fault: Fault) -> None:
+        host = self._hosts[fault.host]
+        process = host.process
+        await self._tell(host, {"do": "pause", "queue": self._led.name})
+        await trio.sleep(fault.lasting)
+        if host.process is process:  # another one knows of no pause
+            await self.resume(fault.host)
+
+    async def resume(self, host: int) -> None:
+        """The queue goes on at a host."""
+        await self._tell(self._hosts[host], {"do": "resume", "queue": self._led.name})
+
+    async def _fail_over(self, fault: Fault) -> None:
+        leader = self._led.leader
+        others = sorted(self._hosts.keys() - {leader})
+        to = fault.host if fault.host != leader else others[fault.nth % len(others)]
+        if fault.nth == _POWER_CUT_NTH:
+            self.power_cut(leader)
+        else:
+            self._hosts[leader].kill()
+        await trio.sleep(NOTICES_SECONDS)
+        await self.promote(to, accept_loss=fault.nth >= _LOSES_FROM_NTH)
+        await trio.sleep(fault.lasting)
+        self._led.applications[leader].go_on()
+        self._hosts[leader].start()
+
+    def power_cut(self, host: int) -> None:
+        """Of one host; it starts again when it is told to."""
+        self._led.power_cuts[host].append(trio.current_time())
+        self._hosts[host].power_cut()
+
+    async def promote(self, to: int, *, accept_loss: bool) -> bool:
+        """Plans a promotion, and has it done; whether that was told as done.
+
+        Raises:
+            BrokenPromiseError: it was not as planned, though nothing has changed in between.
+        """
+        led, host = self._led, self._hosts[to]
+        before = self._state(to)
+        plan = await self._tell(host, {"do": "plan promote", "queue": led.name, "to": to})
+        if plan is None or "error" in plan:
+            return False
+        asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
+        done = await self._tell(host, asked)
+        if done is None:
+            self.counts["nobody knows"] += 1
+            return False
+        is_same = self._state(to) == before
+        if "error" in done:
+            self.counts["refused"] += 1
+            if is_same and not plan["refusal"] and (accept_loss or not plan["may_lose"]):
+                raise BrokenPromiseError("promotion", f"planned, and refused: {done['error']}")
+            return False
+        if (plan["refusal"] or (plan["may_lose"] and not accept_loss)) and is_same:
+            raise BrokenPromiseError("promotion", f"done against its plan: {plan['said']}")
+        if is_same:
+            self._compare(plan, done)
+        self._note(done)
+        return True
+
+    def _note(self, done: Values) -> None:
+        led, epoch, leader = self._led, done["epoch"], done["leader"]
+        start, lost_from = done["start"], done["lost_from"]
+        assert isinstance(epoch, int)
+        assert isinstance(leader, int)
+        assert isinstance(start, str)
+        assert isinstance(lost_from, str | None)
+        self.counts["done"] += 1
+        lost = None if lost_from is None else int(lost_from, 16)
+        promoted = Promoted(epoch, leader, int(start, 16), lost)
+        self.promoted.append(promoted)
+        led.writers.add(leader)
+        history = load_epochs(led.copies[leader].path).history
+        begun = {(each.number, each.leader, each.start) for each in history}
+        if (epoch, leader, promoted.start) not in begun:
+            raise BrokenPromiseError("promotion", f"told, and not begun: {done['said']}")
+
+    def _compare(self, plan: Values, done: Values) -> None:
+        self.counts["as planned"] += 1
+        for name in _PLANNED:
+            if plan[name] != done[name]:
+                text = f"{name} was planned as {plan[name]}, and is {done[name]}"
+                raise BrokenPromiseError("promotion", text)
+
+    def _state(self, to: int) -> object:
+        """What a plan depends on: where it is the same before and after, so was it in between."""
+        hosts = []
+        for host, each in self._hosts.items():
+            path = self._led.copies[host].path
+            end = None if host == to else last_index(path)
+            process = None if each.process is None else each.process.pid
+            hosts.append((process, each.node is None, end))
+        links = frozenset(link.number for link in self._network.links if not link.is_cut)
+        return hosts, links, len(self.promoted)
+
+    async def _tell(self, host: LabHost, asked: Values) -> Values | None:
+        answer = await host.ask(asked)
+        words = " ".join(str(each) for each in asked.values())
+        if answer is None:
+            self._story.tell("operator", f"{host.machine.name}: {words}: no answer")
+            return None
+        said = answer.get("said") or [answer.get("error")]
+        assert isinstance(said, list)
+        for line in said:
+            self._story.tell("operator", f"{host.machine.name}: {words}: {line}")
+        return answer

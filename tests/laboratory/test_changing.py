@@ -1,0 +1,99 @@
+"""Hosts of one queue that operators pause and promote, under faults.
+
+What was planned is what comes of it, one host leads, and nothing that was safe is lost unless that
+was said beforehand.
+"""
+
+from collections import Counter
+
+import pytest
+
+from cqrepl.queue.format.epochs import Epochs
+from cqrepl.replicator import keptepochs
+from cqrepl.testing.laboratory import Outcome, run
+from cqrepl.testing.plan import Fault, Kind, RunPlan
+from cqrepl.testing.shortener import shortened
+from cqrepl.testing.transcript import told
+from tests.laboratory.test_seeds import seeds
+
+SECONDS = 10.0
+SEEDS = seeds()[:5]
+LONG_SECONDS = 30.0
+LONG_SEEDS = range(200)
+
+
+def plan(*faults: Fault, seed: int = 0, hosts: int = 3, seconds: float = 12.0) -> RunPlan:
+    return RunPlan(
+        seed=seed,
+        seconds=seconds,
+        hosts=hosts,
+        roll_cycle="FAST_DAILY",
+        rate=4.0,
+        faults=faults,
+        changing=True,
+    )
+
+
+def counts(outcome: Outcome) -> Counter[str]:
+    """What has come of the promotions of a run."""
+    [text] = [each.text for each in outcome.story if "; promotions: " in each.text]
+    pairs = (each.rsplit(" ", 1) for each in text.split("promotions: ")[1].split(", ") if each)
+    return Counter({name: int(number) for name, number in pairs})
+
+
+def check(drawn: RunPlan) -> None:
+    outcome = run(drawn)
+    if outcome.broken is not None:
+        for line in told(shortened(outcome, runs_max=20)):
+            print(line)
+    words = f"--roles changing --seed {drawn.seed} --seconds {drawn.seconds:g}"
+    assert outcome.broken is None, f"python -m cqrepl.testing {words}: {outcome.broken}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_is_kept(seed: int) -> None:
+    check(RunPlan.of(seed, SECONDS, 3, changing=True))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_every_promise_is_kept_for_longer_by_more_hosts(seed: int) -> None:
+    check(RunPlan.of(seed, LONG_SECONDS, changing=True))
+
+
+FAIL_OVERS = plan(
+    Fault(4.0, Kind.FAIL_OVER, 2, 0, 1.0),
+    Fault(9.0, Kind.FAIL_OVER, 3, 0, 1.0),
+)
+
+
+def test_what_was_planned_is_what_comes_of_it() -> None:
+    """Twice a host takes over for one that is dead; that comes back, and follows."""
+    outcome = run(FAIL_OVERS)
+    assert outcome.broken is None
+    assert counts(outcome) == {"as planned": 2, "done": 2}
+    assert min(outcome.called_safe.values()) >= 5, "else nothing was looked for"
+    quarantined = [each.text for each in outcome.story if "of a later epoch never had" in each.text]
+    assert quarantined, "the application of the dead one has written on"
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    one, other = (run(FAIL_OVERS) for _ in range(2))
+    assert (one.digest, one.called_safe) == (other.digest, other.called_safe)
+
+
+def test_a_copy_that_forgets_what_it_has_promised_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keptepochs, "store_epochs", lambda path, epochs: None)
+    outcome = run(FAIL_OVERS)
+    assert outcome.check in ("epochs", "promotion"), outcome.broken
+
+
+def test_an_epoch_that_begins_elsewhere_than_was_told_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = Epochs.opened
+    monkeypatch.setattr(Epochs, "opened", lambda self, end: opened(self, 0))
+    assert run(FAIL_OVERS).check == "promotion"
