@@ -7,7 +7,8 @@ from cqrepl.console import exitcodes, output
 from cqrepl.console.units import format_bytes, plural
 from cqrepl.queue import format_index
 from cqrepl.queue.files.keptmarks import KEYS_END_JAVA, KEYS_END_WARNED
-from cqrepl.queue.format.epochs import Epoch, shown
+from cqrepl.queue.format.epochs import Epoch, Epochs, shown
+from cqrepl.queue.inspection.findings import Finding
 from cqrepl.queue.inspection.overview import (
     HostState,
     LockState,
@@ -111,27 +112,30 @@ def info_json(info: QueueInfo) -> str:
             }
             for host in info.hosts
         ],
-        "promised": (
-            {"epoch": info.epochs.promised, "leader": info.epochs.promised_to}
-            if info.epochs.promised
-            else None
-        ),
+        "promised": _promise(info.epochs),
         "epochs": shown(info.epochs.history),
         "other_keys": info.other_keys,
         "keys_end": info.keys_end,
-        "findings": [
-            {
-                "kind": finding.kind.value,
-                "path": str(finding.path),
-                "position": finding.position,
-                "index": _index(finding.index),
-                "text": finding.text,
-                "can_be_repaired": finding.repair is not None,
-            }
-            for finding in info.findings
-        ],
+        "findings": [_finding_fields(finding) for finding in info.findings],
     }
     return output.json_line(fields)
+
+
+def _promise(epochs: Epochs) -> dict[str, object] | None:
+    if not epochs.promised:
+        return None
+    return {"epoch": epochs.promised, "leader": epochs.promised_to}
+
+
+def _finding_fields(finding: Finding) -> dict[str, object]:
+    return {
+        "kind": finding.kind.value,
+        "path": str(finding.path),
+        "position": finding.position,
+        "index": _index(finding.index),
+        "text": finding.text,
+        "can_be_repaired": finding.repair is not None,
+    }
 
 
 def _file_fields(file: StoreReport) -> dict[str, object]:
