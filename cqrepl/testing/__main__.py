@@ -53,6 +53,12 @@ class SeedRange(click.ParamType[range]):
     "queue that operators pause and promote.",
 )
 @click.option(
+    "--runs/--frames",
+    "runs",
+    default=None,
+    help="All hosts send and take runs, or none; drawn for each if not given.",
+)
+@click.option(
     "--without",
     "left_out",
     type=click.Choice([kind.value for kind in Kind]),
@@ -113,10 +119,11 @@ def _check_use(needed: str, names: Mapping[str, str]) -> None:
 
 def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
     roles, seconds, hosts = options["roles"], options["seconds"], options["hosts"]
+    runs = options["runs"]
     if roles == CHANGING:
-        return RunPlan.of(seed, seconds, hosts, left_out, changing=True)
+        return RunPlan.of(seed, seconds, hosts, left_out, changing=True, runs=runs)
     both_ways = None if roles is None else ROLES[roles]
-    return RunPlan.of(seed, seconds, hosts, left_out, both_ways=both_ways)
+    return RunPlan.of(seed, seconds, hosts, left_out, both_ways=both_ways, runs=runs)
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:
@@ -164,6 +171,7 @@ def _spread(seeds: range, options: dict[str, Any]) -> int:
     words += ["--waits"] if options["waits"] else []
     words += [] if options["hosts"] is None else ["--hosts", str(options["hosts"])]
     words += [] if options["roles"] is None else ["--roles", options["roles"]]
+    words += [] if options["runs"] is None else ["--runs" if options["runs"] else "--frames"]
     size = -(-len(seeds) // jobs)
     running = []
     for start in range(0, len(seeds), size):

@@ -7,7 +7,7 @@ async with running_cluster(folder, 3) as cluster:
 """
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,15 @@ from cqrepl.net.program import Program
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.testing.checker import content, last_index
 from cqrepl.testing.freezer import Freezer
-from cqrepl.testing.labhosts import QUEUE, Application, Copy, LabHost, looking
+from cqrepl.testing.labhosts import (
+    BATCHES,
+    BATCHES_WITH_BURSTS,
+    QUEUE,
+    Application,
+    Copy,
+    LabHost,
+    looking,
+)
 from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.labroles import LIAR_HOST
 from cqrepl.testing.ledqueue import LedQueue
@@ -64,6 +72,8 @@ class Cluster:
         programs: the handlers of its own that a host has, by host id.
         both_ways: the other kind of cluster.
         changing: a third kind, of one queue that other hosts may come to lead: `led` is that.
+        bursts: applications append hundreds of excerpts now and then.
+        with_frames: the ids of the hosts that have `--frames`; between all others go runs.
     """
 
     def __init__(
@@ -79,11 +89,14 @@ class Cluster:
         programs: Mapping[int, Program] | None = None,
         both_ways: bool = False,
         changing: bool = False,
+        bursts: bool = False,
+        with_frames: Collection[int] = (),
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
         self.hosts: dict[int, LabHost] = {}
         self.folder = folder
+        self._bursts = bursts
         ids = range(1, hosts + 1)
         queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
         members = (*ids, LIAR_HOST) if both_ways else tuple(ids) if changing else ()
@@ -101,6 +114,7 @@ class Cluster:
                 queues=queues,
                 members=members,
                 acks=acks_of(hosts) if changing else 0,
+                runs=host not in with_frames,
             )
         self.led = LedQueue(self.hosts, roll_cycle, rate, seed) if changing else None
         self.streams = (
@@ -118,10 +132,11 @@ class Cluster:
         self, master: int, name: str, roll_cycle: str, rate: float, rng: random.Random
     ) -> Stream:
         machine = self.hosts[master].machine
+        batches = BATCHES_WITH_BURSTS if self._bursts else BATCHES
         return Stream(
             source=self.hosts[master].copies[master],
             sinks=[each.copies[master] for host, each in self.hosts.items() if host != master],
-            application=Application(machine, name, roll_cycle, rate, rng, self.story),
+            application=Application(machine, name, roll_cycle, rate, rng, self.story, batches),
         )
 
     def append(self, *payloads: bytes, master: int = SOURCE) -> None:
@@ -182,6 +197,8 @@ async def running_cluster(
     programs: Mapping[int, Program] | None = None,
     both_ways: bool = False,
     changing: bool = False,
+    bursts: bool = False,
+    with_frames: Collection[int] = (),
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -200,6 +217,8 @@ async def running_cluster(
                 programs=programs,
                 both_ways=both_ways,
                 changing=changing,
+                bursts=bursts,
+                with_frames=with_frames,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:

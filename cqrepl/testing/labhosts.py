@@ -23,12 +23,13 @@ from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.labroles import Node, serving_of_cluster, serving_one_way
+from cqrepl.testing.labroles import HostStart, Node, serving_of_cluster, serving_one_way
 from cqrepl.testing.network import Network
 from cqrepl.testing.story import Story
 
 QUEUE: Final = "q"  # where there is one
 BATCHES: Final = (1, 1, 1, 2, 5)  # excerpts that an application appends at a time
+BATCHES_WITH_BURSTS: Final = (*BATCHES, 300)
 PAYLOAD_BYTES: Final = (0, 3, 40, 300, 2000, 9000)  # the last takes three pages
 FOREIGN_EXCERPTS: Final = 5000
 _ENDS: Final = (QueueError, NetError, OSError)  # what a process ends with, and says
@@ -132,6 +133,7 @@ class LabHost:
         members: the ids of the hosts of a cluster: it is started as `cqrepl run` would be; without
             any as a source or a sink.
         acks: how many hosts the policies of its queues wait for; 0 for queues without one.
+        runs: it sends and takes runs, with peers that do the same.
     """
 
     def __init__(
@@ -146,6 +148,7 @@ class LabHost:
         queues: Mapping[int, str],
         members: Sequence[int] = (),
         acks: int = 0,
+        runs: bool,
     ) -> None:
         self.machine = machine
         self.copies = {master: Copy(self, name, master) for master, name in queues.items()}
@@ -153,6 +156,7 @@ class LabHost:
         self._program = program
         self._members = members
         self._acks = acks
+        self._runs = runs
         self.node: Node | None = None
         self.process: Process | None = None
         self.ends: list[str] = []  # why it ended by itself
@@ -288,19 +292,12 @@ class LabHost:
         self._story.tell(self.machine.name, f"replication ends by itself: {why}")
 
     def _serving(self) -> AbstractAsyncContextManager[Node]:
-        program, ack_log = self._program, self.ack_log
+        start = HostStart(self.host, self._program, self.ack_log, runs=self._runs, acks=self._acks)
         if self._members:
-            return serving_of_cluster(
-                self.host,
-                self._members,
-                self.machine.path,
-                {master: each.name for master, each in self.copies.items()},
-                program=program,
-                ack_log=ack_log,
-                acks=self._acks,
-            )
+            names = {master: each.name for master, each in self.copies.items()}
+            return serving_of_cluster(start, self._members, self.machine.path, names)
         [copy] = self.copies.values()
-        return serving_one_way(self.host, copy.path, copy.name, program=program, ack_log=ack_log)
+        return serving_one_way(start, copy.path, copy.name)
 
 
 class Application:
@@ -314,9 +311,11 @@ class Application:
         rate: float,
         rng: random.Random,
         story: Story,
+        batches: Sequence[int] = BATCHES,
     ) -> None:
         self.machine = machine
         self._name = name
+        self._batches = batches
         self.written = Written()
         self.refused_since: float | None = None  # it is kept out since then
         self._told = ""  # why it could not append, the last time
@@ -348,7 +347,9 @@ class Application:
     async def run(self) -> None:
         """Appends until it is told to end that."""
         while True:
-            await trio.sleep(self._rng.expovariate(self._rate * len(BATCHES) / sum(BATCHES)))
+            await trio.sleep(
+                self._rng.expovariate(self._rate * len(self._batches) / sum(self._batches))
+            )
             if self._is_writing and self._process.pid in self.machine.alive:
                 self.append()
                 word_watch().look()
@@ -373,7 +374,7 @@ class Application:
                     self._story.tell(self.machine.name, f"application cannot append: {error}")
 
     def _some(self) -> Iterator[bytes]:
-        for _ in range(self._rng.choice(BATCHES)):
+        for _ in range(self._rng.choice(self._batches)):
             size = self._rng.choice(PAYLOAD_BYTES)
             filling = bytes([65 + self.count % 26]) * size  # a tear reads as zeros
             yield b"%d of host %d " % (self.count, self.machine.host) + filling

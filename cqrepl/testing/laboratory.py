@@ -138,6 +138,8 @@ class _Laboratory:
                 story=self._story,
                 both_ways=plan.both_ways,
                 changing=plan.changing,
+                bursts=plan.bursts,
+                with_frames=plan.with_frames,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
@@ -37,38 +37,48 @@ _CLUSTER: Final = """\
   queues: {{
     {queues}
   }},
-  cqrepl: {{ sink: {{ touchAhead: 0 }}{rest} }}
+  cqrepl: {{ runs: {runs}, sink: {{ touchAhead: 0 }}{rest} }}
 }}
 """
 
 
-def serving_one_way(
-    host: int, path: Path, name: str, *, program: Program | None, ack_log: Path | None
-) -> AbstractAsyncContextManager[Node]:
+class HostStart(NamedTuple):
+    """How a host is started.
+
+    Args:
+        host: its id.
+        program: the handlers of its own that it has.
+        ack_log: the queue into which its source logs acknowledgements.
+        runs: it sends and takes runs, with peers that do the same.
+        acks: how many hosts the policy of each queue waits for; 0 for queues without one.
+    """
+
+    host: int
+    program: Program | None
+    ack_log: Path | None
+    runs: bool
+    acks: int = 0
+
+
+def serving_one_way(start: HostStart, path: Path, name: str) -> AbstractAsyncContextManager[Node]:
     """The source, host 1, or one of its sinks."""
     place = f"{address_of(SOURCE)}:{PORT}"
     options: HostOptions = {
-        "host_id": host,
+        "host_id": start.host,
         "heartbeat_interval_ms": HEARTBEAT_MS,
         "heartbeat_timeout_ms": TIMEOUT_MS,
+        "runs": start.runs,
     }
     queues = {name: path}
-    if host == SOURCE:
+    if start.host == SOURCE:
         options["listen"] = place
-        return serve_source(queues, program=program, ack_log=ack_log, **options)
+        return serve_source(queues, program=start.program, ack_log=start.ack_log, **options)
     options["connect"] = place
-    return serve_sink(queues, program=program, touch_ahead_bytes=0, **options)
+    return serve_sink(queues, program=start.program, touch_ahead_bytes=0, **options)
 
 
 def serving_of_cluster(
-    host: int,
-    hosts: Iterable[int],
-    base: Path,
-    names: Mapping[int, str],
-    *,
-    program: Program | None,
-    ack_log: Path | None,
-    acks: int,
+    start: HostStart, hosts: Iterable[int], base: Path, names: Mapping[int, str]
 ) -> AbstractAsyncContextManager[Node]:
     """A host of a cluster, as `cqrepl run` starts it.
 
@@ -76,25 +86,19 @@ def serving_of_cluster(
         hosts: the ids of all of them; one that only lies is known, and listens nowhere.
         base: the directory of all of its queues.
         names: of the queues, by the ids of their masters.
-        acks: how many hosts the policy of each queue waits for; 0 for queues without one.
     """
-    plan = plan_of(host, hosts, base, names, ack_log, acks)
-    return serve_host(plan.settings, sources=plan.sources, sinks=plan.sinks, program=program)
+    plan = plan_of(start, hosts, base, names)
+    return serve_host(plan.settings, sources=plan.sources, sinks=plan.sinks, program=start.program)
 
 
 def plan_of(
-    host: int,
-    hosts: Iterable[int],
-    base: Path,
-    names: Mapping[int, str],
-    ack_log: Path | None = None,
-    acks: int = 0,
+    start: HostStart, hosts: Iterable[int], base: Path, names: Mapping[int, str]
 ) -> HostPlan:
     """What `cqrepl run` would do with the file of such a cluster."""
     queues = [f"{name}: {{ acknowledge: true, masterId: {each} }}" for each, name in names.items()]
-    rest = "" if ack_log is None else f', source: {{ ackLog: "{ack_log}" }}'
-    if acks:
-        policies = [f"{name}: {{ level: appended, from: {acks} }}" for name in names.values()]
+    rest = "" if start.ack_log is None else f', source: {{ ackLog: "{start.ack_log}" }}'
+    if start.acks:
+        policies = [f"{name}: {{ level: appended, from: {start.acks} }}" for name in names.values()]
         rest += f", ack: {{ {', '.join(policies)} }}"
     text = _CLUSTER.format(
         interval=HEARTBEAT_MS,
@@ -102,10 +106,11 @@ def plan_of(
         base=base,
         hosts="\n    ".join(map(_entry, hosts)),
         queues=",\n    ".join(queues),
+        runs=str(start.runs).lower(),
         rest=rest,
     )
     config = read_cluster(text.encode(), "cluster.yaml")
-    return plan_host(config, host, in_effect(config, {}, {}))
+    return plan_host(config, start.host, in_effect(config, {}, {}))
 
 
 def _entry(host: int) -> str:

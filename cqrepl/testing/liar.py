@@ -1,6 +1,7 @@
 """A peer that greets as a sink does, and then says what is not true."""
 
 import random
+import struct
 from typing import Final
 
 import trio
@@ -19,6 +20,7 @@ from cqrepl.protocol.messages.excerpts import (
 )
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.protocol.messages.queuenames import QueueNames
+from cqrepl.protocol.messages.runs import write_run_head
 from cqrepl.queue.format.index import Index
 from cqrepl.surroundings import monotonic, within
 from cqrepl.testing.labmachine import Machine, Process
@@ -30,7 +32,7 @@ _STEP_SECONDS: Final = 0.05
 _GARBAGE_MAX: Final = 4000
 _CLAIMS: Final = 0.3
 _WITHDRAWS: Final = 0.02  # of the steps
-_LIE_WEIGHTS: Final = (60, 20, 2, 1, 1, 4, 1, 1)  # most are followed by others
+_LIE_WEIGHTS: Final = (60, 20, 2, 1, 1, 1, 1, 4, 1, 1)  # most are followed by others
 _INDEX: Final = (0, 1, 2, 3, 50, 1 << 20, 1 << 32, 1 << 40)
 
 
@@ -80,7 +82,11 @@ class Liar:
                 await self._lie(stream)
 
     async def _lie(self, stream: trio.SocketStream) -> None:
-        settings = ProtocolSettings(host_id=LIAR_HOST, remote_ids=frozenset({self._target}))
+        settings = ProtocolSettings(
+            host_id=LIAR_HOST,
+            remote_ids=frozenset({self._target}),
+            runs=self._rng.random() < 0.5,  # it says that it takes runs
+        )
         kind = _Silent if self._intrudes else ConnectionConfig
         takes = frozenset({self._queue})
         config = kind(settings=settings, is_dialler=True, takes=takes)
@@ -155,11 +161,17 @@ class Liar:
             cid + write_acknowledgement(-index, 0),
             cid + write_end_of_stream(),
             cid + write_replication_event(index, b"a lie", 0),
+            cid + self._run(index),
+            self._flipped(cid + self._run(index)),
             write_cid(offer.cid + 1) + write_acknowledgement(index, 0),
             self._flipped(cid + write_acknowledgement(index, 0)),
             self._rng.randbytes(self._rng.randrange(1, 40)),
         )
         return self._rng.choices(lies, _LIE_WEIGHTS)[0]
+
+    def _run(self, index: int) -> bytes:
+        data = b"".join(struct.pack("<I", 4) + self._rng.randbytes(4) for _ in range(3))
+        return write_run_head(index, 3, 0, len(data)) + data
 
     def _flipped(self, data: bytes) -> bytes:
         changed = bytearray(data)

@@ -6,7 +6,7 @@ changes no other, which is how a failing run is made short.
 
 import hashlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Self
@@ -23,6 +23,9 @@ RATES_BOTH_WAYS: Final = (0.5, 2.0, 2.0, 10.0)  # appends a second, of each appl
 HOSTS_CHANGING: Final = (3, 3, 3, 4, 5)
 RATES_CHANGING: Final = (1.0, 4.0, 4.0, 10.0)
 FAULT_EVERY_SECONDS_CHANGING: Final = (1.5, 3.0, 6.0)
+SHARE_WITH_BURSTS: Final = 1 / 3
+RATE_WITH_BURSTS: Final = 30.0  # appends a second, of each application: a burst every ten seconds
+SHARE_WITH_FRAMES: Final = 1 / 4  # of the hosts, where it is drawn which have `--frames`
 
 
 class Kind(Enum):
@@ -198,6 +201,8 @@ class RunPlan:
         both_ways: each host has a queue of its own and takes in those of all others; else host 1
             has the only one.
         changing: there is one queue, which operators have other hosts lead.
+        bursts: applications append hundreds of excerpts now and then.
+        with_frames: the ids of the hosts that have `--frames`; between all others go runs.
     """
 
     seed: int
@@ -208,6 +213,8 @@ class RunPlan:
     faults: tuple[Fault, ...]
     both_ways: bool = False
     changing: bool = False
+    bursts: bool = False
+    with_frames: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -219,6 +226,7 @@ class RunPlan:
         *,
         both_ways: bool | None = None,
         changing: bool = False,
+        runs: bool | None = None,
     ) -> Self:
         """What this seed stands for.
 
@@ -228,15 +236,18 @@ class RunPlan:
             both_ways: as the plan has it; drawn if None. What a seed stands for otherwise does not
                 depend on whether this was drawn.
             changing: as the plan has it; it is never drawn.
+            runs: whether all hosts take runs, or none does; drawn for each host if None. Nothing
+                else depends on it.
         """
         if changing:
-            return cls._changing(seed, seconds, hosts, frozenset(without))
+            return cls._changing(seed, seconds, hosts, frozenset(without), runs)
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
         drawn = rng.choice(HOSTS_BOTH_WAYS if both_ways else (2, 2, 3))
         roll_cycle = rng.choice(ROLL_CYCLES)
         rate = rng.choice(RATES_BOTH_WAYS if both_ways else RATES)
+        bursts = random.Random(f"bursts {seed}").random() < SHARE_WITH_BURSTS
         count = drawn if hosts is None else hosts
         left_out, faults, at = frozenset(without), [], 0.0
         pause = rng.choice(FAULT_EVERY_SECONDS)
@@ -250,14 +261,21 @@ class RunPlan:
             seconds=seconds,
             hosts=count,
             roll_cycle=roll_cycle,
-            rate=rate,
+            rate=RATE_WITH_BURSTS if bursts else rate,
             faults=tuple(faults),
             both_ways=both_ways,
+            bursts=bursts,
+            with_frames=tuple(_with_frames(seed, count, runs)),
         )
 
     @classmethod
     def _changing(
-        cls, seed: int, seconds: float, hosts: int | None, left_out: frozenset[Kind]
+        cls,
+        seed: int,
+        seconds: float,
+        hosts: int | None,
+        left_out: frozenset[Kind],
+        runs: bool | None,
     ) -> Self:
         rng = random.Random(f"changing {seed}")
         drawn, roll_cycle = rng.choice(HOSTS_CHANGING), rng.choice(ROLL_CYCLES)
@@ -276,6 +294,7 @@ class RunPlan:
             rate=rate,
             faults=tuple(faults),
             changing=True,
+            with_frames=tuple(_with_frames(seed, count, runs)),
         )
 
     def only(self, faults: Iterable[Fault]) -> Self:
@@ -289,10 +308,20 @@ class RunPlan:
 
     def __str__(self) -> str:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
+        bursts = " in bursts" if self.bursts else ""
+        frames = ", ".join(map(str, self.with_frames))
+        frames = f" ({frames} with frames)" if frames else ""
         return (
-            f"seed {self.seed}: {self.hosts} hosts{roles}, {self.seconds:g} s,"
-            f" {self.roll_cycle}, {self.rate:g} appends/s, {len(self.faults)} faults"
+            f"seed {self.seed}: {self.hosts} hosts{roles}{frames}, {self.seconds:g} s,"
+            f" {self.roll_cycle}, {self.rate:g} appends/s{bursts}, {len(self.faults)} faults"
         )
+
+
+def _with_frames(seed: int, hosts: int, runs: bool | None) -> Iterator[int]:
+    rng = random.Random(f"frames {seed}")
+    for host in range(1, hosts + 1):
+        if rng.random() < SHARE_WITH_FRAMES if runs is None else not runs:
+            yield host
 
 
 def _fault(rng: random.Random, at: float, hosts: int) -> Fault:

@@ -79,16 +79,16 @@ def connections(carried: list[Carried]) -> int:
 
 
 def cut_inside(at: tuple[int, int] | None) -> RunPlan:
-    """Two hosts, and a cut in the middle of what one says.
+    """Two hosts that have runs for each other, and a cut in the middle of what one says.
 
     Args:
         at: way of the first connection, and the byte of it that is the last to come through.
     """
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = (Fault(1.0, Kind.FLOOD, 1, 2, 0.0),)
     if at is not None:
         way, byte = at
         ends = (1, 2) if way != TO_HOST_1 else (2, 1)
-        faults = (Fault(0.0, Kind.CUT_INSIDE, *ends, 0.0, nth=byte),)
+        faults += (Fault(0.0, Kind.CUT_INSIDE, *ends, 0.0, nth=byte),)
     return plan(*faults, seconds=3.0)
 
 
@@ -101,7 +101,7 @@ def kinds_of_documents() -> dict[tuple[int, str], int]:
             r"# position: (\d+), header: \S+ (.*?), (\d+) bytes, [^ ]+, (.*)", each.text
         )
         if place is not None and each.link == 1:
-            kind = re.sub(r"\d+", "", f"{place[2]} {place[4]}")
+            kind = re.sub(r"0x\w+|\d+", "", f"{place[2]} {place[4]}")
             found.setdefault((each.way, kind), int(place[1]) + 4 + int(place[3]) // 2)
     return found
 
@@ -109,6 +109,7 @@ def kinds_of_documents() -> dict[tuple[int, str], int]:
 def test_a_cut_inside_each_kind_of_document() -> None:
     kinds = kinds_of_documents()
     assert len(kinds) > 20
+    assert sum(", run " in kind for _, kind in kinds) == 2
     for (way, kind), byte in kinds.items():
         outcome = run(cut_inside((way, byte)))
         assert outcome.broken is None, kind

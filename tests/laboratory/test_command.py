@@ -83,6 +83,15 @@ def test_results_of_other_runs_do_not_count(tmp_path: Path) -> None:
     assert len(results.read_text().splitlines()) == 4
 
 
+def test_runs_are_for_all_hosts_or_for_none(tmp_path: Path) -> None:
+    captures = {word: tmp_path / word for word in ("--runs", "--frames")}
+    words = ["--seed", 3, "--seconds", 8, "--hosts", 2]
+    for word, path in captures.items():
+        assert invoke(*words, word, "--record", path).exit_code == 0
+    assert b"\xc3run\x82" in captures["--runs"].read_bytes()
+    assert b"\xc3run\x82" not in captures["--frames"].read_bytes()
+
+
 def test_two_processes_share_the_seeds(tmp_path: Path) -> None:
     results = tmp_path / "results"
     words = ["--seeds", "1..5", "--seconds", 3, "--jobs", 2, "--results", results]

@@ -9,6 +9,7 @@ import trio
 
 from cqrepl.net.livepump import Came, LivePump
 from cqrepl.protocol.events import AppendExcerpts
+from cqrepl.protocol.framer import Framing
 from cqrepl.protocol.greeting import ConnectionConfig
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import Queue
@@ -97,6 +98,19 @@ def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
     patch.setattr(SourceQueue, "_lower_marks", lambda _: None)
 
 
+def a_run_is_not_what_the_store_file_has(patch: Patch) -> None:
+    """The last byte of a run is another one."""
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
+    write = Framing._run
+
+    def careless(self: Framing, *arguments: Any) -> int:
+        end = write(self, *arguments)
+        arguments[4][end - 1] ^= 1
+        return end
+
+    patch.setattr(Framing, "_run", careless)
+
+
 def drawn(seed: int) -> RunPlan:
     return RunPlan.of(seed, SECONDS, without=LEFT_OUT, both_ways=False)
 
@@ -125,6 +139,7 @@ PLANTED: list[tuple[Callable[[Patch], None], Callable[[int], RunPlan]]] = [
     (the_last_acknowledgement_waits_for_ever, drawn),
     (headers_are_trusted_after_a_power_cut, power_cut),
     (a_mark_comes_from_the_next_index_alone, power_cut),
+    (a_run_is_not_what_the_store_file_has, drawn),
 ]
 
 
