@@ -94,7 +94,10 @@ async def test_a_golden_queue(
     assert_java_finds(java, case.sink, golden.dumped(), block_size=golden.block_size)
 
 
-async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("options", [FRAMES, RUNS], ids=["frames", "runs"])
+async def test_a_back_copy(
+    java: JavaQueue, tmp_path: Path, rng: random.Random, options: tuple[str, ...]
+) -> None:
     """The sink has more than the source, which keeps other writers out while it takes that back:
     a source that is killed leaves both locks behind, and the next one takes them over."""
     golden = manifest("test4_secondly_overflow")
@@ -109,7 +112,7 @@ async def test_a_back_copy(java: JavaQueue, tmp_path: Path, rng: random.Random) 
         indexes=golden.indexes,
         dialler=rng.choice(BOTH),
         sender="sink",
-        options=FRAMES,
+        options=options,
     )
     async with pair(case) as both:
         await kill_in_turn(both, rng, 4)

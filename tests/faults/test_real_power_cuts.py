@@ -4,7 +4,8 @@ The directory is on an ext4 file system of its own. The cut is that of ext4's sh
 drops what the journal and the page cache have not brought to the disk; then the processes are
 killed, the file system is mounted anew, and replication is started in what it takes for another
 start of the machine. Before most of the cuts a part of the pages is written back, as the system
-does at any time; or the system does so itself, and oftener than it usually would.
+does at any time; or the system does so itself, and oftener than it usually would. Excerpts
+go as runs or as frames, as is drawn for each start of the side whose power is cut.
 """
 
 import fcntl
@@ -35,6 +36,7 @@ NO_LOG_FLUSH = struct.pack("I", 2)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 IN_ANOTHER_BOOT = f'mount --bind "$0" {BOOT_ID} && exec "$@"'
 SECONDS = 60.0
+KINDS = ("--runs", "--runs", "--frames")
 PAGE = 4096
 
 
@@ -46,7 +48,8 @@ with Queue.open_for_append(sys.argv[1], create="FAST_DAILY") as queue:
     for n in itertools.count():
         filling = bytes([65 + n % 26]) * (0, 40, 300, 2000, 9000)[n * 7 % 5]
         queue.append(b"%s %d " % (sys.argv[2].encode(), n) + filling)
-        time.sleep(0.002)
+        if n % 5 == 0:
+            time.sleep(0.01)
 """
 
 
@@ -208,11 +211,11 @@ def test_a_sink_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int
     original, copy, said = tmp_path / "q", machine.path / "copy", tmp_path / "said"
     Queue.open_for_append(original, create="FAST_DAILY").close()
     words = ("sink", f"q={copy}", "--connect")
-    with listening(tmp_path / "source", "source", str(original)) as port:
+    with listening(tmp_path / "source", "source", str(original), "--runs") as port:
         writer = machine.application(original, "app")
         for nth in range(cuts):
             before = last_of(copy) if nth else None
-            sink = machine.start(said, *words, at(port))
+            sink = machine.start(said, *words, at(port), chance.choice(KINDS))
             until(lambda: copy.is_dir() and last_of(copy) not in (None, before))  # noqa: B023
             time.sleep(chance.uniform(0.1, 1.5))
             if chance.random() < 0.7:
@@ -234,10 +237,11 @@ def test_a_source_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: i
     chance = random.Random(cuts)
     original, copy, said = machine.path / "q", tmp_path / "copy", tmp_path / "said"
     kept: list[tuple[int, bytes]] = []
-    with listening(tmp_path / "sink", "sink", f"q={copy}") as port:
+    with listening(tmp_path / "sink", "sink", f"q={copy}", "--runs") as port:
         for nth in range(cuts + 1):
             Queue.open_for_append(original, create="FAST_DAILY").close()
-            source = machine.start(said, "source", str(original), "--connect", at(port))
+            kind = chance.choice(KINDS)
+            source = machine.start(said, "source", str(original), "--connect", at(port), kind)
             until(lambda: said.read_text().count("connected\n") > nth)  # noqa: B023
             until(lambda: is_proved(said) and last_of(original) == last_of_copy(copy))
             assert read(original)[: len(kept)] == kept

@@ -1,0 +1,149 @@
+"""A sink that is killed while it stores runs: before a write of them, and between that write and
+the store of the first header word, which makes them readable.
+
+The sink runs under strace, which kills it on entering a `pwritev`, or stops it where one has just
+been done. After each kill the copy is a part of the source and nothing else. The next sink takes it
+over as it was left, and in the end it is the source.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cqrepl.kernel import live
+from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.queue.files.storefile import START, StoreFile
+from tests.faults.tracing import require_strace
+from tests.support.copies import assert_same
+from tests.support.replicas import at, last_of
+from tests.support.samples import check_marks, noon_index, payloads, read
+
+BIN: Final = Path(sys.executable).parent
+SECONDS: Final = 120.0
+CYCLES: Final = 2
+PER_CYCLE: Final = 30_000
+PER_BATCH: Final = 1000
+STOPPED: Final = "stopped by SIGSTOP"
+KILLED: Final = f"killed by {signal.SIGKILL.name}"
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def make_original(path: Path) -> None:
+    numbers = iter(payloads(CYCLES * PER_CYCLE))
+    with Queue.open_for_append(path, create="FAST_DAILY") as queue:
+        for ahead in range(CYCLES):
+            for first in range(0, PER_CYCLE, PER_BATCH):
+                index = noon_index(ahead=ahead, sequence=first)
+                batch = ExcerptBatch.of(index, [next(numbers) for _ in range(PER_BATCH)])
+                queue.appender().append_at(batch)
+
+
+@contextmanager
+def source_of(path: Path, said: Path) -> Iterator[int]:
+    """A source that lives for the block; its port."""
+    words = [str(BIN / "cqrepl"), "source", f"q={path}", "--listen", "127.0.0.1:0", "--runs"]
+    with said.open("wb") as log, subprocess.Popen(words, stderr=log) as process:
+        try:
+            until(lambda: "listening on" in said.read_text())
+            yield int(said.read_text().splitlines()[0].rpartition(":")[2])
+        finally:
+            process.terminate()
+
+
+def dead_runs(copy: Path) -> int:
+    """In how many store files bytes stand behind the end, and no header before them."""
+    count = 0
+    for path in copy.glob("*.cq4"):
+        store = StoreFile.open(path, 0, writable=False)
+        assert store is not None
+        try:
+            end = store.walk(START).place.position
+        finally:
+            store.close()
+        with path.open("rb") as file:
+            file.seek(end)
+            behind = file.read(64)
+        count += behind[:4] == bytes(4) and behind[4:] != bytes(len(behind) - 4)
+    return count
+
+
+class Sinks:
+    """Sinks of one copy, one after the other."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.copy = folder / "copy"
+        self._folder = folder
+        self._words = [
+            *(str(BIN / "cqrepl"), "sink", f"q={self.copy}", "--connect", at(port)),
+            *("--runs", "--touch-ahead", "0"),
+        ]
+
+    def killed_before(self, nth: int) -> None:
+        """One dies on entering its `nth` write of runs."""
+        with self._traced(f"signal=KILL:when={nth}") as log:
+            until(lambda: KILLED in log.read_text())
+
+    def killed_behind(self, nth: int) -> None:
+        """One dies when its `nth` write of runs is done, and nothing after it."""
+        with self._traced(f"signal=STOP:when={nth}") as log:
+            until(lambda: STOPPED in log.read_text())
+            assert dead_runs(self.copy) == 1
+            os.kill(int((self._folder / "pid").read_text()), signal.SIGKILL)
+
+    def finish(self, original: Path) -> None:
+        """One takes all that is left, and ends in order."""
+        with subprocess.Popen(self._words) as process:
+            try:
+                until(lambda: last_of(self.copy) == last_of(original))
+            finally:
+                process.terminate()
+            assert process.wait(SECONDS) == 0
+
+    @contextmanager
+    def _traced(self, injected: str) -> Iterator[Path]:
+        """One runs under strace, and is dead after the block; the log of its writes."""
+        log, pid = self._folder / "log", self._folder / "pid"
+        log.write_text("")
+        strace = ["strace", "-f", "-s", "1", "-o", str(log), "-e", "trace=pwritev"]
+        strace += ["-e", f"inject=pwritev:{injected}"]
+        script = 'echo $$ > "$0"; exec "$@"'
+        with subprocess.Popen([*strace, "sh", "-c", script, str(pid), *self._words]) as process:
+            try:
+                yield log
+            finally:
+                if process.poll() is None and pid.read_text():
+                    os.kill(int(pid.read_text()), signal.SIGKILL)
+                process.wait(SECONDS)
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel stores runs as it does frames")
+def test_a_sink_killed_around_writes_of_runs(tmp_path: Path) -> None:
+    require_strace(tmp_path)
+    original = tmp_path / "original"
+    make_original(original)
+    excerpts, chance = read(original), random.Random(1)
+    with source_of(original, tmp_path / "said") as port:
+        sinks = Sinks(tmp_path, port)
+        for kill in (sinks.killed_behind, sinks.killed_before) * 3:
+            kill(chance.randint(1, 3))
+            there = read(sinks.copy)
+            assert there == excerpts[: len(there)]
+            assert len(there) < len(excerpts)
+        sinks.finish(original)
+    assert_same(original, sinks.copy)
+    check_marks(sinks.copy)
