@@ -138,6 +138,7 @@ def plan_promotion(
     """
     own = positions[to]
     latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
+    heard = latest.promised if epoch is None else epoch - 1  # of those before this one
     if was is None:
         was = latest.promised_to if latest.promised else master
     ranked = {host: _rank(each) for host, each in positions.items()}
@@ -173,7 +174,7 @@ def plan_promotion(
         unreached=tuple(sorted(hosts - positions.keys())),
         needed=needed,
         may_lose=was not in positions and promising < needed,
-        lost_from=start if number_of(history) == latest.promised else _last_start(history),
+        lost_from=start if number_of(history) == heard else _last_start(history),
         refusal=refusal,
     )
 

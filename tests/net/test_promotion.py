@@ -1,136 +1,25 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
-import random
-from collections.abc import AsyncIterator, Mapping, Set
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue
-from cqrepl.net.address import Address
+from cqrepl import Host, Queue
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
 from cqrepl.queue import QueueDamaged, QueueError
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs
 from cqrepl.replicator import fencekind
-from cqrepl.replicator.hostevents import HostEvents, Role
-from cqrepl.replicator.settings import SinkSettings
+from cqrepl.replicator.hostevents import Role
 from cqrepl.replicator.snapshot import snapshot_of
 from cqrepl.replicator.stops import Stop
-from tests.support.copies import assert_same
-from tests.support.ports import reserved_port
+from tests.support.promotions import cluster, last
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
-from tests.support.samples import fill, noon_index, read
+from tests.support.samples import noon_index, read
 from tests.support.unreadable import made_unreadable
-
-
-class Cluster:
-    """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials."""
-
-    def __init__(self, folder: Path, nursery: trio.Nursery, count: int) -> None:
-        self.hosts: dict[int, Host] = {}
-        self._ids = range(1, count + 1)
-        self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
-        self._folder = folder
-        self._nursery = nursery
-        self._ports = {host_id: reserved_port() for host_id in self._ids}
-        self._ends: dict[int, tuple[trio.Event, trio.Event]] = {}
-
-    def path(self, host_id: int) -> Path:
-        return self._folder / str(host_id) / "a"
-
-    def settings(self, host_id: int) -> HostSettings:
-        peers = {each: self._address(each) for each in self._ids if each < host_id}
-        paths = {"a": self.path(host_id)}
-        return HostSettings(
-            net=NetSettings(listen=self._address(host_id), peers=peers),
-            protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
-            sink=SinkSettings(masters={"a": 1}),
-            sources=paths if host_id == 1 else {},
-            sinks={} if host_id == 1 else paths,
-        )
-
-    def _address(self, host_id: int) -> Address:
-        return Address.parse(f"127.0.0.1:{self._ports[host_id]}")
-
-    async def start(self, *host_ids: int) -> None:
-        for host_id in host_ids:
-            await self._nursery.start(self._run, host_id)
-
-    async def _run(
-        self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        end, ended = self._ends[host_id] = trio.Event(), trio.Event()
-        events = HostEvents(on_role=lambda _, role: self.roles[host_id].append(role))
-        async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
-            task_status.started()
-            await end.wait()
-        del self.hosts[host_id]
-        ended.set()
-
-    async def stop(self, host_id: int) -> None:
-        end, ended = self._ends.pop(host_id)
-        end.set()
-        await ended.wait()
-
-    async def stop_all(self) -> None:
-        for host_id in list(self._ends):
-            await self.stop(host_id)
-
-    async def meet(self) -> None:
-        """All that run are connected with each other."""
-        for host_id, host in self.hosts.items():
-            others = self.hosts.keys() - {host_id}
-            await eventually(partial(is_connected, host, others))
-
-    async def follow(self, leader: int) -> None:
-        for host_id in self.hosts.keys() - {leader}:
-            await copied(self.path(leader), self.path(host_id))
-
-    async def uneven(self, ends: Mapping[int, int]) -> None:
-        """Copies with so many excerpts, by host; the master has as many as the longest one."""
-        done = min(ends.values())
-        fill(self.path(1), "FAST_DAILY", {0: done})
-        await self.start(1, *ends)
-        for host_id, end in sorted(ends.items(), key=lambda pair: pair[1]):
-            if end > done:
-                more_excerpts(self.path(1), done, end - done, seed=end)
-                done = end
-            await eventually(partial(ends_at, self.path(host_id), last(end)))
-            await self.hosts[host_id].pause("a")
-
-    async def resume_all(self) -> None:
-        for host in self.hosts.values():
-            await host.resume("a")
-
-
-def is_connected(host: Host, others: Set[int]) -> bool:
-    return host.endpoint.connections.keys() >= others
-
-
-def ends_at(path: Path, index: int) -> bool:
-    return last_of(path) == index
-
-
-def last(count: int) -> int:
-    return noon_index(sequence=count - 1)
-
-
-@asynccontextmanager
-async def cluster(folder: Path, count: int) -> AsyncIterator[Cluster]:
-    with trio.fail_after(120):
-        async with trio.open_nursery() as nursery:
-            made = Cluster(folder, nursery, count)
-            try:
-                yield made
-            finally:
-                with trio.CancelScope(shield=True):
-                    await made.stop_all()
 
 
 @pytest.mark.parametrize("to", [2, 3, 4])
@@ -319,37 +208,6 @@ async def test_who_leads_is_not_promoted_and_who_is_unknown_neither(tmp_path: Pa
             await hosts.hosts[1].leaders.plan("a", 7)
         with pytest.raises(ValueError, match="one of the queues"):
             await hosts.hosts[1].leaders.plan("b", 1)
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_the_plan_is_what_happens(tmp_path: Path, seed: int) -> None:
-    """Over schedules by chance: promotions, copies that lag, hosts that are away and come back."""
-    by_chance = random.Random(seed)
-    async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: by_chance.randint(1, 4), 3: by_chance.randint(1, 9)})
-        leader = 1
-        for number in range(1, 4):
-            away = by_chance.choice([leader, leader, None])
-            if away is not None:
-                await hosts.stop(away)
-            await hosts.resume_all()
-            await hosts.meet()
-            if away is None:
-                await hosts.follow(leader)  # or what still streams comes behind the plan
-            to = by_chance.choice(sorted(hosts.hosts.keys() - {leader}))
-            plan = await hosts.hosts[to].leaders.plan("a", to)
-            done = await hosts.hosts[to].leaders.promote("a")
-            assert done == plan
-            assert (done.epoch, done.leader) == (number, to)
-            leader = to
-            count = done.start - noon_index()
-            more_excerpts(hosts.path(to), count, by_chance.randint(1, 5), seed=number)
-            if away is not None:
-                await hosts.start(away)
-            await hosts.follow(leader)
-        paths = [hosts.path(each) for each in (1, 2, 3)]
-    for path in paths[1:]:
-        assert_same(paths[0], path)
 
 
 @pytest.mark.parametrize("part", ["metadata.cq4t", "."])

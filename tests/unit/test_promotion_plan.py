@@ -63,6 +63,16 @@ def test_a_later_epoch_goes_before_a_longer_copy() -> None:
     assert made.quarantined == (CopyStretch(host=1, first=Index(5), end=Index(9)),)
 
 
+def test_what_may_be_lost_is_the_same_once_the_copies_have_promised() -> None:
+    """What they have promised meanwhile is this epoch."""
+    before = {2: at(5, ONE), 3: at(7, ONE)}
+    after = {host: at(each.next_index, ONE, promised=2) for host, each in before.items()}
+    planned = plan_promotion("q", 2, HOSTS, before, master=1, acks=1)
+    done = plan_promotion("q", 2, HOSTS, after, master=1, acks=1, epoch=2, was=planned.was)
+    assert done == planned
+    assert planned.lost_from == 7
+
+
 def test_who_has_such_a_tail_follows_first() -> None:
     assert "it follows first" in plan(1, h1=at(9), h2=at(6, ONE)).refusal
 

@@ -1,0 +1,128 @@
+"""Hosts of a cluster in this process, with copies of one queue that are promoted."""
+
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings
+from cqrepl.net.address import Address
+from cqrepl.replicator.hostevents import HostEvents, Role
+from cqrepl.replicator.settings import SinkSettings
+from tests.support.ports import reserved_port
+from tests.support.replicas import copied, eventually, last_of, more_excerpts
+from tests.support.samples import fill, noon_index
+
+
+class Cluster:
+    """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials."""
+
+    def __init__(self, folder: Path, nursery: trio.Nursery, count: int) -> None:
+        self.hosts: dict[int, Host] = {}
+        self._ids = range(1, count + 1)
+        self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
+        self._folder = folder
+        self._nursery = nursery
+        self._ports = {host_id: reserved_port() for host_id in self._ids}
+        self._ends: dict[int, tuple[trio.Event, trio.CancelScope, trio.Event]] = {}
+
+    def path(self, host_id: int) -> Path:
+        return self._folder / str(host_id) / "a"
+
+    def settings(self, host_id: int) -> HostSettings:
+        peers = {each: self._address(each) for each in self._ids if each < host_id}
+        paths = {"a": self.path(host_id)}
+        return HostSettings(
+            net=NetSettings(listen=self._address(host_id), peers=peers),
+            protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
+            sink=SinkSettings(masters={"a": 1}),
+            sources=paths if host_id == 1 else {},
+            sinks={} if host_id == 1 else paths,
+        )
+
+    def _address(self, host_id: int) -> Address:
+        return Address.parse(f"127.0.0.1:{self._ports[host_id]}")
+
+    async def start(self, *host_ids: int) -> None:
+        for host_id in host_ids:
+            await self._nursery.start(self._run, host_id)
+
+    async def _run(
+        self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        end, killed, ended = self._ends[host_id] = trio.Event(), trio.CancelScope(), trio.Event()
+        events = HostEvents(on_role=lambda _, role: self.roles[host_id].append(role))
+        with killed:
+            async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
+                task_status.started()
+                await end.wait()
+        del self.hosts[host_id]
+        ended.set()
+
+    async def stop(self, host_id: int) -> None:
+        """It ends in order."""
+        end, _, ended = self._ends.pop(host_id)
+        end.set()
+        await ended.wait()
+
+    async def kill(self, host_id: int) -> None:
+        """It ends in the middle of whatever it does, and says nothing to its peers."""
+        _, killed, ended = self._ends.pop(host_id)
+        killed.cancel()
+        await ended.wait()
+
+    async def stop_all(self) -> None:
+        for host_id in list(self._ends):
+            await self.stop(host_id)
+
+    async def meet(self) -> None:
+        """All that run are connected with each other."""
+        for host_id, host in self.hosts.items():
+            others = self.hosts.keys() - {host_id}
+            await eventually(partial(is_connected, host, others))
+
+    async def follow(self, leader: int) -> None:
+        for host_id in self.hosts.keys() - {leader}:
+            await copied(self.path(leader), self.path(host_id))
+
+    async def uneven(self, ends: Mapping[int, int]) -> None:
+        """Copies with so many excerpts, by host; the master has as many as the longest one."""
+        done = min(ends.values())
+        fill(self.path(1), "FAST_DAILY", {0: done})
+        await self.start(1, *ends)
+        for host_id, end in sorted(ends.items(), key=lambda pair: pair[1]):
+            if end > done:
+                more_excerpts(self.path(1), done, end - done, seed=end)
+                done = end
+            await eventually(partial(ends_at, self.path(host_id), last(end)))
+            await self.hosts[host_id].pause("a")
+
+    async def resume_all(self) -> None:
+        for host in self.hosts.values():
+            await host.resume("a")
+
+
+def is_connected(host: Host, others: Set[int]) -> bool:
+    return host.endpoint.connections.keys() >= others
+
+
+def ends_at(path: Path, index: int) -> bool:
+    return last_of(path) == index
+
+
+def last(count: int) -> int:
+    return noon_index(sequence=count - 1)
+
+
+@asynccontextmanager
+async def cluster(folder: Path, count: int) -> AsyncIterator[Cluster]:
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            made = Cluster(folder, nursery, count)
+            try:
+                yield made
+            finally:
+                with trio.CancelScope(shield=True):
+                    await made.stop_all()
