@@ -1,11 +1,18 @@
 """The lanes of one connection's queues that go out: what a live pump works on, and has done.
 
 A lane goes on from where its queue's tailer stands, and the tailer goes on behind what the lane has
-sent. A queue whose next excerpt will be in a file that is not there yet has no lane: the pump looks
+sent. It is kept for the next pump: while both stand in the same file, mapped in the same way, that
+goes on with it. A lane holds that mapping, and what goes with a mapping is a descriptor, and with
+any descriptor of a file this process's record locks on it; so lanes are let go of one by one, under
+the guard of those locks. A queue that is closed while a pump has its lane keeps it until that pump
+is back.
+
+A queue whose next excerpt will be in a file that is not there yet has no lane: the pump looks
 at the word that tells of that file.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cqrepl.kernel import live
@@ -17,7 +24,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import Tailer
 from cqrepl.queue.format.index import INDEX_MAX
-from cqrepl.replicator.outgoingqueue import Outgoing
+from cqrepl.replicator.outgoingqueue import KeptLane, Outgoing
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SendBudget, SourceLane
@@ -55,6 +62,7 @@ class OutgoingLanes:
         # of queues without a lane, the last time that a live pump was lent the connection; None:
         # one of them has to be looked at all the time
         self.waited: list[WatchedWord] | None = None
+        self._lent: list[tuple[Outgoing, KeptLane]] = []  # to the pump that runs
         self._budget: SendBudget | None = None  # what all of them share, once there is a lane
         self._owner: LaneOwner | None = owner
         self._outgoing = outgoing
@@ -65,7 +73,8 @@ class OutgoingLanes:
         self._owner = None
 
     def lend(self) -> "list[SourceLane]":
-        """The lanes of all queues that have one now; none while a queue is held back."""
+        """The lanes of all queues that have one now; none while a queue is held back. `leave` is to
+        be called when the pump is back, whatever becomes of the queues."""
         outgoing = [each for each in self._outgoing.values() if not each.is_let_go]
         if any(each.queue.held_from is not None for each in outgoing):
             return []
@@ -74,9 +83,12 @@ class OutgoingLanes:
                 if each.batch is not None:
                     each.tailer.give_back(each.batch, each.start)
                     each.batch = None
-                each.lane, each.lane_count = self._lane(each, each.tailer), 0
+                kept = each.kept = self._lane(each, each.tailer)
+                if kept is not None:
+                    each.lane, each.lane_count = kept.lane, 0
+                    self._lent.append((each, kept))
         self.waited = self._awaited_files(outgoing)
-        return [each.lane for each in self._outgoing.values() if each.lane is not None]
+        return [kept.lane for _, kept in self._lent]
 
     def catch_up(self) -> None:
         """Tells the core and the session what a live pump has done since; it may still run."""
@@ -92,19 +104,37 @@ class OutgoingLanes:
             each.has_much = each.has_much if lane is None else lane.has_much
             if lane is not None and each.lane_count and each.tailer is not None:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
+        lent, self._lent = self._lent, []
+        for each, kept in lent:
+            if each.kept is not kept:  # its queue was closed, or its file is another one by now
+                kept.let_go()
 
-    def _lane(self, each: Outgoing, tailer: Tailer) -> "SourceLane | None":
+    def _lane(self, each: Outgoing, tailer: Tailer) -> KeptLane | None:
         assert self._owner is not None
-        stand = self._owner.guarded(each, tailer.stand)
-        if stand is None:
-            return None
         source = self._connection.source(each.cid)
-        asks_ack = source.offer.acknowledgement
         _, room_bytes = source.room
         if self._budget is None:
             self._budget = live.SendBudget(source.budget.free)
         self._budget.set(source.budget.free)  # no pump runs
-        return live.SourceLane(
+        kept = each.kept
+        if kept is not None:
+            if self._owner.guarded(each, partial(kept.suits, tailer)):
+                kept.lane.go_on(
+                    (NO_LIMIT, room_bytes),
+                    source.index_sent,
+                    self._awaited_index(each),
+                    source.index_held,
+                    source.held,
+                    each.has_much,
+                )
+                return kept
+            each.drop_lane()
+            if each.tailer is None:
+                return None  # it cannot be read, and was closed over that
+        stand = self._owner.guarded(each, tailer.stand)
+        if stand is None:
+            return None
+        lane = live.SourceLane(
             stand.data,
             (stand.position, stand.index, stand.sequence, stand.certain_end),
             source.cid_document,
@@ -118,9 +148,10 @@ class OutgoingLanes:
             source.index_held,
             source.framing.has_runs,
             each.has_much,
-            self._budget if asks_ack else None,
+            self._budget if source.offer.acknowledgement else None,
             source.held,
         )
+        return KeptLane(lane, stand)
 
     def _awaited_index(self, each: Outgoing) -> int:
         """The index whose acknowledgement tasks wait for, apart from those at the board."""

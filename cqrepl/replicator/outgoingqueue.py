@@ -9,8 +9,10 @@ import trio
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.read.tailer import Stand
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
@@ -19,6 +21,34 @@ from cqrepl.replicator.toldtailers import ToldTailers
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SourceLane
+
+
+class KeptLane:
+    """A lane of a queue, for one live pump after the other: it costs as much to make as hundreds of
+    excerpts to send.
+
+    Args:
+        stand: where it was made; the queue's tailer has stood there.
+    """
+
+    def __init__(self, lane: "SourceLane", stand: Stand) -> None:
+        self.lane = lane
+        self.mapped = stand.mapped
+        self._sequence_end = 0  # it goes no further: the next slots are in another page
+        _, _, slots = stand.recorded
+        if slots is not None:
+            _, first, count, spacing = slots
+            self._sequence_end = first + count * spacing
+
+    def suits(self, tailer: Tailer) -> bool:
+        """True when a live pump may go on with it: the tailer stands where the last one stopped, in
+        the same file, mapped in the same way."""
+        return tailer.is_at(self.mapped, self.lane.position, self._sequence_end)
+
+    def let_go(self) -> None:
+        """No live pump has it, and none gets it any more."""
+        with RECORD_LOCK_GUARD:  # a mapping has a descriptor of the file, and may go with this
+            self.lane.let_go()
 
 
 class Outgoing:
@@ -33,6 +63,7 @@ class Outgoing:
         self.start = 0
         self.has_much = False  # more than could be sent when it was looked at last
         self.lane: SourceLane | None = None  # a live pump reads on from where the tailer stands
+        self.kept: KeptLane | None = None  # that lane, or that of the last one
         self.lane_count = 0  # excerpts that it is known to have sent
         self.stream_from: int | None = None
         self.resumes_at: int | None = None  # where a stream that pauses goes on
@@ -104,6 +135,8 @@ class Outgoing:
         if held is not None and tailer.next_index >= held:
             return None
         batch = tailer.next_batch(bytes_max=bytes_max, payload_max=payload_max)
+        if self.kept is not None and self.kept.mapped is not tailer.mapped:
+            self.drop_lane()  # else it would keep the file, or how it was mapped, for nothing
         if batch is None or held is None or batch.index_last < held:
             return batch
         count = max(0, held - batch.index_first)
@@ -146,10 +179,18 @@ class Outgoing:
             return self.queue.queue.acknowledged_index
         return self.queue.leading.safe_index()
 
+    def drop_lane(self) -> None:
+        """Lets go of the lane that is kept; one that a live pump has, its owner does when that is
+        back."""
+        kept, self.kept = self.kept, None
+        if kept is not None and self.lane is None:
+            kept.let_go()
+
     def close(self) -> None:
         if self.lane is not None:
             self.lane.mute()
         self.marks.keep_levels()
+        self.drop_lane()
         self.batch = self.lane = None
         if self.tailer is not None:
             self.tailer.close()

@@ -64,7 +64,8 @@ class Stand:
     """Where a tailer stands in a store file that may still grow, for a pump that reads on there.
 
     Args:
-        data: the mapped file, for as long as the tailer is not used otherwise.
+        data: the mapped file, for as long as the tailer is not used otherwise, or `is_at` says so.
+        mapped: the same, as its owner has it; it says nothing once the file is mapped anew.
         position: of the next header.
         certain_end: all headers before this position agree with what writers recorded.
         recorded: where they do: position of the word that names the last excerpt's header; position
@@ -73,6 +74,7 @@ class Stand:
     """
 
     data: memoryview
+    mapped: memoryview
     position: Position
     index: Index
     sequence: Sequence
@@ -126,6 +128,11 @@ class Tailer:
         self.is_closed = False
         if index != NEXT_OF_EMPTY:
             self._seek(self._index)
+
+    @property
+    def mapped(self) -> memoryview | None:
+        """The bytes of the store file that it is in, as mapped now; None where it is in none."""
+        return None if self._store is None else self._store.mapping.data
 
     @property
     def next_index(self) -> Index:
@@ -216,11 +223,22 @@ class Tailer:
             slots = self._indexing.slots_for(sequence)
         except QueueDamaged:
             return None  # the next batch tells
-        data, word = store.mapping.data.toreadonly(), store.header.sequence
+        mapped, word = store.mapping.data, store.header.sequence
         bits = None if word is None else (word, store.sequence_bits)
         recorded = (store.header.write_position, bits, slots)
         end = self._agreement.end
-        return Stand(data, self._position, self._index, sequence, end, recorded)
+        data = mapped.toreadonly()
+        return Stand(data, mapped, self._position, self._index, sequence, end, recorded)
+
+    def is_at(self, mapped: memoryview, position: int, sequence_end: int) -> bool:
+        """True while it stands at this position of a file that does not end there and is mapped as
+        it was when it said so (`Stand`), before a sequence."""
+        self._step_back()
+        store = self._store
+        if store is None or self._position != position or store.word_at(position) == END_OF_FILE:
+            return False
+        sequence = sequence_of(self._index, self._cycles.shift)
+        return store.mapping.data is mapped and sequence < sequence_end
 
     def watched(self) -> WatchedWord | None:
         """The word that changes when something follows; for a caller that was just given nothing.

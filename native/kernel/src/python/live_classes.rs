@@ -123,10 +123,11 @@ impl PySendBudget {
     }
 }
 
-/// One queue of a source, for one slice of time.
+/// One queue of a source, for one slice of time after the other.
 #[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
 pub struct PySourceLane {
-    store: View,
+    /// `None` while a pump has it, and once it was let go.
+    store: Mutex<Option<View>>,
     cid_document: Vec<u8>,
     payload_max: i64,
     has_runs: bool,
@@ -136,7 +137,7 @@ pub struct PySourceLane {
     row: Row,
     budget: Option<Arc<SendBudget>>,
     has_much: AtomicBool,
-    room_low: (i64, i64),
+    room_low: Mutex<(i64, i64)>,
 }
 
 #[pymethods]
@@ -192,9 +193,8 @@ impl PySourceLane {
         let recorded = Recorded { write_position, sequence: sequence_word, slots };
         let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
         let sent = Sent { place, lengths, acks, index_sent, index_held, target, is_muted };
-        let room_low = (room_excerpts / 2, room_bytes / 2);
         Ok(PySourceLane {
-            store: View::of(store)?,
+            store: Mutex::new(Some(View::of(store)?)),
             cid_document,
             payload_max,
             has_runs,
@@ -204,8 +204,34 @@ impl PySourceLane {
             row: row.0.clone(),
             budget: budget.map(|budget| Arc::clone(&budget.0)),
             has_much: AtomicBool::new(has_much),
-            room_low,
+            room_low: Mutex::new(half(room)),
         })
+    }
+
+    /// Has the pump that runs next go on from where the last one stopped. The arguments are those of
+    /// the constructor; what was sent and acknowledged was taken before.
+    fn go_on(
+        &self,
+        room: (i64, i64),
+        index_sent: i64,
+        target: i64,
+        index_held: i64,
+        held: i64,
+        has_much: bool,
+    ) {
+        let mut sent = locked(&self.sent);
+        debug_assert!(sent.lengths.is_empty() && sent.acks.is_empty());
+        let (room_excerpts, room_bytes) = room;
+        sent.place = LanePlace { room_excerpts, room_bytes, held, ..sent.place };
+        (sent.index_sent, sent.index_held, sent.target) = (index_sent, index_held, target);
+        *locked(&self.room_low) = half(room);
+        self.has_much.store(has_much, Ordering::Relaxed);
+    }
+
+    /// Lets go of the mapped file. The caller guards the record locks of the file, as that may close
+    /// a descriptor of it. Nothing while a pump has the lane.
+    fn let_go(&self) {
+        *locked(&self.store) = None;
     }
 
     /// The position of the next header.
@@ -257,10 +283,46 @@ impl PySourceLane {
     }
 }
 
+/// The half of the room that a lane has: with less of it, acknowledgements are wanted.
+fn half((excerpts, bytes): (i64, i64)) -> (i64, i64) {
+    (excerpts / 2, bytes / 2)
+}
+
+/// The mapped files of lanes, for as long as a pump runs on them.
+struct Lent<'l> {
+    lanes: Vec<&'l PySourceLane>,
+    stores: Vec<View>,
+}
+
+impl<'l> Lent<'l> {
+    fn of(sources: &'l [Py<PySourceLane>]) -> Result<Self, Fault> {
+        let mut lent = Lent { lanes: Vec::new(), stores: Vec::new() };
+        for lane in sources.iter().map(Py::get) {
+            let store = locked(&lane.store).take();
+            lent.stores.push(store.ok_or(Fault::Value("expected a lane that no other pump has"))?);
+            lent.lanes.push(lane);
+        }
+        Ok(lent)
+    }
+
+    fn lanes(&self) -> Vec<SourceLane<'_>> {
+        let both = self.lanes.iter().zip(&self.stores);
+        both.map(|(lane, store)| lane.lane(store)).collect()
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        for (lane, store) in self.lanes.iter().zip(self.stores.drain(..)) {
+            *locked(&lane.store) = Some(store);
+        }
+    }
+}
+
 impl PySourceLane {
-    fn lane(&self) -> SourceLane<'_> {
+    fn lane<'a>(&'a self, store: &'a View) -> SourceLane<'a> {
         SourceLane {
-            store: self.store.source(),
+            store: store.source(),
             cid_document: &self.cid_document,
             payload_max: self.payload_max,
             has_runs: self.has_runs,
@@ -270,7 +332,7 @@ impl PySourceLane {
             row: &self.row,
             budget: self.budget.as_deref(),
             has_much: &self.has_much,
-            room_low: self.room_low,
+            room_low: *locked(&self.room_low),
         }
     }
 }
@@ -376,8 +438,8 @@ pub fn run_live<'py>(
     let socket = mem::open_file(socket).ok_or(Fault::Value("expected an open socket"))?;
     let pausing =
         Pausing::of(pausing).ok_or(Fault::Value("expected a way to pause from 0 to 3"))?;
-    let sources: Vec<&PySourceLane> = sources.iter().map(Py::get).collect();
-    let sources: Vec<SourceLane> = sources.iter().map(|lane| lane.lane()).collect();
+    let lent = Lent::of(&sources)?;
+    let sources = lent.lanes();
     let sinks: Vec<&PySinkLane> = sinks.iter().map(Py::get).collect();
     let mut sinks = sinks.iter().map(|lane| lane.lane()).collect::<Result<Vec<_>, Fault>>()?;
     let waited = waited.as_ref().map(|looks| looks.get().words()).unwrap_or_default();
