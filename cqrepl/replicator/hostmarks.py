@@ -10,6 +10,9 @@ backup, holds no more what the marks tell of: they are lowered to its end when t
 And of a host whose copy differs nothing is known any more. The host itself stays known, by a mark
 of what was sent that is zero at least: it may give back what the queue has lost (`consent`).
 
+A host that is asked to acknowledge, and has not yet, has a zero where its mark is kept: what was
+sent to it is not what it has, and its store files stay (`queue.write.retention`).
+
 A peer whose id is no host's, from 1 to 127, is a guest: its marks live as long as its connection,
 and no other process sees them.
 """
@@ -27,6 +30,7 @@ from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.resends import Resends
 
 NOTHING_SENT: Final = 0  # to a host that is known; no excerpt has this index
+_NOTHING_YET: Final = 0  # acknowledged by a host that is asked to, where its mark is kept
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -44,7 +48,7 @@ class HostMarks:
     ) -> None:
         self.host_id = host_id
         self.sent = marks.get(MarkLevel.SENT, FORGOTTEN)
-        self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
+        self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN) or FORGOTTEN
         self.synced = marks.get(MarkLevel.SYNCED, FORGOTTEN)
         self.applied = marks.get(MarkLevel.APPLIED, FORGOTTEN)
         self.resends = Resends()
@@ -61,6 +65,11 @@ class HostMarks:
         if index > self.sent:
             self.sent = index
             self._kept.raise_to(self.host_id, MarkLevel.SENT, index)
+
+    def ask(self) -> None:
+        """The host is asked to acknowledge what it is sent."""
+        if self.acknowledged == FORGOTTEN:
+            self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, _NOTHING_YET)
 
     def raise_acknowledged(self, index: int) -> None:
         """The host has everything up to this index."""
@@ -97,7 +106,8 @@ class HostMarks:
             self.row.lower_to(level, index)
         if index < self.acknowledged:
             self.acknowledged = index
-            self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
+            kept = max(index, _NOTHING_YET)
+            self._kept.lower_to(self.host_id, MarkLevel.ACKNOWLEDGED, kept)
         if index < self.synced:
             self.synced = index
             self._kept.lower_to(self.host_id, MarkLevel.SYNCED, index)

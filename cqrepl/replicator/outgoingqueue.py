@@ -11,7 +11,7 @@ from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.tailer import Stand
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
@@ -185,6 +185,19 @@ class Outgoing:
         kept, self.kept = self.kept, None
         if kept is not None and self.lane is None:
             kept.let_go()
+
+    def ask(self) -> None:
+        """The sink is asked to acknowledge what it is sent. It has what comes before, though an
+        acknowledgement may have been lost on its way.
+
+        Raises:
+            QueueError, OSError: what comes before cannot be read.
+        """
+        self.marks.ask()
+        if self.stream_from:
+            last = self.queue.queue.last_index_before(Index(self.stream_from))
+            if last is not None:
+                self.queue.counters.mark_acknowledged(self.marks, last)
 
     def close(self) -> None:
         if self.lane is not None:

@@ -23,7 +23,6 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.holddesk import HoldDesk
@@ -395,12 +394,8 @@ class SourceSession:
         self._frames.begin(each)
         self._shared.forget_stop(each.queue.name, each.marks.host_id)
         each.queue.disk.note_compared()
-        asks_ack = self._shared.asks_ack(each.queue.name)
-        if each.tailer is not None and next_index != NEXT_OF_EMPTY and asks_ack:
-            # the sink has all before it, though an acknowledgement may have been lost on its way
-            last = self.guarded(each, lambda: each.queue.queue.last_index_before(Index(next_index)))
-            if last is not None:
-                each.queue.counters.mark_acknowledged(each.marks, last)
+        if each.tailer is not None and self._shared.asks_ack(each.queue.name):
+            self.guarded(each, each.ask)
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
             each.tell_levels(self._connection.source(each.cid))

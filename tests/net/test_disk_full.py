@@ -19,6 +19,7 @@ import trio
 
 from cqrepl.queue import Queue
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.pause import PAUSE_SECONDS
 from cqrepl.replicator.sink import serve_sink
@@ -45,10 +46,10 @@ MIB = 1 << 20
 
 
 @contextmanager
-def small_file_system(path: Path) -> Iterator[Callable[[], None]]:
-    """A file system of 4 MiB; what is yielded makes it larger."""
+def small_file_system(path: Path, size: str = "4m") -> Iterator[Callable[[], None]]:
+    """A file system of 4 MiB, or of another size; what is yielded makes it larger."""
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
     done = subprocess.run(mount, capture_output=True, text=True)
     if done.returncode:
         require("root", f"no file system can be mounted here: {done.stderr.strip()}")
@@ -109,6 +110,21 @@ async def test_limit_on_file_sizes(tmp_path: Path) -> None:
         return lift
 
     await fill_up_and_go_on(tmp_path / "q", tmp_path / "copy", "File too large", limit)
+
+
+async def test_not_even_room_for_the_first_excerpt(tmp_path: Path) -> None:
+    """Its store file was made, and is tried again; what the sink lacks is not deleted meanwhile."""
+    counts = {0: 3, 1: 2, 2: 4}
+    fill(tmp_path / "q", "TEST_SECONDLY", counts)
+    with small_file_system(tmp_path / "disk", "1m") as enlarge:
+        copy = tmp_path / "disk" / "copy"
+        async with live_source(tmp_path / "q") as source, live_sink(copy, source.port) as sink:
+            await eventually(lambda: is_tried_less_often(sink.queues["q"]))
+            assert sink.stops == source.stops == []
+            with Queue.open(tmp_path / "q") as queue:
+                assert not [each for each in plan(queue.cycles, Policy()) if each.is_removable]
+            enlarge()
+            await copied(tmp_path / "q", copy)
 
 
 def is_tried_less_often(queue: SinkQueue) -> bool:

@@ -469,7 +469,7 @@ def _hosts(table: TableReport | None, slots: bytes) -> tuple[HostState, ...]:
         HostState(
             host_id=host_id,
             sent=marks.get(MarkLevel.SENT, FORGOTTEN),
-            acknowledged=marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN),
+            acknowledged=marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN) or FORGOTTEN,
             synced=marks.get(MarkLevel.SYNCED, FORGOTTEN),
             applied=marks.get(MarkLevel.APPLIED, FORGOTTEN),
         )

@@ -56,6 +56,7 @@ class QueueEnd:
         self._listing = listing
         self._commits = commits
         self.writer: StoreWriter | None = None
+        self._has_left_any = False  # excerpts, in cycles below the writer's
         self.cycle_last = Cycle(0)  # the highest that is known to have a file
         self.changes_seen = -1  # the listing's, when the directory was last looked at
         self._checked_below = listing.checked_below(cycles.listing())
@@ -84,8 +85,8 @@ class QueueEnd:
     def next_index(self) -> Index:
         """One past the last excerpt, as of the last refresh; 0 for an empty queue."""
         writer = self.writer
-        if writer is None:
-            return NEXT_OF_EMPTY
+        if writer is None or not (writer.place.sequence or self._has_left_any):
+            return NEXT_OF_EMPTY  # a file that was made for the first excerpt is none
         return index_of(writer.cycle, writer.place.sequence, self._cycles.shift)
 
     def refresh(self) -> None:
@@ -178,6 +179,7 @@ class QueueEnd:
         if left is not None:
             try:
                 left.refresh()
+                self._has_left_any = self._has_left_any or left.place.sequence > 0
                 left.end()
             finally:
                 left.close()

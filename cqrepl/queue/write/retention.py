@@ -10,7 +10,7 @@ do not, in words for people:
     passed      every named tailer, every registered reader, and the replication stand in a higher
                 cycle: each known host to which the queue was ever sent, and the queue's own mark,
                 which is that of the fastest (by the index that was acknowledged; by that sent,
-                where no host ever acknowledged anything)
+                where no host was ever asked to acknowledge anything)
 
 A host that comes no more holds its files until it is forgotten. A reader behind the last excerpt of
 a cycle still stands in it: without the file it would be unknown that all of it was read. A named
@@ -169,8 +169,10 @@ def _positions(cycles: Cycles, forgotten: frozenset[int]) -> list[tuple[str, int
     sent = keys.get(SENT_KEY.lower(), FORGOTTEN)
     known = marks_of(keys, read_slots(cycles.table_path.parent))
     hosts = {host: levels for host, levels in known.items() if host not in forgotten}
-    if acknowledged > FORGOTTEN:
-        found.append(("the replication, acknowledged,", acknowledged))
+    asked = [levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN) for levels in hosts.values()]
+    if max(acknowledged, *asked, FORGOTTEN) > FORGOTTEN:
+        if acknowledged > FORGOTTEN:
+            found.append(("the replication, acknowledged,", acknowledged))
         for host, levels in hosts.items():
             at = levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
             found.append((f"host {host}, acknowledged,", max(at, NEXT_OF_EMPTY)))

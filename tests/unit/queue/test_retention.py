@@ -15,6 +15,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.read.namedtailer import NamedPosition
 from cqrepl.queue.read.registration import Readers, registered_readers
 from cqrepl.queue.write.retention import FileVerdict, Policy, plan, remove
+from cqrepl.replicator.hostmarks import NOTHING_SENT
 from tests.support.goldens import unpack
 from tests.support.reading import cycles_of
 from tests.support.samples import (
@@ -153,15 +154,20 @@ def test_replication_holds_what_is_not_acknowledged(path: Path, written: Excerpt
 
 
 def test_each_known_host_holds_what_it_has_not_acknowledged(path: Path, written: Excerpts) -> None:
+    """One that is asked, and has not yet acknowledged, holds all, whoever else there is."""
     cycles = cycles_of(path)
     with Queue.open(path) as queue:
         marks = queue.host_marks
-        for host, sent, acknowledged in ((2, 14, 13), (3, 14, 4), (4, 14, None)):
-            assert marks.raise_to(host, MarkLevel.SENT, written[sent][0])
-            if acknowledged is not None:
-                assert marks.raise_to(host, MarkLevel.ACKNOWLEDGED, written[acknowledged][0])
-    set_word(path, SENT_KEY, written[14][0])
-    assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]  # none was ever asked to acknowledge
+        for host in (2, 3, 4):
+            assert marks.raise_to(host, MarkLevel.SENT, written[14][0])
+        set_word(path, SENT_KEY, written[14][0])
+        assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]  # none was ever asked to acknowledge
+        assert marks.raise_to(4, MarkLevel.ACKNOWLEDGED, NOTHING_SENT)
+        assert [each.reasons[0] for each in plan(cycles, ALL)[:4]] == [
+            f"host {host}, acknowledged, is at the start, never moved" for host in (2, 2, 2, 2)
+        ]
+        for host, acknowledged in ((2, 13), (3, 4)):
+            assert marks.raise_to(host, MarkLevel.ACKNOWLEDGED, written[acknowledged][0])
     set_word(path, ACKNOWLEDGED_KEY, written[13][0])
     assert plan(cycles, ALL)[0].reasons == ("host 4, acknowledged, is at the start, never moved",)
     without_4 = Policy(forgotten=frozenset({4}))
