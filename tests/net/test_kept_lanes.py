@@ -18,6 +18,7 @@ from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.replicator.outgoingqueue import KeptLane, Outgoing
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
+from cqrepl.replicator.sourcesession import SourceSession
 from tests.net.live_pumps import CID, LONG_MS, Ends, Running, excerpts_of, received, source_lane
 from tests.support.replicas import LOOPBACK, acked, copied, eventually
 
@@ -157,8 +158,8 @@ def test_no_record_lock_goes_with_it(tmp_path: Path) -> None:
 
 def outgoing_of(source: Source, name: str) -> Outgoing:
     (session,) = source.queues[name].sessions
+    assert isinstance(session, SourceSession)
     (each,) = (each for each in session.outgoing.values() if each.queue.name == name)
-    assert isinstance(each, Outgoing)
     return each
 
 
