@@ -286,7 +286,7 @@ class WordLock:
     def _enter_process(self) -> None:
         """Takes note of the process that uses this object now: at first, or after a fork."""
         mine = surroundings().process_id()
-        self._packed = _pack(mine, start_of(mine))
+        self._packed = _pack(mine, _own_start_of(mine))
         self._turn = _turns.of((*self._identity, mine))
         self._mine = mine  # last: another thread may be about to use the rest
 
@@ -340,6 +340,21 @@ def start_of(pid: int) -> int | None:
         return int(fields[19])  # field 22 of the line; the second one may hold anything
     except (OSError, IndexError, ValueError):
         return None
+
+
+# a child has another one, and in time perhaps the id of a process that has ended
+_own_starts: Final[dict[int, int]] = {}
+os.register_at_fork(after_in_child=_own_starts.clear)
+
+
+def _own_start_of(pid: int) -> int | None:
+    """That of this process, which is read once: each lock of each of many queues asks for it."""
+    if (known := surroundings().start_of(pid)) is not None:
+        return known
+    start = _own_starts.get(pid) or start_of(pid)
+    if start is not None:
+        _own_starts[pid] = start
+    return start
 
 
 def _pack(pid: int, start: int | None) -> int:

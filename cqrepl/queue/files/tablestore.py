@@ -178,6 +178,13 @@ class TableStore:
         self._walk()
         return self._walked
 
+    def ends_at(self, end: int) -> bool:
+        """True while the keys end there, where they ended before. A look at one word, which does
+        not ask for the file's size, as `keys_end` does."""
+        mapping = self._mapping
+        is_mapped = end + HEADER_BYTES <= mapping.length
+        return self._walked == end and is_mapped and not is_ready(mapping.words.load_4(end))
+
     def keys(self) -> dict[str, int]:
         """Every key, in lower case, with its value now."""
         self._walk()

@@ -57,8 +57,7 @@ class TailerPositions:
         table = self._chronicle.table()
         if table is None:
             return []
-        end = table.keys_end()
-        if end != self._looked_to:
+        if not table.ends_at(self._looked_to) and (end := table.keys_end()) != self._looked_to:
             self._find_all(table)
             self._looked_to = end
         places = self._found.values()

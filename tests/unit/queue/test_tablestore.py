@@ -38,6 +38,19 @@ def test_keys_are_found_whatever_their_case(table: TableStore, path: Path) -> No
     other.close()
 
 
+def test_a_look_at_one_word_tells_whether_keys_were_added(table: TableStore, path: Path) -> None:
+    """By this process or another one."""
+    other = TableStore(path, writable=True)
+    for store, key in ((table, "a"), (other, "b")):
+        end = table.keys_end()
+        assert table.ends_at(end)
+        store.value(key, 0)
+        assert not table.ends_at(end)
+        assert table.keys_end() > end
+    assert table.ends_at(table.keys_end())
+    other.close()
+
+
 def test_values_rise_fall_and_count(table: TableStore) -> None:
     value = table.value("x", 10)
     value.raise_to(5)
