@@ -244,8 +244,11 @@ def _source_settings(
     wait_for = _hosts(values["source.waitFor"])
     return SourceSettings(
         unacknowledged=frozenset(each.name for each in queues if not each.acknowledge),
-        policies=_policies(config, process["ack"], routes),
+        policies=_policies(config, process["ack"], routes, host_id),
         takers={each.name: routes.takers(each.name, host_id) for each in queues},
+        led_takers={
+            each.name: routes.takers(each.name, host_id, leader_id=host_id) for each in queues
+        },
         source_ids={each.name: each.source_id for each in queues if each.source_id is not None},
         made_with=_roll_cycles(config, values),
         ack_log=_path(values["source.ackLog"]),
@@ -260,8 +263,11 @@ def _source_settings(
     )
 
 
-def _policies(config: ClusterConfig, setting: Setting, routes: Routes) -> dict[str, AckPolicy]:
-    """The policy of each queue that has one, with the hosts that take the queue in.
+def _policies(
+    config: ClusterConfig, setting: Setting, routes: Routes, host_id: int
+) -> dict[str, AckPolicy]:
+    """The policy of each queue that has one, with the hosts that take the queue in where this host
+    leads it: by the file, or because it was made the leader since.
 
     Raises:
         ConfigError: one is of no queue, waits for a host that does not take its queue in, or for
@@ -271,7 +277,10 @@ def _policies(config: ClusterConfig, setting: Setting, routes: Routes) -> dict[s
     found: dict[str, AckPolicy] = {}
     for name, policy in setting.value.items():
         try:
-            found[name] = _policy(config, name, policy, routes)
+            made = _policy(config, name, policy, routes)
+            master_id = config.queues[name].master_id
+            sinks = routes.takers(name, host_id, leader_id=host_id)
+            found[name] = made if host_id == master_id else _led(policy, host_id, master_id, sinks)
         except ValueError as error:
             path = config.path if setting.spot is not None else setting.origin
             raise ConfigError(path, setting.spot, f"'ack': {error}") from None
@@ -294,6 +303,14 @@ def _policy(config: ClusterConfig, name: str, policy: AckPolicy, routes: Routes)
         return policy.among(sinks)
     except ValueError as error:
         raise ValueError(f"queue {name!r}: {error}") from None
+
+
+def _led(policy: AckPolicy, host_id: int, master_id: int, sinks: frozenset[int]) -> AckPolicy:
+    """The policy where a host leads the queue in place of its master: it does not wait for itself.
+    Where it is named, the master, which takes the queue in from it then, is waited for instead."""
+    if policy.hosts is None or host_id not in policy.hosts:
+        return policy.among(sinks)
+    return replace(policy, hosts=(policy.hosts - {host_id}) | {master_id})
 
 
 def _sink_settings(

@@ -113,10 +113,13 @@ def merged(old: HostPlan, new: HostPlan) -> HostPlan:
     sources |= {name: sinks[name] for name in same & new.passed_on}
     settings = _merged_settings(old.settings, new.settings, kept)
     takers = _merged_values(old.settings.source.takers, new.settings.source.takers, kept - same)
+    led = _merged_values(
+        old.settings.source.led_takers, new.settings.source.led_takers, kept - same
+    )
     givers = _merged_values(old.settings.sink.masters, new.settings.sink.masters, kept - same)
     settings = replace(
         settings,
-        source=replace(settings.source, takers=takers),
+        source=replace(settings.source, takers=takers, led_takers=led),
         sink=replace(settings.sink, masters=givers),
     )
     return HostPlan(

@@ -33,15 +33,25 @@ class Routes:
                 path = config.path if setting.spot is not None else setting.origin
                 raise ConfigError(path, setting.spot, f"'routes': {error}") from None
 
-    def giver(self, name: str, host_id: int) -> int:
-        """The host that this one takes a queue from; its own id for its master."""
-        master_id = self._config.queues[name].master_id
-        return self._routes.get(name, {}).get(host_id, master_id)
+    def giver(self, name: str, host_id: int, *, leader_id: int | None = None) -> int:
+        """The host that this one takes a queue from; its own id for the one that leads it.
 
-    def takers(self, name: str, host_id: int) -> frozenset[int]:
-        """The hosts that take a queue from this one."""
-        others = self._config.hosts.keys() - {host_id, self._config.queues[name].master_id}
-        return frozenset(each for each in others if self.giver(name, each) == host_id)
+        Args:
+            leader_id: the host that leads it; None: its master. The ways of the file lead to its
+                master: from another leader every host takes it directly.
+        """
+        master_id = self._config.queues[name].master_id
+        if leader_id is None or leader_id == master_id:
+            return self._routes.get(name, {}).get(host_id, master_id)
+        return leader_id
+
+    def takers(self, name: str, host_id: int, *, leader_id: int | None = None) -> frozenset[int]:
+        """The hosts that take a queue from this one; `leader_id` as above."""
+        leader_id = leader_id or self._config.queues[name].master_id
+        others = self._config.hosts.keys() - {host_id, leader_id}
+        return frozenset(
+            each for each in others if self.giver(name, each, leader_id=leader_id) == host_id
+        )
 
     def _check(self, name: str) -> None:
         if name not in self._config.queues:

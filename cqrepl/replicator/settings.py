@@ -37,8 +37,9 @@ class SourceSettings:
         made_with: roll cycles of queues, by name: one that is not there is made with it.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
             `replicated:`.
-        takers: ids of the hosts that take a queue from here, by its name; else any host's. Only
-            those are shown.
+        takers: ids of the hosts that take a queue from here by the file of the cluster, by name.
+        led_takers: the same of those that do while this host leads the queue, which a promotion may
+            have made it do.
     """
 
     acknowledge: bool = True
@@ -47,6 +48,7 @@ class SourceSettings:
     source_ids: Mapping[str, int] = field(default_factory=dict)
     made_with: Mapping[str, str] = field(default_factory=dict)
     takers: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    led_takers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     ack_log: Path | None = None
     returns: ReturnSettings = field(default_factory=ReturnSettings)
     wait_for_seconds: float = WAIT_FOR_SECONDS
@@ -60,6 +62,14 @@ class SourceSettings:
     def policy_of(self, name: str) -> AckPolicy:
         """When what is written to this queue counts as safe."""
         return self.policies.get(name, _ONE_HAS_IT)
+
+    def takers_of(self, name: str, *, is_passed_on: bool) -> frozenset[int] | None:
+        """The hosts that take this queue from here; None where any may.
+
+        Args:
+            is_passed_on: it is taken in here, and not led.
+        """
+        return (self.takers if is_passed_on else self.led_takers).get(name)
 
     def waits_for(self, hosts: Iterable[int]) -> bool:
         """Whether one of these hosts, which have copies, is waited for."""

@@ -80,7 +80,8 @@ def _late(host: "Host") -> Iterator[Values]:
 def _source(host: "Host", queue: SourceQueue, peers: Iterable[int]) -> Values:
     sent = queue.counters.drained().sent
     stops = [stop for stop in host.source.stops if stop.name == queue.name]
-    takers = host.settings.source.takers.get(queue.name)
+    is_passed_on = queue.copy is not None
+    takers = host.settings.source.takers_of(queue.name, is_passed_on=is_passed_on)
     shown = [each for each in peers if takers is None or each in takers]
     state, last = "live", None
     try:

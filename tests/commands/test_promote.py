@@ -58,4 +58,15 @@ async def test_a_queue_is_promoted_as_planned(tmp_path: Path) -> None:
         kept = await pair.tell("reload", "--host-id", 1)
         assert kept.returncode == 5
         assert "which leads it in epoch 1: cqrepl promote" in kept.stdout
-        await pair.end()
+        await pair.told("status", "--host-id", 2, "--max-lag", 0)
+        await pair.one.terminate()
+        more_excerpts(two, 15, 5)
+        while True:  # host 2 may not have heard yet that host 1 is gone
+            late = await pair.tell("status", "--host-id", 2, "--max-lag", 0, "--json")
+            (led,) = [each for each in json.loads(late.stdout)["queues"] if each["name"] == "a"]
+            if [(each["host"], each["state"], each["lag"]) for each in led["sinks"]] == [
+                (1, "away", 5)
+            ]:
+                break
+        assert late.returncode == 1
+        await pair.two.terminate()

@@ -265,3 +265,27 @@ def test_a_policy_counts_those_that_take_it_from_the_master() -> None:
     page = FULL.replace(ROUTES, "routes: {orders: {3: 2}}")
     with pytest.raises(ConfigError, match=r"ids of its sinks \(2\) expected, 3 came"):
         plan(page, 1)
+
+
+@pytest.mark.parametrize(
+    ("ack", "counted"),
+    [
+        ("{orders: {from: all}}", {1: {2, 3}, 2: {1, 3}, 3: {1, 2}}),
+        ("{orders: {from: 2, hosts: [2, 3]}}", {1: {2, 3}, 2: {1, 3}, 3: {1, 2}}),
+        ("{orders: {from: any, hosts: [3]}}", {1: {3}, 2: {3}, 3: {1}}),
+    ],
+)
+def test_a_policy_of_a_host_is_for_when_it_leads(ack: str, counted: dict[int, set[int]]) -> None:
+    """As a promotion may have it do: it never waits for itself, and for its master like others."""
+    page = FULL.replace(WAITING, f"ack: {ack}")
+    for each, hosts in counted.items():
+        assert plan(page, each).settings.source.policy_of("orders").hosts == frozenset(hosts)
+
+
+def test_who_takes_a_queue_from_a_host_is_by_the_file_or_by_who_leads_it() -> None:
+    """The ways of the file lead to its master: from another leader all take it directly."""
+    passed, led = {1: {3}, 2: {1}, 3: set[int]()}, {1: {2, 3}, 2: {1}, 3: {1, 2}}
+    for each in (1, 2, 3):
+        source = plan(FULL, each).settings.source
+        assert source.takers_of("trades", is_passed_on=True) == frozenset(passed[each])
+        assert source.takers_of("trades", is_passed_on=False) == frozenset(led[each])
