@@ -45,6 +45,9 @@ def test_from_where_on_something_may_be_lost() -> None:
     """Where all that was begun is held here, from where the new one begins: else from before."""
     assert plan(2, h2=at(7, ONE)).lost_from == 7
     assert plan(2, h2=at(7, ONE, promised=3)).lost_from == ONE.start
+    begun = {2: at(7, ONE, promised=2)}  # of the epoch that is to begin itself
+    made = plan_promotion("q", 2, HOSTS, begun, master=1, acks=1, epoch=2, was=1)
+    assert (made.may_lose, made.lost_from) == (True, 7)
     late = plan(3, h3=at(7, promised=1))
     assert late.lost_from == 0
     assert "from 0x0 on, what was safe: 3 copies expected" in late.lines(is_done=False)[-1]
