@@ -30,7 +30,7 @@ from cqrepl.testing.labhosts import (
     looking,
 )
 from cqrepl.testing.labmachine import Machine
-from cqrepl.testing.labroles import LIAR_HOST
+from cqrepl.testing.labroles import LIAR_HOST, LabFile
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.network import Network
 from cqrepl.testing.plan import SOURCE
@@ -99,7 +99,9 @@ class Cluster:
         self._bursts = bursts
         ids = range(1, hosts + 1)
         queues = {each: f"{QUEUE}{each}" for each in ids} if both_ways else {SOURCE: QUEUE}
-        members = (*ids, LIAR_HOST) if both_ways else tuple(ids) if changing else ()
+        members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
+        masters = {name: master for master, name in queues.items()}
+        acks = {QUEUE: acks_of(hosts)} if changing else {}
         freezer = Freezer()
         trio.lowlevel.add_instrument(freezer)
         for host in ids:
@@ -112,8 +114,9 @@ class Cluster:
                 self.story,
                 None if programs is None else programs.get(host),
                 queues=queues,
-                members=members,
-                acks=acks_of(hosts) if changing else 0,
+                file=LabFile(hosts=members, masters=dict(masters), acks=acks)
+                if both_ways or changing
+                else None,
                 runs=host not in with_frames,
             )
         self.led = LedQueue(self.hosts, roll_cycle, rate, seed) if changing else None

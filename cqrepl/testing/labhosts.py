@@ -23,7 +23,7 @@ from cqrepl.surroundings import within
 from cqrepl.testing.checker import Written
 from cqrepl.testing.freezer import Freezer
 from cqrepl.testing.labmachine import Machine, Process
-from cqrepl.testing.labroles import HostStart, Node, serving_of_cluster, serving_one_way
+from cqrepl.testing.labroles import HostStart, LabFile, Node, serving_by_file, serving_one_way
 from cqrepl.testing.network import Network
 from cqrepl.testing.story import Story
 
@@ -130,9 +130,8 @@ class LabHost:
 
     Args:
         queues: the names of those that it has, by the ids of their masters.
-        members: the ids of the hosts of a cluster: it is started as `cqrepl run` would be; without
-            any as a source or a sink.
-        acks: how many hosts the policies of its queues wait for; 0 for queues without one.
+        file: of its cluster: it is started as `cqrepl run` would be; without one as a source or a
+            sink.
         runs: it sends and takes runs, with peers that do the same.
     """
 
@@ -146,16 +145,14 @@ class LabHost:
         program: Program | None = None,
         *,
         queues: Mapping[int, str],
-        members: Sequence[int] = (),
-        acks: int = 0,
+        file: LabFile | None = None,
         runs: bool,
     ) -> None:
         self.machine = machine
         self.copies = {master: Copy(self, name, master) for master, name in queues.items()}
         self._freezer = freezer
         self._program = program
-        self._members = members
-        self._acks = acks
+        self.file = file
         self._runs = runs
         self.node: Node | None = None
         self.process: Process | None = None
@@ -292,10 +289,9 @@ class LabHost:
         self._story.tell(self.machine.name, f"replication ends by itself: {why}")
 
     def _serving(self) -> AbstractAsyncContextManager[Node]:
-        start = HostStart(self.host, self._program, self.ack_log, runs=self._runs, acks=self._acks)
-        if self._members:
-            names = {master: each.name for master, each in self.copies.items()}
-            return serving_of_cluster(start, self._members, self.machine.path, names)
+        start = HostStart(self.host, self._program, self.ack_log, runs=self._runs)
+        if self.file is not None:
+            return serving_by_file(start, self.file, self.machine.path)
         [copy] = self.copies.values()
         return serving_one_way(start, copy.path, copy.name)
 

@@ -145,6 +145,11 @@ class Machine:
         """The n-th call from here that reaches the disk ends with an error."""
         self._error_in = calls
 
+    @property
+    def has_error_ahead(self) -> bool:
+        """True until the call that fails has come."""
+        return self._error_in > 0
+
     def check_disk(self, *, takes_space: bool) -> None:
         """As each call begins that reaches the disk.
 

@@ -1,12 +1,16 @@
 """How a host of the laboratory is started: as a source or a sink, or as `cqrepl run` starts it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
+from cqrepl.config.reloader import Reloader
+from cqrepl.net.controlsocket import Values
 from cqrepl.net.program import Program
 from cqrepl.replicator.host import Host, serve_host
 from cqrepl.replicator.settings import HostOptions
@@ -50,14 +54,12 @@ class HostStart(NamedTuple):
         program: the handlers of its own that it has.
         ack_log: the queue into which its source logs acknowledgements.
         runs: it sends and takes runs, with peers that do the same.
-        acks: how many hosts the policy of each queue waits for; 0 for queues without one.
     """
 
     host: int
     program: Program | None
     ack_log: Path | None
     runs: bool
-    acks: int = 0
 
 
 def serving_one_way(start: HostStart, path: Path, name: str) -> AbstractAsyncContextManager[Node]:
@@ -77,40 +79,64 @@ def serving_one_way(start: HostStart, path: Path, name: str) -> AbstractAsyncCon
     return serve_sink(queues, program=start.program, touch_ahead_bytes=0, **options)
 
 
-def serving_of_cluster(
-    start: HostStart, hosts: Iterable[int], base: Path, names: Mapping[int, str]
-) -> AbstractAsyncContextManager[Node]:
-    """A host of a cluster, as `cqrepl run` starts it.
+@dataclass(kw_only=True)
+class LabFile:
+    """The file of a cluster as a host has it, which operators change.
 
     Args:
         hosts: the ids of all of them; one that only lies is known, and listens nowhere.
-        base: the directory of all of its queues.
-        names: of the queues, by the ids of their masters.
+        masters: of the queues, by their names.
+        acks: how many hosts the policy of a queue waits for, of those that have one.
+        limit: bytes of excerpts a second that each host is sent; 0 for any number.
     """
-    plan = plan_of(start, hosts, base, names)
-    return serve_host(plan.settings, sources=plan.sources, sinks=plan.sinks, program=start.program)
+
+    hosts: Sequence[int]
+    masters: dict[str, int]
+    acks: Mapping[str, int] = field(default_factory=dict)
+    limit: int = 0
+
+    def plan(self, start: HostStart, base: Path) -> HostPlan:
+        """What `cqrepl run` does by it now.
+
+        Args:
+            base: the directory of all queues of the host.
+        """
+        queues = [
+            f"{name}: {{ acknowledge: true, masterId: {master} }}"
+            for name, master in self.masters.items()
+        ]
+        rest = "" if start.ack_log is None else f', source: {{ ackLog: "{start.ack_log}" }}'
+        if self.acks:
+            policies = [
+                f"{name}: {{ level: appended, from: {count} }}" for name, count in self.acks.items()
+            ]
+            rest += f", ack: {{ {', '.join(policies)} }}, limitRate: {self.limit}"
+        text = _CLUSTER.format(
+            interval=HEARTBEAT_MS,
+            timeout=TIMEOUT_MS,
+            base=base,
+            hosts="\n    ".join(map(_entry, self.hosts)),
+            queues=",\n    ".join(queues),
+            runs=str(start.runs).lower(),
+            rest=rest,
+        )
+        config = read_cluster(text.encode(), "cluster.yaml")
+        return plan_host(config, start.host, in_effect(config, {}, {}))
 
 
-def plan_of(
-    start: HostStart, hosts: Iterable[int], base: Path, names: Mapping[int, str]
-) -> HostPlan:
-    """What `cqrepl run` would do with the file of such a cluster."""
-    queues = [f"{name}: {{ acknowledge: true, masterId: {each} }}" for each, name in names.items()]
-    rest = "" if start.ack_log is None else f', source: {{ ackLog: "{start.ack_log}" }}'
-    if start.acks:
-        policies = [f"{name}: {{ level: appended, from: {start.acks} }}" for name in names.values()]
-        rest += f", ack: {{ {', '.join(policies)} }}"
-    text = _CLUSTER.format(
-        interval=HEARTBEAT_MS,
-        timeout=TIMEOUT_MS,
-        base=base,
-        hosts="\n    ".join(map(_entry, hosts)),
-        queues=",\n    ".join(queues),
-        runs=str(start.runs).lower(),
-        rest=rest,
-    )
-    config = read_cluster(text.encode(), "cluster.yaml")
-    return plan_host(config, start.host, in_effect(config, {}, {}))
+def serving_by_file(start: HostStart, file: LabFile, base: Path) -> Host:
+    """A host of a cluster, as `cqrepl run` starts it: it reads its file again when it is told."""
+    read = partial(file.plan, start, base)
+    made = read()
+    settings, program = made.settings, start.program
+    served = serve_host(settings, sources=made.sources, sinks=made.sinks, program=program)
+    reloader = Reloader(read, made)
+
+    async def reload(_asked: Values) -> Values:
+        return await reloader.reload(served)
+
+    served.control.verbs["reload"] = reload
+    return served
 
 
 def _entry(host: int) -> str:

@@ -64,6 +64,7 @@ class LedJudge:
         await trio.sleep(MEET_SECONDS)
         for host in self._led.copies:
             await self._operator.resume(host)
+        await self._operator.files.finish()
         await trio.sleep(MEET_SECONDS)
         for accept_loss in (False, True):  # a copy that has stopped promises nothing
             for host in self._led.copies:
@@ -81,16 +82,20 @@ class LedJudge:
     @property
     def leading(self) -> list[int]:
         """Ids of the hosts that stream it."""
-        return [host for host in self._led.copies if self._led.streamed_at(host) is not None]
+        return sorted(self._led.streaming)
 
     @property
     def is_settled(self) -> bool:
         """True when one host leads, and all others have what it has."""
         leading = self.leading
-        return len(leading) == 1 and all(
-            self._is_equal(leading[0], copy)
-            for host, copy in self._led.copies.items()
-            if host != leading[0]
+        return (
+            len(leading) == 1
+            and self._operator.files.is_settled
+            and all(
+                self._is_equal(leading[0], copy)
+                for host, copy in self._led.copies.items()
+                if host != leading[0]
+            )
         )
 
     def _is_equal(self, leader: int, copy: Copy) -> bool:
@@ -133,6 +138,7 @@ class LedJudge:
             if not is_there and not led.lost_power(each.host, since=each.at):
                 text = f"{format_index(each.index)} of host {each.host}, {each.at:.3f} s, is lost"
                 raise BrokenPromiseError("lost", text)
+        self._operator.files.judge()
         self._waits.check(found, anywhere, self._operator.promoted)
         counts = ", ".join(f"{name} {n}" for name, n in sorted(self._operator.counts.items()))
         self._story.tell(

@@ -109,9 +109,10 @@ class LedApplication:
         self._led.written.note(index, payload)
         self._led.appended.append(self.newest)
         now = load_epochs(self._copy.path)
-        leader = now.history[-1].leader if now.history else SOURCE
-        if leader != host:
-            text = f"host {host} takes {format_index(index)} in epoch {now.number} of host {leader}"
+        others = {now.history[-1].leader} if now.history else self._led.streaming_by_file
+        if others - {host}:
+            ids = ", ".join(map(str, sorted(others)))
+            text = f"host {host} takes {format_index(index)} in epoch {now.number} of host {ids}"
             raise BrokenPromiseError("epochs", text)
 
 
@@ -121,6 +122,8 @@ class LedQueue:
     Attributes:
         appended: all that applications were told, in order.
         writers: ids of the hosts where an application writes, or would.
+        files: of the cluster, by the ids of the hosts that read them.
+        master: the host that streams it by the files, where there never was a promotion.
         power_cuts: when each host lost its power.
     """
 
@@ -133,6 +136,8 @@ class LedQueue:
         self.appended: list[Appended] = []
         self.is_writing = True
         self.writers = {SOURCE}
+        self.files = {host: each.file for host, each in hosts.items() if each.file is not None}
+        self.master = SOURCE
         self.power_cuts: dict[int, list[float]] = {host: [] for host in hosts}
         self.applications = {
             host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
@@ -148,7 +153,18 @@ class LedQueue:
             (each for copy in self.copies.values() for each in load_epochs(copy.path).history),
             default=None,
         )
-        return SOURCE if latest is None else latest.leader
+        return self.master if latest is None else latest.leader
+
+    @property
+    def streaming(self) -> set[int]:
+        """Ids of the hosts that stream it now."""
+        return {host for host in self.copies if self.streamed_at(host) is not None}
+
+    @property
+    def streaming_by_file(self) -> set[int]:
+        """Ids of those that do so where they know of no promotion."""
+        queues = {host: self.streamed_at(host) for host in self.copies}
+        return {host for host, each in queues.items() if each and not each.epochs.now.number}
 
     def streamed_at(self, host: int) -> SourceQueue | None:
         """The queue as a host streams it; None where it does not."""

@@ -14,6 +14,7 @@ import trio
 from cqrepl.net.controlsocket import Values
 from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.testing.checker import BrokenPromiseError, last_index
+from cqrepl.testing.filechanges import FileChanges
 from cqrepl.testing.labhosts import LabHost
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.network import Network
@@ -51,6 +52,7 @@ class Operator:
     Attributes:
         promoted: what was done.
         counts: how often a plan came true, was refused, and so on.
+        files: what is done by the files of the cluster.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Operator:
     ) -> None:
         self.promoted: list[Promoted] = []
         self.counts: Counter[str] = Counter()
+        self.files = FileChanges(led, hosts, self.tell)
         self._led = led
         self._hosts = hosts
         self._network = network
@@ -70,20 +73,22 @@ class Operator:
                 await self._pause(fault)
             case Kind.PROMOTE:
                 await self.promote(fault.host, accept_loss=fault.nth >= _LOSES_FROM_NTH)
-            case _:
+            case Kind.FAIL_OVER:
                 await self._fail_over(fault)
+            case _:
+                await self.files.act(fault)
 
     async def _pause(self, fault: Fault) -> None:
         host = self._hosts[fault.host]
         process = host.process
-        await self._tell(host, {"do": "pause", "queue": self._led.name})
+        await self.tell(host, {"do": "pause", "queue": self._led.name})
         await trio.sleep(fault.lasting)
         if host.process is process:  # another one knows of no pause
             await self.resume(fault.host)
 
     async def resume(self, host: int) -> None:
         """The queue goes on at a host."""
-        await self._tell(self._hosts[host], {"do": "resume", "queue": self._led.name})
+        await self.tell(self._hosts[host], {"do": "resume", "queue": self._led.name})
 
     async def _fail_over(self, fault: Fault) -> None:
         leader = self._led.leader
@@ -112,11 +117,11 @@ class Operator:
         """
         led, host = self._led, self._hosts[to]
         before = self._state(to)
-        plan = await self._tell(host, {"do": "plan promote", "queue": led.name, "to": to})
+        plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
         if plan is None or "error" in plan:
             return False
         asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
-        done = await self._tell(host, asked)
+        done = await self.tell(host, asked)
         if done is None:
             self.counts["nobody knows"] += 1
             return False
@@ -164,11 +169,13 @@ class Operator:
             path = self._led.copies[host].path
             end = None if host == to else last_index(path)
             process = None if each.process is None else each.process.pid
-            hosts.append((process, each.node is None, end))
+            disk = each.machine.is_full, each.machine.has_error_ahead
+            hosts.append((process, each.node is None, end, disk))
         links = frozenset(link.number for link in self._network.links if not link.is_cut)
         return hosts, links, len(self.promoted)
 
-    async def _tell(self, host: LabHost, asked: Values) -> Values | None:
+    async def tell(self, host: LabHost, asked: Values) -> Values | None:
+        """Asks a host for something; the answer, None where there is none."""
         answer = await host.ask(asked)
         words = " ".join(str(each) for each in asked.values())
         if answer is None:

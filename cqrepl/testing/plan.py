@@ -6,7 +6,7 @@ changes no other, which is how a failing run is made short.
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Self
@@ -68,6 +68,9 @@ class Kind(Enum):
     PAUSE = "pause"  # and resume
     PROMOTE = "promote"  # a host, by the plan that is printed first
     FAIL_OVER = "fail-over"  # the same while the one that leads is away, which comes back
+    NEW_MASTER = "new-master"  # by the file, with reloads
+    OTHER_QUEUE = "other-queue"  # is added to the file, or removed from it
+    LIMIT = "limit"  # of the file
 
 
 WEIGHTS: Final = {
@@ -121,7 +124,14 @@ WEIGHTS_CHANGING: Final = {
     Kind.PROMOTE: 6,
     Kind.FAIL_OVER: 6,
 }
-BY_OPERATORS: Final = frozenset({Kind.PAUSE, Kind.PROMOTE, Kind.FAIL_OVER})
+BY_RELOADS: Final = frozenset({Kind.NEW_MASTER, Kind.OTHER_QUEUE, Kind.LIMIT})
+WEIGHTS_RELOADING: Final = {
+    kind: weight
+    for kind, weight in WEIGHTS_CHANGING.items()
+    if kind not in (Kind.PROMOTE, Kind.FAIL_OVER)
+} | {Kind.NEW_MASTER: 10, Kind.OTHER_QUEUE: 5, Kind.LIMIT: 1, Kind.PROMOTE: 1}
+SHARE_RELOADING: Final = 0.4  # of clusters of one queue: by promotions a file counts no more
+BY_OPERATORS: Final = frozenset({Kind.PAUSE, Kind.PROMOTE, Kind.FAIL_OVER}) | BY_RELOADS
 AT_LINKS: Final = frozenset(
     {
         Kind.CUT,
@@ -281,9 +291,11 @@ class RunPlan:
         drawn, roll_cycle = rng.choice(HOSTS_CHANGING), rng.choice(ROLL_CYCLES)
         rate, pause = rng.choice(RATES_CHANGING), rng.choice(FAULT_EVERY_SECONDS_CHANGING)
         count = drawn if hosts is None else hosts
+        reloads = random.Random(f"reloads {seed}").random() < SHARE_RELOADING
+        weights = WEIGHTS_RELOADING if reloads else WEIGHTS_CHANGING
         faults, at = [], 2.0  # copies are made by then
         while (at := at + rng.expovariate(1 / pause)) < seconds:
-            fault = _fault_changing(rng, at, count)
+            fault = _fault_changing(rng, weights, at, count)
             if fault.kind not in left_out:
                 faults.append(fault)
         return cls(
@@ -356,9 +368,11 @@ def _fault_both_ways(rng: random.Random, at: float, hosts: int) -> Fault:
     )
 
 
-def _fault_changing(rng: random.Random, at: float, hosts: int) -> Fault:
+def _fault_changing(
+    rng: random.Random, weights: Mapping[Kind, int], at: float, hosts: int
+) -> Fault:
     """Each host may lead the queue, or be told to."""
-    [kind] = rng.choices(list(WEIGHTS_CHANGING), list(WEIGHTS_CHANGING.values()))
+    [kind] = rng.choices(list(weights), list(weights.values()))
     host, other = rng.sample(range(1, hosts + 1), 2)
     lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
     peer, nth = other if kind in AT_LINKS else 0, rng.choice(CALLS)

@@ -10,6 +10,7 @@ import pytest
 
 from cqrepl.queue.format.epochs import Epochs
 from cqrepl.replicator import keptepochs
+from cqrepl.replicator.host import Host
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
 from cqrepl.testing.shortener import shortened
@@ -97,3 +98,55 @@ def test_an_epoch_that_begins_elsewhere_than_was_told_is_found(
     opened = Epochs.opened
     monkeypatch.setattr(Epochs, "opened", lambda self, end: opened(self, 0))
     assert run(FAIL_OVERS).check == "promotion"
+
+
+# ---- by the files of the cluster -----------------------------------------------------------------
+
+RELOADS = plan(
+    Fault(3.0, Kind.NEW_MASTER, 2, 0, 0.05),
+    Fault(3.5, Kind.OTHER_QUEUE, 1, 0, 0.05),
+    Fault(5.0, Kind.KILL, 2, 0, 1.0),
+    Fault(5.2, Kind.NEW_MASTER, 3, 0, 0.05),
+    Fault(6.5, Kind.OTHER_QUEUE, 1, 0, 0.05),
+    Fault(7.0, Kind.LIMIT, 1, 0, 0.05, nth=1),
+    Fault(8.0, Kind.OTHER_QUEUE, 1, 0, 0.05),
+)
+
+
+def said(outcome: Outcome, words: str) -> int:
+    """How many hosts have answered an operator so."""
+    return sum(each.where == "operator" and words in each.text for each in outcome.story)
+
+
+def test_another_master_by_reloads() -> None:
+    """The second one is told to while the first is dead, and is waited for. A queue is added,
+    removed, and added again."""
+    outcome = run(RELOADS)
+    assert outcome.broken is None
+    for words, least in (
+        ("queue 'q' is streamed from host 2, was from host 1", 3),
+        ("queue 'q' is streamed from host 3, was from host 2", 3),
+        ("queue 'other' is added: source", 2),
+        ("queue 'other' is removed", 3),
+        ("cqrepl.limitRate is", 3),
+    ):
+        assert said(outcome, words) >= least, words
+    assert min(outcome.called_safe.values()) >= 5, "else nothing was looked for"
+
+
+def test_a_master_that_only_says_that_it_gives_a_queue_back_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def keeps(self: Host, name: str, master_id: int) -> None:
+        pass
+
+    monkeypatch.setattr(Host, "_hand_over", keeps)
+    assert run(RELOADS).check in ("epochs", "reload")
+
+
+def test_by_reloads_nobody_gets_what_was_promoted() -> None:
+    outcome = run(
+        plan(Fault(3.0, Kind.PROMOTE, 2, 0, 0.05), Fault(5.0, Kind.NEW_MASTER, 3, 0, 0.05))
+    )
+    assert outcome.broken is None
+    assert said(outcome, "refused: queue 'q' stays with host 2, which leads it in epoch 1") == 1
