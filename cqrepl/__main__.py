@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from cqrepl.console.endings import end_at_once
 from cqrepl.console.exitcodes import INTERRUPTED, OK, USAGE
+from cqrepl.console.standardstreams import fill_closed_streams
 
 _RUN_UNTIL_TOLD = ("source", "sink")  # what they have done when they are told is all of it
 
@@ -38,6 +39,7 @@ def wire_dump() -> None:
 
 
 def _guarded(name: str, run: Callable[[], None]) -> None:
+    fill_closed_streams()
     try:
         _with_kernel(name, run)
     except KeyboardInterrupt:

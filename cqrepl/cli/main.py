@@ -34,7 +34,10 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
         from cqrepl.kernel import choose
 
-        click.echo(f"cqrepl {VERSION} (kernel: {choose.NAME})")
+        try:
+            click.echo(f"cqrepl {VERSION} (kernel: {choose.NAME})")
+        except OSError as error:
+            ctx.fail(f"standard output: {error.strerror}")
         ctx.exit()
 
 

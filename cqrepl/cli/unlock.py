@@ -27,7 +27,7 @@ def unlock(path: Path, is_applied: bool, force: bool, yes: bool, as_json: bool) 
     """
     if force and not is_applied:
         raise click.UsageError("--force goes with --apply")
-    if force and not yes and not sys.stdin.isatty():
+    if force and not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("--force needs --yes where the terminal cannot be asked")
     from cqrepl.commands import outcome
     from cqrepl.commands.unlock import print_unlocked

@@ -132,6 +132,8 @@ def _limited(pieces: Payloads, count_max: int | None) -> Payloads:
 
 def _read() -> bytes:
     """What can be read without waiting, or after waiting for something; empty at the end."""
+    if sys.stdin is None:  # the shell's `<&-`
+        raise exitcodes.BadArguments("expected excerpts on standard input, it is closed")
     return os.read(sys.stdin.fileno(), _READ_BYTES)
 
 

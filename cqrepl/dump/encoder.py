@@ -25,6 +25,9 @@ def encode_input(printer: Printer, path: str = STDIN) -> None:
         raise OutputError
     if sys.stdout.isatty():
         raise click.UsageError("a file or a pipe was expected for the bytes, a terminal came")
+    if path == STDIN and sys.stdin is None:
+        printer.complain(path, "a text was expected: standard input is closed", USAGE)
+        return
     try:
         data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as error:
