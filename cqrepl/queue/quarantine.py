@@ -158,7 +158,10 @@ def first_behind(queue: Queue, index: int) -> tuple[Index, Index] | None:
             if kept:
                 return start, start
             last = last_index_before(cycles, start)
-            return start, NEXT_OF_EMPTY if last is None else Index(last + 1)
+            if last is None:
+                return start, NEXT_OF_EMPTY
+            end = Index(last + 1)  # the mark that ends its cycle goes too: more may come there
+            return end, end
     return None
 
 

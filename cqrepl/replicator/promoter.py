@@ -82,7 +82,7 @@ class Promoter:
         positions = await self._all(name, self._connected, asked)
         await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
         positions[self._own] = self._desk.own_position(name)
-        begun = self._planned(name, self._own, positions, epoch=plan.epoch, was=plan.was)
+        begun = self._planned(name, self._own, positions, planned=plan)
         _check(begun, accept_loss=accept_loss)
         async with self._desk.turn(name):
             queue = self._host.sink.queues[name]
@@ -117,8 +117,7 @@ class Promoter:
         to: int,
         positions: dict[int, CopyPosition],
         *,
-        epoch: int | None = None,
-        was: int | None = None,
+        planned: Promotion | None = None,
     ) -> Promotion:
         settings = self._host.settings
         plan = plan_promotion(
@@ -128,8 +127,7 @@ class Promoter:
             positions,
             master=settings.sink.masters[name],
             acks=settings.source.policy_of(name).hosts_min or 1,
-            epoch=epoch,
-            was=was,
+            planned=planned,
         )
         own = self._host.sink.queues.get(name)
         if to == self._own and own is not None and own.is_paused and not plan.refusal:

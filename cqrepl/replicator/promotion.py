@@ -50,6 +50,7 @@ class Promotion:
             epoch begins; or, where one was promised here that nobody who answers holds anything of,
             from where the last one began that somebody does. Where others begin, nobody here knows.
         refusal: why it cannot be done at all.
+        led: hosts that may have led last: whose writes may be safe on copies that do not answer.
     """
 
     queue: str
@@ -65,6 +66,7 @@ class Promotion:
     may_lose: bool
     lost_from: Index
     refusal: str = ""
+    led: frozenset[int] = frozenset()
 
     def fields(self) -> dict[str, object]:
         """For JSON."""
@@ -123,8 +125,7 @@ def plan_promotion(
     *,
     master: int,
     acks: int,
-    epoch: int | None = None,
-    was: int | None = None,
+    planned: Promotion | None = None,
 ) -> Promotion:
     """What it would take.
 
@@ -134,20 +135,20 @@ def plan_promotion(
         positions: what those say that answer.
         master: who leads where there never was an epoch.
         acks: how many copies a write waited for, at least 1.
-        epoch, was: what was planned before the copies promised it.
+        planned: what was before the copies promised it.
     """
     own = positions[to]
     latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
-    heard = latest.promised if epoch is None else epoch - 1  # of those before this one
-    if was is None:
-        was = latest.promised_to if latest.promised else master
+    epoch = latest.promised + 1 if planned is None else planned.epoch
+    heard = epoch - 1  # the latest of those before this one
+    was, led = _who_led(positions, master) if planned is None else (planned.was, planned.led)
     ranked = {host: _rank(each) for host, each in positions.items()}
     best = max(sorted(positions), key=lambda host: (ranked[host], host == to))
     start, history = positions[best].next_index, _held(positions[best])
     tails = {host: _tail(each, start, history) for host, each in sorted(positions.items())}
-    copies = len(hosts - {was})
-    needed = max(1, copies - max(acks, 1) + 1)
-    promising = len(positions.keys() - {was})
+    needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)
+    away = led - positions.keys()  # those that answer have all that was safe while they led
+    may_lose = any(len(positions.keys() - {each}) < needed for each in away)
     refusal = ""
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
@@ -160,7 +161,7 @@ def plan_promotion(
     lacks = own.next_index < start
     return Promotion(
         queue=queue,
-        epoch=latest.promised + 1 if epoch is None else epoch,
+        epoch=epoch,
         leader=to,
         was=was,
         start=start,
@@ -173,10 +174,30 @@ def plan_promotion(
         fenced=tuple(sorted(positions.keys() - {to})),
         unreached=tuple(sorted(hosts - positions.keys())),
         needed=needed,
-        may_lose=was not in positions and promising < needed,
+        may_lose=may_lose,
         lost_from=start if number_of(history) == heard else _last_start(history),
         refusal=refusal,
+        led=led,
     )
+
+
+def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, frozenset[int]]:
+    """The host that led last, as far as that is known, and all that may have.
+
+    A promise is no epoch that has begun: the host that it was made to may have failed on the way.
+    Only that host knows for sure. Where it does not answer, it may have led; and where it has not
+    begun, whoever led before it still counts.
+    """
+    begun = [each.epochs.history[-1] for each in positions.values() if each.epochs.history]
+    number, leader, _ = max(begun, default=(0, master, NEXT_OF_EMPTY))
+    rivals = {each.leader for each in begun if each.number == number}  # of losses accepted twice
+    unsure = {
+        each.epochs.promised: each.epochs.promised_to
+        for each in positions.values()
+        if each.epochs.promised > number and each.epochs.promised_to not in positions
+    }
+    was = unsure[max(unsure)] if unsure else leader
+    return was, frozenset({leader, *rivals, *unsure.values()})
 
 
 def _last_start(history: History) -> Index:

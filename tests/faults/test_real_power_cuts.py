@@ -81,11 +81,16 @@ class PowerCuts:
         words = ["losetup", "--associated", str(self._image)]
         until(lambda: not subprocess.run(words, capture_output=True, check=True).stdout)
 
+    @property
+    def elsewhere(self) -> list[str]:
+        """The words before a command that has it run on this machine, since its last start."""
+        apart = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_ANOTHER_BOOT]
+        return [*apart, str(self._boot)]
+
     def start(self, said: Path, *words: str) -> "subprocess.Popen[bytes]":
         """One of our commands on this machine."""
-        apart = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_ANOTHER_BOOT]
         with said.open("ab") as log:
-            command = [*apart, str(self._boot), str(BIN / "cqrepl"), *words]
+            command = [*self.elsewhere, str(BIN / "cqrepl"), *words]
             self._running.append(subprocess.Popen(command, stderr=log))
         return self._running[-1]
 

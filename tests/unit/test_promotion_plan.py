@@ -71,9 +71,25 @@ def test_what_may_be_lost_is_the_same_once_the_copies_have_promised() -> None:
     before = {2: at(5, ONE), 3: at(7, ONE)}
     after = {host: at(each.next_index, ONE, promised=2) for host, each in before.items()}
     planned = plan_promotion("q", 2, HOSTS, before, master=1, acks=1)
-    done = plan_promotion("q", 2, HOSTS, after, master=1, acks=1, epoch=2, was=planned.was)
+    done = plan_promotion("q", 2, HOSTS, after, master=1, acks=1, planned=planned)
     assert done == planned
     assert planned.lost_from == 7
+
+
+def test_who_was_promised_an_epoch_and_has_not_begun_it_has_not_led() -> None:
+    """Its promotion failed on the way; what was safe before that counts as before."""
+    alone = plan(2, h2=at(5, promised=1))
+    assert (alone.was, alone.may_lose, alone.epoch) == (1, True, 2)
+    assert not plan(2, h2=at(5, promised=1), h3=at(9, promised=1), h4=at(7)).may_lose
+    assert not plan(2, h1=at(9, promised=1), h2=at(5, promised=1)).may_lose
+
+
+def test_who_was_promised_an_epoch_and_does_not_answer_may_have_led() -> None:
+    """Its writes may be safe on a copy that does not answer either, though the host that led before
+    does."""
+    made = plan(3, h1=at(9, promised=1), h3=at(9, promised=1))
+    assert (made.was, made.led, made.may_lose) == (2, frozenset({1, 2}), True)
+    assert not plan(3, h1=at(9, promised=1), h3=at(9, promised=1), h4=at(9)).may_lose
 
 
 def test_who_has_such_a_tail_follows_first() -> None:
