@@ -171,11 +171,12 @@ class Schedule:
                 assert len(self._hosts.hosts) < len(self._ids) or not plan.fenced
 
     def _check_with_one_more(self, plan: Promotion, done: Promotion, tail: int) -> None:
-        """The old source may have promised too: then what it had alone is the queue's."""
+        """The old source may have promised too, or streamed to a copy before that did: then what it
+        had alone is the queue's."""
         assert done.start - plan.start in {0, tail}
         assert (done.leader, done.was) == (plan.leader, plan.was)
         assert {*done.fenced, *done.unreached} == {*plan.fenced, *plan.unreached}
-        if done.fenced == plan.fenced and done.epoch == plan.epoch:
+        if (done.fenced, done.epoch, done.start) == (plan.fenced, plan.epoch, plan.start):
             assert done == plan
 
 
