@@ -180,7 +180,18 @@ class Host:
         if name in self.sink.queues:
             await self.sink.resume(name)
         if name in self.source.queues:
-            self.source.resume(name)
+            if self.source.has_its_files(name):
+                self.source.resume(name)
+            else:
+                await self._stream_anew(name)
+
+    async def _stream_anew(self, name: str) -> None:
+        """The directory of a queue is another one than was opened: that one is streamed now."""
+        path = self.source.queues[name].path
+        with self.changing():
+            await self.close_writer(name)
+            await self.source.remove(name, "it is opened anew")
+            self.source.stream_again(name, path, KeptEpochs(path))
 
     def forget(self, host_id: int) -> list[str]:
         """A sink that is not to come again holds no store files any more; names of the queues that

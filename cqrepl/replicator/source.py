@@ -349,6 +349,17 @@ class Source:
         """Sends nothing more of a queue, and tells its sinks so."""
         await self._hold(self.queues[name], PAUSED)
 
+    def has_its_files(self, name: str) -> bool:
+        """False for a queue whose directory, or table store, is not the one that was opened. One
+        that is passed on is opened, and opened again, by who takes it in."""
+        queue = self.queues[name]
+        try:
+            if queue.copy is None:
+                queue.queue.check_name()
+        except (QueueError, OSError):
+            return False
+        return True
+
     def resume(self, name: str) -> None:
         """It goes on. Where it has stopped, all is compared again with another connection."""
         self.queues[name].held = None

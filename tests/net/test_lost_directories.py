@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import cqrepl
 from cqrepl.protocol import StopReason
 from cqrepl.queue import Queue, QueueDamaged
-from tests.support.replicas import acked, eventually, joined, stopped
+from tests.support.replicas import acked, copied, eventually, joined, more_excerpts, stopped
 from tests.support.samples import NOON_MS, fill, layout, noon_path
 
 TABLE = "metadata.cq4t"
@@ -88,3 +89,29 @@ def test_an_application_hears_of_it(tmp_path: Path, is_small: bool) -> None:
         for _ in range(2):
             with pytest.raises(QueueDamaged, match="it was removed"):
                 queue.append(payload, now_ms=NOON_MS)
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+async def test_a_queue_that_is_resumed_is_the_one_that_is_there_now(
+    tmp_path: Path, is_source: bool
+) -> None:
+    """A copy of its directory was put in its place, and is written to."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    fill(original, "FAST_DAILY", {0: 5})
+    here = cqrepl.HostSettings.of(listen="127.0.0.1:0", host_id=1, sources={"q": original})
+    async with cqrepl.Host(here) as source:
+        there = cqrepl.HostSettings.of(
+            connect=f"127.0.0.1:{source.port}", host_id=2, sinks={"q": copy}
+        )
+        async with cqrepl.Host(there) as sink:
+            await copied(original, copy)
+            ours, path = (source, original) if is_source else (sink, copy)
+            moved(path)
+            shutil.copytree(path.with_name("elsewhere"), path)
+            await eventually(lambda: bool(source.stops and sink.stops))
+            more_excerpts(original, 5, 3)
+            await ours.resume("q")
+            await copied(original, copy)
+            await eventually(lambda: not source.stops and not sink.stops)
+            more_excerpts(original, 8, 3)
+            await copied(original, copy)
