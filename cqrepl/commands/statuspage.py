@@ -6,6 +6,7 @@ from typing import Any, Final
 from cqrepl.console.units import format_size
 
 _STATE_SHOWN: Final = 120
+_BEGINNING: Final = "0x0"  # where an epoch starts that was begun on an empty queue
 _HEAD: Final = ("queue", "role", "last index", "peer", "acknowledged", "lag", "state")
 Values = Mapping[str, Any]  # as `status.snapshot` makes them
 
@@ -27,7 +28,9 @@ def _epoch(queue: Values) -> str:
     """Who leads a queue that has had a promotion."""
     epoch = queue["epoch"]
     leads = "this host leads it" if epoch["leads"] else f"host {epoch['leader']} leads it"
-    since = f" from {epoch['start']} on"
+    since = (
+        " from its beginning on" if epoch["start"] == _BEGINNING else f" from {epoch['start']} on"
+    )
     if epoch["start"] is None:
         since = ", promised, and not begun as far as is known here"
     return f"queue {queue['name']}: epoch {epoch['number']}: {leads}{since}"

@@ -321,6 +321,7 @@ def _sink_settings(
         roll_cycle=_text(values["sink.rollCycle"]),
         roll_cycles=_roll_cycles(config, values),
         masters={name: routes.giver(name, host_id) for name in config.queues},
+        routes=routes.by_queue,
         touch_ahead_bytes=None if touch_ahead is None else _integer(touch_ahead),
         append_log=_path(values["sink.appendLog"]),
         any_cycle=values["sink.anyCycle"] is True,

@@ -245,6 +245,7 @@ def _merged_sink(old: SinkSettings, new: SinkSettings, kept: Set[str]) -> SinkSe
         old,
         any_cycle=new.any_cycle,
         puts_aside=new.puts_aside,
+        routes=new.routes,
         roll_cycles=_merged_values(old.roll_cycles, new.roll_cycles, kept),
     )
 

@@ -15,6 +15,9 @@ class Routes:
         setting: of the key `routes`.
         addresses: of the hosts, by id; None for one that only dials.
 
+    Attributes:
+        by_queue: those that the file names: of a queue, by the host that takes it, the other one.
+
     Raises:
         ConfigError: one is of no queue or host, goes round in a circle, or two hosts cannot meet.
     """
@@ -24,9 +27,9 @@ class Routes:
     ) -> None:
         assert isinstance(setting.value, dict)
         self._config = config
-        self._routes: Mapping[str, Mapping[int, int]] = setting.value
+        self.by_queue: Mapping[str, Mapping[int, int]] = setting.value
         self._addresses = addresses
-        for name in self._routes:
+        for name in self.by_queue:
             try:
                 self._check(name)
             except ValueError as error:
@@ -42,7 +45,7 @@ class Routes:
         """
         master_id = self._config.queues[name].master_id
         if leader_id is None or leader_id == master_id:
-            return self._routes.get(name, {}).get(host_id, master_id)
+            return self.by_queue.get(name, {}).get(host_id, master_id)
         return leader_id
 
     def takers(self, name: str, host_id: int, *, leader_id: int | None = None) -> frozenset[int]:
@@ -58,7 +61,7 @@ class Routes:
             near = nearest(name, self._config.queues)
             raise ValueError(f"a queue expected, {shown(name)} came; the nearest one is {near!r}")
         master_id = self._config.queues[name].master_id
-        for taker, giver in self._routes[name].items():
+        for taker, giver in self.by_queue[name].items():
             for each in (taker, giver):
                 if each not in self._config.hosts:
                     ids = ", ".join(map(str, sorted(self._config.hosts)))

@@ -222,7 +222,15 @@ class FenceDesk:
         if taken is not None:
             if taken.stop is not None:
                 raise Refused(str(taken.stop))
-            return CopyPosition(next_index=_end(taken), epochs=taken.epochs.now, is_source=False)
+            trouble = taken.pause.trouble
+            return CopyPosition(
+                next_index=_end(taken),
+                epochs=taken.epochs.now,
+                is_source=False,
+                is_there=taken.is_there,
+                held="it is paused by operator: resume it first" if taken.is_paused else "",
+                trouble="" if trouble is None else trouble.message,
+            )
         streamed = self._host.source.queues.get(name)
         if streamed is None:
             raise Refused(f"queue {name!r} is not open yet")

@@ -67,8 +67,12 @@ class OfferDesk:
 
     def offer_named(self, sinks: frozenset[str]) -> None:
         if not self.has_offered:
+            peer = self._connection.peer_queues
+            streamed = frozenset[str]() if peer is None else peer.sources
             for name in sorted(self._queues.keys() - sinks):
                 why = f"queue {name!r}: the peer does not take it now"
+                if name in streamed:  # by another file, or a later epoch, or it passes it on
+                    why += f", host {self._connection.remote_id} streams it too"
                 self._pump.log.tell(logging.INFO, self._pump.label, why)
             for name in sorted(self._shared.late.keys() & sinks):
                 self._tell_pause(self._shared.late[name])

@@ -7,10 +7,13 @@ queue has no leader until somebody promotes again; nothing of it is lost or chan
 """
 
 import logging
-from collections.abc import Iterable, Set
+import os
+from collections.abc import Iterable, Mapping, Set
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
 
 _logger: Final = logging.getLogger(__name__)
+_ROOM_BYTES: Final = 1 << 20
 SILENCE_SECONDS: Final = 40.0  # a host that sends nothing for so long sends nothing
 
 
@@ -58,11 +62,14 @@ class Promoter:
             ids = ", ".join(map(str, sorted(self._hosts)))
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
         own = self._desk.own_position(name)
-        others = await self._all(name, self._connected, FenceRequest(verb=FenceVerb.WHERE))
+        others, declined = await self._all(
+            name, self._connected, FenceRequest(verb=FenceVerb.WHERE)
+        )
         positions = {self._own: own} | others
         if to not in positions:
-            raise Refused(f"host {to} is not connected, or has no copy of {name!r}")
-        return self._planned(name, to, positions)
+            usual = f"host {to} is not connected, or has no copy of {name!r}"
+            raise Refused(declined.get(to, usual))
+        return self._planned(name, to, positions, declined)
 
     async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
         """Makes this host the leader; what has come of it.
@@ -77,12 +84,13 @@ class Promoter:
         """
         plan = await self.plan(name, self._own)
         _check(plan, accept_loss=accept_loss)
+        await in_thread(partial(_check_room, self._host.queue(name).path, name))
         await self._desk.promise(name, plan.epoch, self._own)
         asked = FenceRequest(verb=FenceVerb.FENCE, epoch=plan.epoch)
-        positions = await self._all(name, self._connected, asked)
+        positions, declined = await self._all(name, self._connected, asked)
         await self._check_alone(name, plan.epoch, self._hosts - positions.keys())
         positions[self._own] = self._desk.own_position(name)
-        begun = self._planned(name, self._own, positions, planned=plan)
+        begun = self._planned(name, self._own, positions, declined, planned=plan)
         _check(begun, accept_loss=accept_loss)
         async with self._desk.turn(name):
             queue = self._host.sink.queues[name]
@@ -102,7 +110,7 @@ class Promoter:
             Refused: so it is.
         """
         asked = [each for each in self._connected if each in others]
-        where = await self._all(name, asked, FenceRequest(verb=FenceVerb.WHERE))
+        where, _ = await self._all(name, asked, FenceRequest(verb=FenceVerb.WHERE))
         for host_id, each in where.items():
             promised, to = each.epochs.promised, each.epochs.promised_to
             if promised >= epoch and to != self._own:
@@ -116,6 +124,7 @@ class Promoter:
         name: str,
         to: int,
         positions: dict[int, CopyPosition],
+        declined: Mapping[int, str],
         *,
         planned: Promotion | None = None,
     ) -> Promotion:
@@ -127,11 +136,18 @@ class Promoter:
             positions,
             master=settings.sink.masters[name],
             acks=settings.source.policy_of(name).hosts_min or 1,
+            declined=declined,
             planned=planned,
         )
-        own = self._host.sink.queues.get(name)
-        if to == self._own and own is not None and own.is_paused and not plan.refusal:
-            plan = replace(plan, refusal="it is paused here by operator: resume it first")
+        routes = settings.sink.routes.get(name)
+        if routes and not plan.refusal:
+            taker, giver = min(routes.items())
+            refusal = (
+                f"host {taker} takes it from host {giver} by 'routes', and a queue with routes gets"
+                f" no other leader: take {name!r} out of 'routes', cqrepl reload at each host, then"
+                " promote"
+            )
+            plan = replace(plan, refusal=refusal)
         return plan
 
     @property
@@ -144,20 +160,23 @@ class Promoter:
 
     async def _all(
         self, name: str, hosts: Iterable[int], request: FenceRequest
-    ) -> dict[int, CopyPosition]:
-        """What those say that answer."""
+    ) -> tuple[dict[int, CopyPosition], dict[int, str]]:
+        """What those say that answer; and why those do not that are there."""
         found: dict[int, CopyPosition] = {}
+        declined: dict[int, str] = {}
 
         async def ask(host_id: int) -> None:
             try:
                 found[host_id] = await self._desk.position(host_id, name, request)
             except NetError as error:
                 _logger.warning("queue %r: host %d is left out: %s", name, host_id, error)
+                if isinstance(error, Refused):
+                    declined[host_id] = str(error)
 
         async with trio.open_nursery() as nursery:
             for host_id in hosts:
                 nursery.start_soon(ask, host_id)
-        return dict(sorted(found.items()))
+        return dict(sorted(found.items())), declined
 
     async def _take(self, queue: SinkQueue, lacks: CopyStretch) -> None:
         """Takes what another copy has and this one lacks."""
@@ -244,6 +263,23 @@ class _Taken:
             batch = ExcerptBatch.of(self._first, payloads)
             await in_thread(partial(self._queue.appender.append_at, batch))
             self._queue.disk.note()
+
+
+def _check_room(path: Path, name: str) -> None:
+    """Looks whether a little can be written beside a copy, before anybody is asked for a promise.
+
+    Raises:
+        Refused: it cannot.
+    """
+    if path.is_dir():
+        try:
+            with TemporaryFile(dir=path) as file:
+                os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
+        except OSError as error:
+            raise Refused(
+                f"queue {name!r}: nothing can be written to {path}: {error.strerror}; nothing was"
+                " changed"
+            ) from error
 
 
 def _check(plan: Promotion, *, accept_loss: bool) -> None:

@@ -9,6 +9,7 @@ behind that place on any copy goes to quarantine when that copy follows.
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from cqrepl.protocol.messages.fences import CopyPosition
@@ -45,6 +46,7 @@ class Promotion:
         quarantined: what goes there from copies that answer, when they follow.
         fenced: hosts that answer, and promise.
         unreached: those that do not: what only they have goes to quarantine when they come back.
+        declined: those that answer, and do not promise: each with why.
         needed: so many copies have to promise, the leader's own included.
         may_lose: too few do, and what was safe may be missing from `lost_from` on: from where the
             epoch begins; or, where one was promised here that nobody who answers holds anything of,
@@ -62,6 +64,7 @@ class Promotion:
     quarantined: tuple[CopyStretch, ...]
     fenced: tuple[int, ...]
     unreached: tuple[int, ...]
+    declined: tuple[tuple[int, str], ...]
     needed: int
     may_lose: bool
     lost_from: Index
@@ -80,6 +83,7 @@ class Promotion:
             "quarantined": [each.fields() for each in self.quarantined],
             "fenced": list(self.fenced),
             "unreached": list(self.unreached),
+            "declined": [{"host": host, "why": why} for host, why in self.declined],
             "needed": self.needed,
             "may_lose": self.may_lose,
             "lost_from": format_index(self.lost_from) if self.may_lose else None,
@@ -91,18 +95,30 @@ class Promotion:
         what = "leads" if is_done else "would lead"
         was = "" if self.was in (NOBODY, self.leader) else f", after host {self.was}"
         start = format_index(self.start)
+        is_empty = self.start == NEXT_OF_EMPTY
+        since = (
+            "with nothing: no copy that counts has an excerpt" if is_empty else f"from {start} on"
+        )
         lines = [
             f"queue {self.queue!r}: host {self.leader} {what} it in epoch {self.epoch}{was},"
-            f" from {start} on"
+            f" {since}"
         ]
         if self.returned is not None:
             first, end, host = self.returned.first, self.returned.end, self.returned.host
+            if first == NEXT_OF_EMPTY:
+                has = "had" if is_done else "has"
+                lines.append(f"host {self.leader} {has} nothing of it: all comes from host {host}")
             lines.append(f"returned: {_span(first, end)}, from host {host}")
         lines += [
             f"quarantined, when it follows: {_span(each.first, each.end)} of host {each.host}"
             for each in self.quarantined
         ]
         lines.append(f"fenced: {_hosts(self.fenced)}")
+        lines += [
+            f"does not promise: {why}: what only that host has from {start} on goes to quarantine"
+            " when it follows"
+            for _, why in self.declined
+        ]
         if self.unreached:
             lines.append(
                 f"not reached: {_hosts(self.unreached)}: fenced when they come; what only they"
@@ -125,6 +141,7 @@ def plan_promotion(
     *,
     master: int,
     acks: int,
+    declined: Mapping[int, str] = MappingProxyType({}),
     planned: Promotion | None = None,
 ) -> Promotion:
     """What it would take.
@@ -135,6 +152,7 @@ def plan_promotion(
         positions: what those say that answer.
         master: who leads where there never was an epoch.
         acks: how many copies a write waited for, at least 1.
+        declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
     own = positions[to]
@@ -159,6 +177,7 @@ def plan_promotion(
     elif latest.promised >= NUMBER_MAX:
         refusal = "there is no higher epoch"
     lacks = own.next_index < start
+    refusal = refusal or _cannot_be_written(to, own, lacks=lacks, is_led=not is_alone)
     return Promotion(
         queue=queue,
         epoch=epoch,
@@ -172,7 +191,8 @@ def plan_promotion(
             if first is not None
         ),
         fenced=tuple(sorted(positions.keys() - {to})),
-        unreached=tuple(sorted(hosts - positions.keys())),
+        unreached=tuple(sorted(hosts - positions.keys() - declined.keys())),
+        declined=_of(declined, positions),
         needed=needed,
         may_lose=may_lose,
         lost_from=start if number_of(history) == heard else _last_start(history),
@@ -198,6 +218,28 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     }
     was = unsure[max(unsure)] if unsure else leader
     return was, frozenset({leader, *rivals, *unsure.values()})
+
+
+def _of(
+    declined: Mapping[int, str], positions: Mapping[int, CopyPosition]
+) -> tuple[tuple[int, str], ...]:
+    return tuple((host, declined[host]) for host in sorted(declined.keys() - positions.keys()))
+
+
+def _cannot_be_written(to: int, own: CopyPosition, *, lacks: bool, is_led: bool) -> str:
+    """Why a host whose copy is to lead could not write it; empty where it can, or may.
+
+    Args:
+        is_led: who leads is there, and offers the queue again and again: what the trouble is, is
+            known by that. Else it may have passed meanwhile.
+    """
+    if own.held:
+        return f"host {to}: {own.held}"
+    if lacks and not own.is_there:
+        return f"host {to}: it was never taken in there: it follows first"
+    if own.trouble and is_led:
+        return f"host {to} cannot write its copy: {own.trouble}"
+    return ""
 
 
 def _last_start(history: History) -> Index:

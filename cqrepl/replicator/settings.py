@@ -93,6 +93,8 @@ class SinkSettings:
             quarantine, and comes again; else the queue stops.
         roll_cycles: the same as `roll_cycle` of single queues, by name.
         masters: ids of the only hosts that queues are taken from, by name; else any host's.
+        routes: of each queue that a host of the cluster takes from another one than its master, by
+            name: by the id of the host that takes it, that of the other one.
     """
 
     roll_cycle: str = "FAST_DAILY"
@@ -103,6 +105,7 @@ class SinkSettings:
     puts_aside: bool = False
     roll_cycles: Mapping[str, str] = field(default_factory=dict)
     masters: Mapping[str, int] = field(default_factory=dict)
+    routes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

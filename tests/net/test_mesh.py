@@ -18,6 +18,7 @@ from tests.support.ports import reserved_port
 from tests.support.replicas import SECONDS, copied, eventually, live_sink
 from tests.support.samples import NOON_MS, payloads
 from tests.support.scripted import SHAPE, scripted
+from tests.support.threehosts import three_hosts
 
 
 class Mesh:
@@ -211,3 +212,17 @@ async def test_a_queue_that_is_offered_by_another_host_is_refused(
         assert hosts[2].sink.queues["q"].owner is None
         assert not hosts[2].stops
     assert not mesh.at(2, "q").exists()
+
+
+async def test_two_hosts_that_both_stream_a_queue_say_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has a file that names it as the master."""
+    caplog.set_level("INFO")
+    async with three_hosts(tmp_path) as cluster:
+        await cluster.stop(2)
+        cluster.master = 2
+        await cluster.start(2)
+        await cluster.meet()
+        said = "queue 'q': the peer does not take it now, host {} streams it too"
+        await eventually(lambda: all(said.format(each) in caplog.text for each in (1, 2)))

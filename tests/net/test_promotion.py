@@ -358,7 +358,7 @@ async def test_a_paused_copy_is_not_promoted_before_it_is_resumed(tmp_path: Path
     async with cluster(tmp_path, 3) as hosts:
         await hosts.uneven({2: 4, 3: 4})
         await hosts.meet()
-        with pytest.raises(Refused, match="it is paused here by operator: resume it first"):
+        with pytest.raises(Refused, match="host 2: it is paused by operator: resume it first"):
             await hosts.hosts[2].leaders.promote("a")
         assert (await hosts.hosts[2].leaders.plan("a", 2)).refusal
         assert load_epochs(hosts.path(1)).promised == 0

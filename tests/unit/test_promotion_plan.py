@@ -1,5 +1,7 @@
 """What it takes to lead a queue, decided from what the copies say."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +48,8 @@ def test_from_where_on_something_may_be_lost() -> None:
     assert plan(2, h2=at(7, ONE)).lost_from == 7
     assert plan(2, h2=at(7, ONE, promised=3)).lost_from == ONE.start
     begun = {2: at(7, ONE, promised=2)}  # of the epoch that is to begin itself
-    made = plan_promotion("q", 2, HOSTS, begun, master=1, acks=1, epoch=2, was=1)
+    planned = replace(plan(2, h2=at(7, ONE)), epoch=2, was=1, led=frozenset({1}))
+    made = plan_promotion("q", 2, HOSTS, begun, master=1, acks=1, planned=planned)
     assert (made.may_lose, made.lost_from) == (True, 7)
     late = plan(3, h3=at(7, promised=1))
     assert late.lost_from == 0
@@ -103,6 +106,28 @@ def test_who_has_heard_of_an_epoch_and_holds_nothing_of_it_is_behind() -> None:
 
 def test_the_one_that_leads_is_not_promoted() -> None:
     assert plan(2, h2=at(6, ONE, is_source=True)).refusal == "host 2 leads it already"
+
+
+def test_an_empty_copy_says_so() -> None:
+    """What it is to lead with comes from elsewhere, or is nothing at all."""
+    filled = "\n".join(plan(2, h2=at(0), h3=at(7)).lines(is_done=False))
+    assert "host 2 has nothing of it: all comes from host 3" in filled
+    empty = plan(2, h1=at(0, is_source=True), h2=at(0)).lines(is_done=True)[0]
+    assert empty.endswith(
+        "host 2 leads it in epoch 1, after host 1, with nothing: no copy that counts has an excerpt"
+    )
+    older = plan(2, h2=at(0, Epoch(1, 2, Index(0))), h3=at(7)).lines(is_done=False)
+    assert "would lead it in epoch 2, with nothing" in older[0]
+    assert older[1] == "quarantined, when it follows: 0x0 to before 0x7 of host 3"
+
+
+def test_a_trouble_counts_while_the_leader_is_there() -> None:
+    """It is tried again and again then. Without a leader it may have passed."""
+    full = replace(at(5), trouble="no space")
+    told = plan(2, h1=at(9, is_source=True), h2=full).refusal
+    assert told == "host 2 cannot write its copy: no space"
+    assert not plan(2, h2=full, h3=at(7)).refusal
+    assert plan(2, h2=replace(at(5), held="paused"), h3=at(7)).refusal == "host 2: paused"
 
 
 @given(

@@ -57,11 +57,17 @@ class CopyPosition:
         next_index: the first one that it does not have; 0 for an empty one.
         epochs: what it has promised, and the history of what it holds.
         is_source: it is streamed from there.
+        is_there: there is a queue; else none was taken in yet.
+        held: why an operator's word keeps it from leading; empty where none does.
+        trouble: what keeps it from being written there, when that was tried last; empty for none.
     """
 
     next_index: Index
     epochs: Epochs
     is_source: bool
+    is_there: bool = True
+    held: str = ""
+    trouble: str = ""
 
 
 def write_request(writer: Writer, request: FenceRequest) -> None:
@@ -104,6 +110,13 @@ def write_position(position: CopyPosition) -> bytes:
             writer.integer(position.epochs.promised_to)
             writer.name("source")
             writer.boolean(position.is_source)
+            if not position.is_there:
+                writer.name("there")
+                writer.boolean(False)
+            for name, text in (("held", position.held), ("trouble", position.trouble)):
+                if text:
+                    writer.name(name)
+                    writer.text(text)
             write_epochs(writer, position.epochs.history)
     return bytes(writer.data)
 
@@ -125,6 +138,17 @@ def read_position(reader: Reader) -> CopyPosition:
             history=history,
         )
         end = Index(fields["nextIndex"].read_int())
-        return CopyPosition(next_index=end, epochs=epochs, is_source=fields["source"].read_bool())
+        return CopyPosition(
+            next_index=end,
+            epochs=epochs,
+            is_source=fields["source"].read_bool(),
+            is_there="there" not in fields or fields["there"].read_bool(),
+            held=_text(fields, "held"),
+            trouble=_text(fields, "trouble"),
+        )
     except (KeyError, ValueError) as error:
         raise WireError(f"the position of a copy expected: {error!r}") from error
+
+
+def _text(fields: Mapping[str, Reader], name: str) -> str:
+    return (fields[name].read_text() or "") if name in fields else ""

@@ -1,0 +1,108 @@
+"""A promotion that could not be done is refused before any host is asked for a promise."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cqrepl.net.errors import Refused
+from cqrepl.queue.files.epochfile import load_epochs
+from tests.net.test_disk_full import make_queue, small_file_system
+from tests.support.replicas import copied, eventually, more_excerpts
+from tests.support.threehosts import IDS, ThreeHosts, three_hosts
+
+ROUTES = "  routes: {q: {3: 2}}"
+
+
+async def is_refused(cluster: ThreeHosts, to: int, why: str) -> None:
+    """The plan says so at each host, the promotion does, and nothing is changed by it."""
+    for host in cluster.hosts.values():
+        assert why in (await host.leaders.plan("q", to)).refusal
+    with pytest.raises(Refused) as caught:
+        await cluster.hosts[to].leaders.promote("q")
+    assert why in str(caught.value)
+    there = [each for each in IDS if cluster.at(each).exists()]
+    assert [load_epochs(cluster.at(each)).promised for each in there] == [0] * len(there)
+
+
+def fill_disk(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+async def test_a_queue_with_routes(tmp_path: Path) -> None:
+    """It gets another leader once they are out of the file."""
+    async with three_hosts(tmp_path, ROUTES) as cluster:
+        for to in (2, 3):
+            await is_refused(cluster, to, "host 3 takes it from host 2 by 'routes'")
+        more_excerpts(cluster.at(1), 10, 5)
+        await cluster.follow(1)
+        cluster.more = ""
+        for host_id in IDS:
+            await cluster.reload(host_id)
+        await cluster.meet()
+        done = await cluster.hosts[3].leaders.promote("q")
+        assert (done.fenced, done.unreached, done.declined) == ((1, 2), (), ())
+        more_excerpts(cluster.at(3), 15, 5)
+        await cluster.follow(3)
+
+
+async def test_a_host_that_is_there_and_declines_is_not_called_unreached(tmp_path: Path) -> None:
+    """Its file has routes, that of the others has none."""
+    async with three_hosts(tmp_path) as cluster:
+        await cluster.stop(2)
+        cluster.more = ROUTES
+        await cluster.start(2)
+        await cluster.meet()
+        await eventually(lambda: "q" in cluster.hosts[2].source.queues)
+        done = await cluster.hosts[3].leaders.promote("q")
+        assert (done.fenced, done.unreached) == ((1,), ())
+        ((host_id, why),) = done.declined
+        assert host_id == 2
+        assert "host 2: queue 'q' is passed on from here" in why
+        assert f"does not promise: {why}" in "\n".join(done.lines(is_done=True))
+
+
+async def test_a_copy_on_a_full_disk(tmp_path: Path) -> None:
+    """The leader goes on; once there is room, it can be done."""
+    with small_file_system(tmp_path / "2") as enlarge:
+        make_queue(tmp_path / "1" / "q")
+        async with three_hosts(tmp_path, excerpts=0) as cluster:
+            two = cluster.hosts[2].sink.queues["q"]
+            await eventually(lambda: two.pause.trouble is not None, 60)
+            await is_refused(cluster, 2, "host 2 cannot write its copy: ")
+            assert "q" in cluster.hosts[1].source.queues
+            enlarge()
+            await copied(cluster.at(1), cluster.at(2))
+            await eventually(lambda: two.pause.trouble is None, 60)
+            done = await cluster.hosts[2].leaders.promote("q")
+            assert done.fenced == (1, 3)
+
+
+async def test_a_full_disk_that_nothing_was_written_to_yet(tmp_path: Path) -> None:
+    with small_file_system(tmp_path / "2"):
+        async with three_hosts(tmp_path) as cluster:
+            filler = tmp_path / "2" / "filler"
+            fill_disk(filler)
+            with pytest.raises(Refused, match=r"nothing can be written to .*: No space left"):
+                await cluster.hosts[2].leaders.promote("q")
+            assert [load_epochs(cluster.at(each)).promised for each in IDS] == [0, 0, 0]
+            filler.unlink()
+            await cluster.hosts[2].leaders.promote("q")
+
+
+async def test_a_copy_that_was_never_taken_in(tmp_path: Path) -> None:
+    async with three_hosts(tmp_path) as cluster:
+        await cluster.stop(1, 2)
+        shutil.rmtree(cluster.at(2))
+        await cluster.start(2)
+        await cluster.meet()
+        await is_refused(cluster, 2, "host 2: it was never taken in there: it follows first")
+
+
+async def test_a_copy_that_is_paused_by_hand_is_named_at_each_host(tmp_path: Path) -> None:
+    async with three_hosts(tmp_path) as cluster:
+        await cluster.hosts[2].pause("q")
+        await is_refused(cluster, 2, "host 2: it is paused by operator: resume it first")
