@@ -15,6 +15,7 @@ import trio
 from cqrepl.commands import replication
 from cqrepl.commands.config import Options, plan
 from cqrepl.commands.replication import log_choice
+from cqrepl.config.hostplan import check_places
 from cqrepl.config.reloader import Reloader
 from cqrepl.console.endings import ending_signals
 from cqrepl.net.controlsocket import Values
@@ -49,6 +50,7 @@ class _Served:
     async def serve(self) -> AsyncIterator[Host]:
         """For the length of a block it runs, and follows other versions of its file."""
         made = plan(self._path, self._options)
+        check_places(made)
         run_dir = made.settings.run_dir or usual_run_dir()
         made = replace(made, settings=replace(made.settings, run_dir=run_dir))
         self._host = host = Host(made.settings)

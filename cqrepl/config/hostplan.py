@@ -33,17 +33,21 @@ class HostPlan:
     """All that a host is started with.
 
     Args:
+        file: of the cluster.
         sources: names and directories of the queues that it streams.
         sinks: the same of those that it takes in.
         process: the settings of the process, by the names of their keys.
         masters: of each queue, the host that has it first of all.
+        otherwise: the directories of those that it is the master of, were they taken in.
     """
 
+    file: str
     settings: HostSettings
     sources: Mapping[str, Path]
     sinks: Mapping[str, Path]
     process: Settings
     masters: Mapping[str, int]
+    otherwise: Mapping[str, Path]
 
     @property
     def passed_on(self) -> frozenset[str]:
@@ -169,12 +173,39 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
     except ValueError as error:
         raise ConfigError(config.path, None, str(error)) from None
     return HostPlan(
+        file=config.path,
         settings=replace(settings, sources=sources, sinks=sinks),
         sources=sources,
         sinks=sinks,
         process=process,
         masters={each.name: each.master_id for each in queues},
+        otherwise=_below(config, "baseSinkPath", host_id, out),
     )
+
+
+def check_places(plan: HostPlan) -> None:
+    """Does nothing unless a queue that this host is the master of is not where it streams one, but
+    is where it takes one in: it was not moved when this host became its master. An empty one, made
+    in its place, would lead; and nobody would look at what the old one holds.
+
+    Raises:
+        ConfigError: a queue has to be moved first.
+    """
+    for name in plan.sources.keys() - plan.sinks.keys():
+        path, other = plan.sources[name], plan.otherwise[name]
+        if not _holds_anything(path) and _holds_anything(other):
+            message = (
+                f"queue {name!r}: a directory {path} expected, as this host is its master, there"
+                f" is {other}: move that one there, or give both ways one directory by 'basePath'"
+            )
+            raise ConfigError(plan.file, None, message)
+
+
+def _holds_anything(path: Path) -> bool:
+    try:
+        return any(path.iterdir())
+    except OSError:
+        return False  # who opens it tells
 
 
 def read_settings(
@@ -190,7 +221,9 @@ def read_settings(
     """
     config = load_cluster(Path(path))
     process = in_effect(config, os.environ if environ is None else environ, {})
-    return plan_host(config, host_id, process).settings
+    plan = plan_host(config, host_id, process)
+    check_places(plan)
+    return plan.settings
 
 
 def _below(

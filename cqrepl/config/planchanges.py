@@ -123,6 +123,7 @@ def merged(old: HostPlan, new: HostPlan) -> HostPlan:
         sink=replace(settings.sink, masters=givers),
     )
     return HostPlan(
+        file=new.file,
         settings=replace(settings, sources=sources, sinks=sinks),
         sources=sources,
         sinks=sinks,
@@ -131,6 +132,7 @@ def merged(old: HostPlan, new: HostPlan) -> HostPlan:
             name: old.masters[name] if name in kept else master_id
             for name, master_id in new.masters.items()
         },
+        otherwise=new.otherwise,
     )
 
 

@@ -6,12 +6,13 @@ import pytest
 
 from cqrepl.config.clusterfile import ClusterConfig, nearest, read_cluster
 from cqrepl.config.errors import ConfigError, TextSpot
-from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
+from cqrepl.config.hostplan import HostPlan, check_places, in_effect, plan_host
 from cqrepl.kernel.board import AckLevel
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
 from cqrepl.protocol import AckPolicy, WireShape
 from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
+from tests.support.samples import fill
 
 NAMED = {"CQREPL_ADDRESSES": "host.port1=h:1, host.port2=h:2, host.port3=h:3"}
 
@@ -289,3 +290,21 @@ def test_who_takes_a_queue_from_a_host_is_by_the_file_or_by_who_leads_it() -> No
         source = plan(FULL, each).settings.source
         assert source.takers_of("trades", is_passed_on=True) == frozenset(passed[each])
         assert source.takers_of("trades", is_passed_on=False) == frozenset(led[each])
+
+
+def test_a_queue_that_was_not_moved_when_its_master_changed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty one in its place would lead, and what the old one holds be looked at by nobody."""
+    monkeypatch.chdir(tmp_path)
+    made = plan(OLDER_PAGE, 1, NAMED)
+    check_places(made)
+    fill(Path("replica", "sink", "queue1"), "FAST_DAILY", {0: 1})
+    with pytest.raises(ConfigError, match=r"replica/source/queue1 .*is replica/sink/q"):
+        check_places(made)
+    Path("replica", "source", "queue1").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="move that one there"):
+        check_places(made)
+    fill(Path("replica", "source", "queue1"), "FAST_DAILY", {0: 1})
+    check_places(made)
+    check_places(plan(OLDER_PAGE, 2, NAMED))
