@@ -18,7 +18,7 @@ from cqrepl.testing.transcript import told
 
 SECONDS = 60.0
 SECONDS_BOTH_WAYS = 20.0  # these take several times as long
-COUNT = int(os.environ.get("CQREPL_LABORATORY_SEEDS", "60"))
+COUNT = int(os.environ.get("CQREPL_LABORATORY_SEEDS", "40"))
 SPACE = 1 << 31
 
 
