@@ -52,9 +52,13 @@ async def test_a_queue_is_promoted_as_planned(tmp_path: Path) -> None:
             assert f"queue a: epoch 1: {leads} from {plan['start']} on" in page
         refused = await pair.tell("promote", "a", "--host-id", 2)
         assert (refused.returncode, "host 2 leads it already" in refused.stderr) == (5, True)
-        unknown = await pair.tell("promote", "c", "--host-id", 2)
+        unknown = await pair.tell("promote", "c", "--to", 2)
         assert (unknown.returncode, "one of the queues" in unknown.stderr) == (2, True)
         pair.write(a=2, b=1)
+        for host_id in (1, 2):  # the file says what is so
+            said = await pair.told("reload", "--host-id", host_id)
+            assert "queue 'a' is streamed from host 2, was from host 1" in said
+        pair.write(a=1, b=1)
         kept = await pair.tell("reload", "--host-id", 1)
         assert kept.returncode == 5
         assert "which leads it in epoch 1: cqrepl promote" in kept.stdout
