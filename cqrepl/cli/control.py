@@ -121,9 +121,17 @@ def forget(forgotten: int, host_id: int | None, run_dir: Path | None, as_json: b
     is_flag=True,
     help="Also where too few copies answer: what was safe on others may go to quarantine there.",
 )
+@click.option(
+    "--to", type=HOST_ID, metavar="HOST", help="Who is to lead: the host that is told, --host-id."
+)
 @_told_options
 def promote(
-    queue: str, accept_loss: bool, host_id: int | None, run_dir: Path | None, as_json: bool
+    queue: str,
+    accept_loss: bool,
+    to: int | None,
+    host_id: int | None,
+    run_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Make the running host the leader of a queue that it takes in, as `cqrepl plan promote` says.
 
@@ -134,7 +142,9 @@ def promote(
     Exit codes: 0; 2 no such queue; 3 no host answers; 5 refused: it leads already, or too few
     copies answer.
     """
-    _tell("promote", host_id, run_dir, as_json, queue=queue, accept_loss=accept_loss)
+    if to is not None and host_id not in (None, to):
+        raise click.UsageError(f"the host that is to lead is told: {to} expected, {host_id} came")
+    _tell("promote", to or host_id, run_dir, as_json, queue=queue, accept_loss=accept_loss)
 
 
 @click.group()

@@ -30,7 +30,7 @@ def parse_time_ms(text: str) -> int:
     """
     match = _TIME.fullmatch(text)
     if match is None:
-        raise ValueError(f"a time such as 500ms, 20s or 1m expected, {text!r} came")
+        raise ValueError(f"a time such as 500ms, 20s, 1m or 3d expected, {text!r} came")
     return round(float(match[1]) * _TIME_MS[match[2]])
 
 
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ValueError(f"a size such as 16MiB or 65536 expected, {text!r} came")
+        raise ValueError(f"a size such as 16MiB, 10GB or 65536 expected, {text!r} came")
     return int(match[1]) * _SIZE_BYTES[match[2]]
 
 

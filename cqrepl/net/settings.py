@@ -43,7 +43,11 @@ class NetSettings:
     def __post_init__(self) -> None:
         has_peers = bool(self.peers) and self.connect is None
         if not has_peers and (self.listen is None) == (self.connect is None):
-            raise ValueError("either an address to listen on or one to connect to is needed")
+            came = "none" if self.listen is None else "both"
+            raise ValueError(
+                "an address to listen on (listen) or one to connect to (connect) expected,"
+                f" {came} came"
+            )
         if self.guests_max < 0 or self.guest_bytes_per_s < 1:
             raise ValueError(
                 f"a number of guests from 0 and a rate from 1 byte/s expected, "

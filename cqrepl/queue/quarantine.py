@@ -206,7 +206,9 @@ def _plan(queue: Queue, index: int | None) -> Quarantine:
         end = Index(index) if kept else NEXT_OF_EMPTY if last is None else Index(last + 1)
     listed = [cycle for cycle in cycles.listing() if cycle >= first]
     if kept and (first not in listed or count_in(cycles, first) < kept):
-        raise IndexGap(index or 0, queue.next_index(), "the queue does not reach to it")
+        raise IndexGap(
+            index or 0, queue.next_index(), "the queue has no such index", path=queue.path
+        )
     chains = Chains(cycles)
     found = [_cycle(cycles, chains, each, kept if each == first else 0) for each in listed]
     if not any(each.excerpts != 0 for each in found):

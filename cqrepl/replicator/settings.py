@@ -156,8 +156,18 @@ class HostSettings:
 
         Raises:
             ValueError: it does not fit together; one sentence says how.
+            TypeError: a value of another kind, as queues where settings go.
             Refused: a host id that both sides would have.
         """
+        for name, given, kind in (
+            ("source", source, SourceSettings),
+            ("sink", sink, SinkSettings),
+            ("sources", sources or {}, Mapping),
+            ("sinks", sinks or {}, Mapping),
+        ):
+            if given is not None and not isinstance(given, kind):
+                wanted = "names and directories of queues" if kind is Mapping else kind.__name__
+                raise TypeError(f"{wanted} expected for {name!r}, {type(given).__name__} came")
         own, other = (2, 1) if sinks or not sources else (1, 2)
         made = host_settings(own, other, source=source, sink=sink, **options)
         return cls(

@@ -61,8 +61,8 @@ def test_no_command(invoke: Invoke) -> None:
 
 
 WRONG: list[tuple[list[str], str]] = [
-    ([], "either an address to listen on or one to connect to is needed"),
-    ([*LISTEN, "--connect", "127.0.0.1:1"], "either an address to listen on or one to connect"),
+    ([], "an address to listen on (listen) or one to connect to (connect) expected, none came"),
+    ([*LISTEN, "--connect", "127.0.0.1:1"], "one to connect to (connect) expected, both came"),
     (["--listen", "here"], "HOST:PORT expected, 'here' came"),
     (["--connect", "here:99999"], "a port from 0 to 65535 expected"),
     (["--listen", "::1:80"], "[HOST]:PORT expected"),
@@ -77,10 +77,10 @@ WRONG: list[tuple[list[str], str]] = [
         [*LISTEN, "--heartbeat-interval", "500ms", "--heartbeat-timeout", "999ms"],
         "at least 1000 ms expected, 999 came",
     ),
-    ([*LISTEN, "--heartbeat-interval", "20"], "a time such as 500ms, 20s or 1m expected"),
+    ([*LISTEN, "--heartbeat-interval", "20"], "a time such as 500ms, 20s, 1m or 3d expected"),
     ([*LISTEN, "--max-excerpt", "0"], "bytes expected, 0 came"),
     ([*LISTEN, "--max-excerpt", "1GiB"], "bytes expected, 1073741824 came"),
-    ([*LISTEN, "--max-excerpt", "lots"], "a size such as 16MiB or 65536 expected"),
+    ([*LISTEN, "--max-excerpt", "lots"], "a size such as 16MiB, 10GB or 65536 expected"),
     ([*LISTEN, "--wire-shape", "round"], "'round' is not one of"),
     ([*LISTEN, "--nonsense"], "No such option"),
 ]
@@ -214,3 +214,9 @@ def test_ctrl_c_while_a_command_is_still_loaded(
     with pytest.raises(SystemExit) as caught:
         entry()
     assert caught.value.code == 130
+
+
+def test_who_is_to_lead_is_who_is_told(invoke: Invoke) -> None:
+    result = invoke("promote", "orders", "--to", "3", "--host-id", "2")
+    assert result.exit_code == 2
+    assert "the host that is to lead is told: 3 expected, 2 came" in result.stderr

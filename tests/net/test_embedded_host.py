@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -254,3 +255,15 @@ def test_in_asyncio_and_in_threads_too(tmp_path: Path) -> None:
     assert asyncio.run(in_asyncio())["host"] == 7
     with cqrepl.blocking.Host(settings("two")):
         assert ask_status(tmp_path / "run", 7)["host"] == 7
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"source": {"q": "q"}}, "SourceSettings expected for 'source', dict came"),
+        ({"sources": ["q"]}, "names and directories of queues expected for 'sources', list came"),
+    ],
+)
+def test_queues_where_settings_go_are_told(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        HostSettings.of(listen=LOOPBACK, **wrong)

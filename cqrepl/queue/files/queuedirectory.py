@@ -28,7 +28,8 @@ def open_table(
     except OSError as error:
         raise cannot_open(error, path) from error
     if not is_directory:
-        raise NotAQueue("expected a queue directory, found none", path=path)
+        found = "a file" if path.exists() else "none"
+        raise NotAQueue(f"expected a queue directory, found {found}", path=path)
     file = path / FILE_NAME
     try:
         if not file.exists():

@@ -10,9 +10,9 @@ from tests.support.invoke import Invoke
 WHATS = ("append", "tail", "replicate", "latency", "fan-out")
 
 WRONG: list[tuple[list[str], str]] = [
-    (["append", "--size", "big"], "a size such as 16MiB or 65536 expected, 'big' came"),
+    (["append", "--size", "big"], "a size such as 16MiB, 10GB or 65536 expected, 'big' came"),
     (["append", "--size", "64,64"], "different sizes expected, '64,64' came"),
-    (["append", "--size", ""], "a size such as 16MiB or 65536 expected"),
+    (["append", "--size", ""], "a size such as 16MiB, 10GB or 65536 expected"),
     (["append", "--count", "0"], "0 is not in the range"),
     (["append", "--rounds", "0"], "0 is not in the range"),
     (["append", "--batch", "-1"], "-1 is not in the range"),

@@ -40,7 +40,7 @@ def test_a_path_that_does_not_exist(path: Path) -> None:
 
 def test_a_path_that_is_a_file(path: Path) -> None:
     path.write_bytes(b"")
-    with pytest.raises(NotAQueue):
+    with pytest.raises(NotAQueue, match="expected a queue directory, found a file"):
         Queue.open(path)
     with pytest.raises(NotAQueue):
         Queue.open_for_append(path, create=layout())
