@@ -318,9 +318,10 @@ def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:
             assert received(ends.far, len(expected)) == expected
 
         lane.say_level(synced, first)
+        lane.say_level(applied, first)
         ends.control.send(b"")
-        said((synced, first))
-        lane.say_level(synced, first + 3)
+        said((synced, first), (applied, first))
+        lane.say_level(synced, first + 3)  # nothing of these may be said yet, whenever it looks
         lane.say_level(applied, first + 1)
         ends.far.sendall(b"".join(frames[1:3]))
         acknowledged = CID_DOCUMENT + write_acknowledgement(first + 2, NS)
