@@ -23,6 +23,20 @@ def test_links_lead_to_files(page: Path) -> None:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_headings(page: Path) -> None:
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in link:
+            there = page.parent / link if link else page
+            assert anchor in anchors(there), f"{page.name}: {link}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What a page's headings are called in links."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
 def test_each_word_stands_once_and_in_order() -> None:
     words = [[row[0].strip() for row in rows] for rows in tables(GLOSSARY)]
     assert len(words) == GLOSSARY.read_text().count("## ") >= 5
