@@ -18,7 +18,9 @@ from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
 
-STUCK_SECONDS: Final = 5.0  # a queue that the peer does not name may still be named
+# a queue that the peer does not name may still be named; shorter than the longest pause, else what
+# is tried again and again in vain gets further for a moment just before this is over, each time
+STUCK_SECONDS: Final = 4.5
 ANEW: Final = "what it had lost is there again"
 PAUSED: Final = "paused by operator"  # what peers are told
 REMOVED: Final = "removed by operator"

@@ -11,6 +11,7 @@ from cqrepl.net import dialer
 from cqrepl.net.errors import Unreachable
 from cqrepl.protocol import StopReason
 from cqrepl.replicator import queues
+from cqrepl.replicator.pause import PAUSE_SECONDS_MAX
 from cqrepl.replicator.queues import STUCK_SECONDS, Signal, until_stuck
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -125,6 +126,11 @@ async def _feed(
         await acked(source, last)
         task_status.started(leave)
         await leave.wait()
+
+
+def test_what_is_tried_in_vain_is_found_out_in_its_longest_pause() -> None:
+    """Where both ended at one moment, each trial looked as if it got further, for ever."""
+    assert STUCK_SECONDS < PAUSE_SECONDS_MAX
 
 
 async def test_what_goes_on_again_is_not_stuck(autojump_clock: trio.testing.MockClock) -> None:
