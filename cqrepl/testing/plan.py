@@ -6,7 +6,7 @@ changes no other, which is how a failing run is made short.
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Self
@@ -250,7 +250,7 @@ class RunPlan:
                 else depends on it.
         """
         if changing:
-            return cls._changing(seed, seconds, hosts, frozenset(without), runs)
+            return cls._changing(seed, seconds, hosts, without, runs)
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
@@ -259,20 +259,16 @@ class RunPlan:
         rate = rng.choice(RATES_BOTH_WAYS if both_ways else RATES)
         bursts = random.Random(f"bursts {seed}").random() < SHARE_WITH_BURSTS
         count = drawn if hosts is None else hosts
-        left_out, faults, at = frozenset(without), [], 0.0
         pause = rng.choice(FAULT_EVERY_SECONDS)
         draw = _fault_both_ways if both_ways else _fault
-        while (at := at + rng.expovariate(1 / pause)) < seconds:
-            fault = draw(rng, at, count)
-            if fault.kind not in left_out:
-                faults.append(fault)
+        faults = _faults(rng, pause, 0.0, seconds, lambda at: draw(rng, at, count))
         return cls(
             seed=seed,
             seconds=seconds,
             hosts=count,
             roll_cycle=roll_cycle,
             rate=RATE_WITH_BURSTS if bursts else rate,
-            faults=tuple(faults),
+            faults=_without(faults, without),
             both_ways=both_ways,
             bursts=bursts,
             with_frames=tuple(_with_frames(seed, count, runs)),
@@ -284,7 +280,7 @@ class RunPlan:
         seed: int,
         seconds: float,
         hosts: int | None,
-        left_out: frozenset[Kind],
+        without: Iterable[Kind],
         runs: bool | None,
     ) -> Self:
         rng = random.Random(f"changing {seed}")
@@ -293,18 +289,17 @@ class RunPlan:
         count = drawn if hosts is None else hosts
         reloads = random.Random(f"reloads {seed}").random() < SHARE_RELOADING
         weights = WEIGHTS_RELOADING if reloads else WEIGHTS_CHANGING
-        faults, at = [], 2.0  # copies are made by then
-        while (at := at + rng.expovariate(1 / pause)) < seconds:
-            fault = _fault_changing(rng, weights, at, count)
-            if fault.kind not in left_out:
-                faults.append(fault)
+        start = 2.0  # copies are made by then
+        faults = _faults(
+            rng, pause, start, seconds, lambda at: _fault_changing(rng, weights, at, count)
+        )
         return cls(
             seed=seed,
             seconds=seconds,
             hosts=count,
             roll_cycle=roll_cycle,
             rate=rate,
-            faults=tuple(faults),
+            faults=_without(faults, without),
             changing=True,
             with_frames=tuple(_with_frames(seed, count, runs)),
         )
@@ -334,6 +329,21 @@ def _with_frames(seed: int, hosts: int, runs: bool | None) -> Iterator[int]:
     for host in range(1, hosts + 1):
         if rng.random() < SHARE_WITH_FRAMES if runs is None else not runs:
             yield host
+
+
+def _faults(
+    rng: random.Random, pause: float, start: float, seconds: float, draw: Callable[[float], Fault]
+) -> Iterator[Fault]:
+    """As `draw` gives them for moments that are `pause` seconds apart, on the whole."""
+    at = start
+    while (at := at + rng.expovariate(1 / pause)) < seconds:
+        yield draw(at)
+
+
+def _without(faults: Iterable[Fault], kinds: Iterable[Kind]) -> tuple[Fault, ...]:
+    """All of them are drawn: what is left out changes nothing of the others."""
+    left_out = frozenset(kinds)
+    return tuple(fault for fault in faults if fault.kind not in left_out)
 
 
 def _fault(rng: random.Random, at: float, hosts: int) -> Fault:

@@ -14,12 +14,10 @@ from cqrepl.replicator.host import Host
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
-from cqrepl.testing.shortener import shortened
-from cqrepl.testing.transcript import told
-from tests.laboratory.test_seeds import seeds
+from tests.support.schedules import assert_kept, seeds
 
 SECONDS = 10.0
-SEEDS = seeds()[:5]
+SEEDS = seeds(5)
 LONG_SECONDS = 30.0
 LONG_SEEDS = range(200)
 
@@ -43,25 +41,16 @@ def counts(outcome: Outcome) -> Counter[str]:
     return Counter({name: int(number) for name, number in pairs})
 
 
-def check(drawn: RunPlan) -> None:
-    outcome = run(drawn)
-    if outcome.broken is not None:
-        for line in told(shortened(outcome, runs_max=20)):
-            print(line)
-    words = f"--roles changing --seed {drawn.seed} --seconds {drawn.seconds:g}"
-    assert outcome.broken is None, f"python -m cqrepl.testing {words}: {outcome.broken}"
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_promise_is_kept(seed: int) -> None:
-    check(RunPlan.of(seed, SECONDS, 3, LEFT_OUT, changing=True))
+    assert_kept(RunPlan.of(seed, SECONDS, 3, LEFT_OUT, changing=True))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 def test_every_promise_is_kept_for_longer_by_more_hosts(seed: int) -> None:
-    check(RunPlan.of(seed, LONG_SECONDS, without=LEFT_OUT, changing=True))
+    assert_kept(RunPlan.of(seed, LONG_SECONDS, without=LEFT_OUT, changing=True))
 
 
 FAIL_OVERS = plan(

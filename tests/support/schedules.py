@@ -1,0 +1,46 @@
+"""Schedules of the laboratory that are drawn from the commit: another commit tries others, the same
+one the same.
+
+CQREPL_LABORATORY_DRAW stands for the commit, where one wants others.
+"""
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+from cqrepl.testing.laboratory import run
+from cqrepl.testing.plan import RunPlan
+from cqrepl.testing.shortener import shortened
+from cqrepl.testing.transcript import told
+
+SPACE = 1 << 31
+
+
+def commit() -> str:
+    """What the seeds are drawn from; a tree without a history has the seeds of its name."""
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return os.environ.get("CQREPL_LABORATORY_DRAW") or found.stdout.strip() or "no history"
+
+
+def seeds(count: int) -> list[int]:
+    """So many, in a row."""
+    first = int.from_bytes(hashlib.sha256(commit().encode()).digest()[:4], "little")
+    return [(first + nth) % SPACE for nth in range(count)]
+
+
+def assert_kept(plan: RunPlan) -> None:
+    """Every promise was kept; else the shortest story is told, and the command that repeats it."""
+    outcome = run(plan)
+    if outcome.broken is not None:
+        for line in told(shortened(outcome, runs_max=20)):
+            print(line)
+    roles = "--roles changing " if plan.changing else ""
+    words = f"{roles}--seed {plan.seed} --seconds {plan.seconds:g}"
+    assert outcome.broken is None, f"python -m cqrepl.testing {words}: {outcome.broken}"
