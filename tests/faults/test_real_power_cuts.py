@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -221,7 +222,7 @@ def test_a_sink_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: int
         for nth in range(cuts):
             before = last_of(copy) if nth else None
             sink = machine.start(said, *words, at(port), chance.choice(KINDS))
-            until(lambda: copy.is_dir() and last_of(copy) not in (None, before))  # noqa: B023
+            until(partial(has_moved, copy, before))
             time.sleep(chance.uniform(0.1, 1.5))
             if chance.random() < 0.7:
                 machine.write_back(chance)
@@ -247,14 +248,14 @@ def test_a_source_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: i
             Queue.open_for_append(original, create="FAST_DAILY").close()
             kind = chance.choice(KINDS)
             source = machine.start(said, "source", str(original), "--connect", at(port), kind)
-            until(lambda: said.read_text().count("connected\n") > nth)  # noqa: B023
+            until(partial(has_connected, said, nth + 1))
             until(lambda: is_proved(said) and last_of(original) == last_of_copy(copy))
             assert read(original)[: len(kept)] == kept
             if nth == cuts:
                 break
             before = last_of(original)
             writer = machine.application(original, f"app {nth}")
-            until(lambda: last_of_copy(copy) not in (None, before))  # noqa: B023
+            until(partial(has_moved, copy, before))
             until(lambda: load_synced(original) is not None)  # what knows nothing takes nothing
             time.sleep(chance.uniform(0.1, 1.5))
             if chance.random() < 0.7:
@@ -266,6 +267,15 @@ def test_a_source_whose_power_is_cut(tmp_path: Path, machine: PowerCuts, cuts: i
         assert source.wait() == 0
     assert_same(original, copy)
     assert stops_in(said) == []
+
+
+def has_moved(copy: Path, before: int | None) -> bool:
+    """Its last index is another one than before."""
+    return last_of_copy(copy) not in (None, before)
+
+
+def has_connected(said: Path, times: int) -> bool:
+    return said.read_text().count("connected\n") >= times
 
 
 def last_of_copy(path: Path) -> int | None:

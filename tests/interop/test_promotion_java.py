@@ -36,10 +36,7 @@ async def test_what_java_writes_on_an_old_leader_comes_to_light_as_a_tail(
     """In the cycle of the rest, or in a later one. Nobody can keep it out while cqrepl does not run
     there; afterwards it is refused, and it is let in where the queue is led from."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 5, 3: 5})
-        await hosts.stop(1)
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.leaderless({2: 5, 3: 5})
         await hosts.hosts[2].leaders.promote("a")
         more_excerpts(hosts.path(2), 5, 4)
         old, new = hosts.path(1), hosts.path(2)

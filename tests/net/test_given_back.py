@@ -51,7 +51,7 @@ async def test_it_is_no_difference_once_it_is_back(
 
     def back_by_then(chains: Chains, index: int, *more: object) -> None:
         put_back()
-        check(chains, index, *more)  # type: ignore[arg-type]
+        check(chains, index, *more)  # type: ignore[arg-type]  # the rest as it came
 
     monkeypatch.setattr(lineagedesk, "check_lineage", back_by_then)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):

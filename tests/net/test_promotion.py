@@ -26,10 +26,7 @@ from tests.support.unreadable import made_unreadable
 async def test_copies_of_5_7_and_9_with_a_dead_source(tmp_path: Path, to: int) -> None:
     """Whichever leads ends at 9, and all are equal; the plan said so."""
     async with cluster(tmp_path, 4) as hosts:
-        await hosts.uneven({2: 5, 3: 7, 4: 9})
-        await hosts.stop(1)
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.leaderless({2: 5, 3: 7, 4: 9})
         plan = await hosts.hosts[to].leaders.plan("a", to)
         assert [load_epochs(hosts.path(each)).promised for each in (2, 3, 4)] == [0, 0, 0]
         done = await hosts.hosts[to].leaders.promote("a")
@@ -121,10 +118,7 @@ async def test_an_old_source_that_meets_only_a_copy_gives_it_nothing_until_the_l
     tmp_path: Path,
 ) -> None:
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 5, 3: 5})
-        await hosts.stop(1)
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.leaderless({2: 5, 3: 5})
         await hosts.hosts[2].leaders.promote("a")
         await hosts.follow(2)
         await hosts.stop(2)
@@ -163,10 +157,7 @@ async def test_a_copy_that_lies_about_what_it_sends(
 ) -> None:
     """It costs no memory, and what it sent is not taken."""
     async with cluster(tmp_path, 3) as hosts:
-        await hosts.uneven({2: 5, 3: 7})
-        await hosts.stop(1)
-        await hosts.resume_all()
-        await hosts.meet()
+        await hosts.leaderless({2: 5, 3: 7})
         with monkeypatch.context() as patch:
             patch.setattr(fencekind, "write_stretch", lambda *_: [write_excerpts(said)])
             with pytest.raises(Refused, match=told):

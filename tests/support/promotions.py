@@ -103,6 +103,13 @@ class Cluster:
         for host in self.hosts.values():
             await host.resume("a")
 
+    async def leaderless(self, ends: Mapping[int, int]) -> None:
+        """Copies as `uneven` has them, whose master has ended."""
+        await self.uneven(ends)
+        await self.stop(1)
+        await self.resume_all()
+        await self.meet()
+
 
 def is_connected(host: Host, others: Set[int]) -> bool:
     return host.endpoint.connections.keys() >= others
