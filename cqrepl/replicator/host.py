@@ -25,6 +25,7 @@ from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
+from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import Quarantine
 from cqrepl.replicator.appendfence import append_fence
 from cqrepl.replicator.controldesk import ControlDesk
@@ -175,6 +176,7 @@ class Host:
 
         Raises:
             ValueError: there is no such queue.
+            QueueError, OSError: its directory has gone, or is none; nothing was changed.
         """
         self._check_name(name)
         if name in self.sink.queues:
@@ -188,6 +190,7 @@ class Host:
     async def _stream_anew(self, name: str) -> None:
         """The directory of a queue is another one than was opened: that one is streamed now."""
         path = self.source.queues[name].path
+        Queue.open(path).close()  # none is made where it is gone, as it would be at a start
         with self.changing():
             await self.close_writer(name)
             await self.source.remove(name, "it is opened anew")

@@ -8,7 +8,9 @@ import pytest
 
 import cqrepl
 from cqrepl.protocol import StopReason
-from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue import NotAQueue, Queue, QueueDamaged
+from cqrepl.replicator.settings import SourceSettings
+from tests.support.damage import removed
 from tests.support.replicas import acked, copied, eventually, joined, more_excerpts, stopped
 from tests.support.samples import NOON_MS, fill, layout, noon_path
 
@@ -32,7 +34,7 @@ def without_store_file(path: Path) -> None:
     noon_path(path).unlink()
 
 
-LOSSES = [shutil.rmtree, moved, made_anew, without_table_store]
+LOSSES = [removed, moved, made_anew, without_table_store]
 
 
 @pytest.mark.parametrize("lose", [*LOSSES, without_store_file])
@@ -70,7 +72,7 @@ async def test_nothing_in_a_removed_directory_is_acknowledged(tmp_path: Path) ->
         last = queue.append(b"kept", now_ms=NOON_MS)
         async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
             await acked(source, last)
-            shutil.rmtree(tmp_path / "copy")
+            removed(tmp_path / "copy")
             for _ in range(5):
                 queue.append(b"lost", now_ms=NOON_MS)
             await stopped(sink)
@@ -114,4 +116,29 @@ async def test_a_queue_that_is_resumed_is_the_one_that_is_there_now(
             await copied(original, copy)
             await eventually(lambda: not source.stops and not sink.stops)
             more_excerpts(original, 8, 3)
+            await copied(original, copy)
+
+
+async def test_a_queue_that_is_gone_is_not_made_anew_when_it_is_resumed(tmp_path: Path) -> None:
+    """As at a master whose disk is not mounted any more: it makes its queue at a start only."""
+    original, copy = tmp_path / "q", tmp_path / "copy"
+    made_with = SourceSettings(made_with={"q": "FAST_DAILY"})
+    here = cqrepl.HostSettings.of(
+        listen="127.0.0.1:0", host_id=1, sources={"q": original}, source=made_with
+    )
+    async with cqrepl.Host(here) as source:
+        there = cqrepl.HostSettings.of(
+            connect=f"127.0.0.1:{source.port}", host_id=2, sinks={"q": copy}
+        )
+        async with cqrepl.Host(there):
+            more_excerpts(original, 0, 5)
+            await copied(original, copy)
+            moved(original)
+            await eventually(lambda: bool(source.stops))
+            with pytest.raises(NotAQueue, match="found none"):
+                await source.resume("q")
+            assert not original.exists()
+            original.with_name("elsewhere").rename(original)
+            more_excerpts(original, 5, 3)
+            await source.resume("q")
             await copied(original, copy)

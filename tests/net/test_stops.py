@@ -1,7 +1,6 @@
 """Queues that stop: the message says where, the rest goes on, and nothing is overwritten."""
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.stops import Stop, reason_of
 from tests.support import peer
+from tests.support.damage import removed
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -400,7 +400,7 @@ async def test_queue_that_vanishes_before_it_is_offered(tmp_path: Path) -> None:
     """All queues of the source have stopped then, though none was ever on a connection."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 1})
     async with live_source(tmp_path / "q") as source:
-        shutil.rmtree(tmp_path / "q")
+        removed(tmp_path / "q")
         async with scripted(source.port, 2, 1):
             await stopped(source)
     assert only(source).reason is StopReason.DAMAGED

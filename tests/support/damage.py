@@ -11,6 +11,7 @@ drawn in one of four areas, so that no part of a queue is damaged more often for
 """
 
 import random
+import shutil
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,3 +211,9 @@ def _sample(name: str, path: Path) -> Sample:
         used = (len(data.rstrip(b"\0")) + 2 * PAGE) & ~(PAGE - 1)
         files[file.name] = data if file.name == TABLE else data[:used].ljust(used, b"\0")
     return Sample(name, files)
+
+
+def removed(path: Path) -> None:
+    """As `rm -r`, said again where a host has just made a file of its own there."""
+    while path.exists():
+        shutil.rmtree(path, ignore_errors=True)
