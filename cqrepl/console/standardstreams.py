@@ -3,7 +3,7 @@
 Theory of operation. A process that is started without one of them gives its number to the next file
 that it opens. What is said there later, by us, by a library, or by the last words of a process that
 dies, is written into that file then: into a queue. So each of them that is closed leads to nothing,
-from the first moment on.
+from the first moment on, and for all that it starts.
 """
 
 import os
@@ -20,6 +20,6 @@ def fill_closed_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # by those that it starts
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)

@@ -70,3 +70,14 @@ def test_a_command_ends_as_it_would(path: Path, words: str, closed: str, code: i
     assert "2>&-" in closed or bool(ended.stderr) == bool(code)
     with Queue.open(path) as queue:
         assert queue.count() == 3
+
+
+def test_what_a_command_starts_has_all_three() -> None:
+    program = (
+        "import os, subprocess\n"
+        "from cqrepl.console.standardstreams import fill_closed_streams\n"
+        "fill_closed_streams()\n"
+        "os._exit(subprocess.run(['sh', '-c', 'true <&0 && true >&1 && true >&2']).returncode)\n"
+    )
+    asked = ["sh", "-c", f'exec {sys.executable} -P -c "$1" <&- >&- 2>&-', "sh", program]
+    assert subprocess.run(asked, check=False).returncode == 0
