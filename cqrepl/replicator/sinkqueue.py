@@ -131,6 +131,7 @@ class SinkQueue:
         self._overlap: Overlap | None = None  # while what is here comes again
         self._queue: Queue | None = None
         self._appender: Appender | None = None
+        self._is_open = False  # all of it: a thread opens one thing after the other
         self.error_at_start: QueueError | OSError | None = None  # one that may pass
         self._is_anew = is_late  # it is to be opened as at a start
         if is_late:
@@ -481,8 +482,8 @@ class SinkQueue:
 
     @property
     def is_open(self) -> bool:
-        """True while its files are open."""
-        return self._queue is not None
+        """True while its files are open, and all that watches them is there."""
+        return self._is_open
 
     def change(self, *, any_cycle: bool, puts_aside: bool) -> None:
         """Takes other values of what it was made with."""
@@ -520,6 +521,7 @@ class SinkQueue:
             self._is_log_due = True
 
     def _close_files(self) -> None:
+        self._is_open = False
         if self.toucher is not None:
             self.toucher.close()
             self.toucher = None
@@ -587,6 +589,7 @@ class SinkQueue:
                 partial(tell_synced, self),
                 is_proved=is_proved,
             )
+            self._is_open = True
         except BaseException:
             self._close_files()
             raise

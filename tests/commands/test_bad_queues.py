@@ -112,7 +112,7 @@ DAMAGED = [
     ("make", "code", "words"),
     [
         (missing, 2, "expected a queue directory, found none"),
-        (a_file, 2, "expected a queue directory, found none"),
+        (a_file, 2, "expected a queue directory, found a file"),
         (something_else, 2, "expected a queue"),
         (os.mkdir, 2, "expected a queue, found no metadata.cq4t"),
         (version_4, 2, "version 4"),
@@ -135,7 +135,7 @@ def test_source(invoke: Invoke, tmp_path: Path, make: object, code: int, words: 
 @pytest.mark.parametrize(
     ("make", "code", "words"),
     [
-        (a_file, 2, "expected a queue directory, found none"),
+        (a_file, 2, "expected a queue directory, found a file"),
         (something_else, 2, "a queue or an empty directory expected"),
         (version_4, 2, "version 4"),
         (weekly, 2, "WEEKLY"),

@@ -12,7 +12,11 @@ from cqrepl import Host, Queue, serve_host
 from cqrepl.config.clusterfile import read_cluster
 from cqrepl.config.hostplan import HostPlan, in_effect, plan_host
 from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.replicator.relaydesk import why_not_passed_on
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.snapshot import snapshot_of
+from cqrepl.replicator.syncer import DiskEnd, Syncer
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import fill
@@ -139,6 +143,31 @@ async def test_the_middle_comes_back(tmp_path: Path) -> None:
         assert not end.stops
         async with chain.host(2, 1, "{3: 2}"):
             await copied(chain.at(1), chain.at(3))
+
+
+class Glance(Syncer):
+    """What is said of passing a copy on, in the midst of its opening, which a thread does."""
+
+    copy: SinkQueue
+    seen: str | None = None
+
+    def watch(self, *args: Any, **more: Any) -> DiskEnd:
+        self.seen = why_not_passed_on(self.copy)
+        return super().watch(*args, **more)
+
+
+def test_a_copy_that_is_just_being_opened_is_not_passed_on_yet(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 3})
+    with Queue.open(tmp_path / "q") as queue:
+        queue.note_follower(is_follower=True)
+    disks = Glance()
+    copy = SinkQueue("q", tmp_path / "q", by_name("FAST_DAILY"), 0, None, disks, is_late=True)
+    disks.copy, copy.master_id = copy, 1
+    copy.prepare(None, 1, is_compared=True)
+    assert disks.seen == "its copy here is not taken in from host 1 yet"
+    assert why_not_passed_on(copy) is None
+    copy.close()
+    assert why_not_passed_on(copy) == disks.seen
 
 
 async def test_a_circle_of_three_is_refused_where_it_closes(tmp_path: Path) -> None:

@@ -65,11 +65,13 @@ class ThreeHosts:
         end, ended = self._ends[host_id] = trio.Event(), trio.Event()
         plan = self.plan(host_id)
         self._reloaders[host_id] = Reloader(partial(self.plan, host_id), plan)
-        async with Host(plan.settings) as self.hosts[host_id]:
-            task_status.started()
-            await end.wait()
-        del self.hosts[host_id]
-        ended.set()
+        try:
+            async with Host(plan.settings) as self.hosts[host_id]:
+                task_status.started()
+                await end.wait()
+        finally:  # also one that fails has ended
+            del self.hosts[host_id]
+            ended.set()
 
     async def reload(self, host_id: int) -> Any:
         """Has a host read the file again; the answer."""
