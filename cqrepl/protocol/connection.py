@@ -497,7 +497,7 @@ class Connection:
 
     def _overdue(self, now: float) -> str | None:
         if now >= self._greeting_deadline:
-            return f"no UberHandler within {GREETING_SECONDS:g} s"
+            return f"no greeting (an UberHandler) of the peer within {GREETING_SECONDS:g} s"
         if now >= self._names_deadline:
             return "no list of the peer's queues, though it announced one"
         if now >= self._inflow.deadline:

@@ -109,7 +109,9 @@ class DivergenceSearch:
             lambda n: index_of(cycle, Sequence(n + 1), shift), count - 1
         )
         index, behind = (index_of(cycle, Sequence(n), shift) for n in (sequence, sequence + 1))
-        return self._found(index, self._chains.at(behind), self._seen[behind].chain)
+        stored, received = self._chains.at(behind), self._seen[behind].chain
+        is_first = (nth, sequence) == (0, 0) and not self._compared.is_of_cycle
+        return self._found(index, stored, received, is_first=is_first)
 
     def _halved(self, place: Callable[[int], Index], last: int) -> Generator[Index, Lineage, int]:
         """The first of the places 0 to `last` before which the two differ; they do at the last."""
@@ -143,13 +145,16 @@ class DivergenceSearch:
         found = self._chains.first_cycle()
         return Cycle(0) if found is None else found
 
-    def _found(self, index: Index, stored: bytes, received: bytes) -> Diverged:
+    def _found(
+        self, index: Index, stored: bytes, received: bytes, *, is_first: bool = False
+    ) -> Diverged:
         ends = self._compared
         if stored == received:
             raise FilesChanged
+        more = "; the first excerpt differs: are they copies of one queue?" if is_first else ""
         return Diverged(
             index,
             stored.hex() or "nothing",
             f"{received.hex() or 'nothing'} by {ends.who}; here the next index is"
-            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)}",
+            f" {format_index(ends.own_next)}, there {format_index(ends.their_next)}{more}",
         )

@@ -85,6 +85,7 @@ def test_nothing_to_append(queue: Path) -> None:
             0,
         ),
         (["--create", "nonsense"], b"a\n", "expected the name of a roll cycle", 0),
+        (["--create", "fast_daly"], b"a\n", "did you mean FAST_DAILY?", 0),
         (["--rate", "0"], b"a\n", "is not in the range", 0),
     ],
 )

@@ -168,7 +168,9 @@ async def test_t5_slow_and_silent_greetings_have_five_seconds(victims: dict[str,
             await attacker.hear_end()
             nursery.cancel_scope.cancel()
             assert time.monotonic() - start > 4.5
-            await victim.logs(attacker, "closed", "no UberHandler within 5 s")
+            await victim.logs(
+                attacker, "closed", "no greeting (an UberHandler) of the peer within 5 s"
+            )
 
     async with trio.open_nursery() as nursery:
         for victim in victims.values():

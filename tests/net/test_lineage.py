@@ -236,6 +236,8 @@ async def test_the_first_difference_is_named(
             with Queue.open(tmp_path / path) as queue:
                 assert format_index(queue.next_index()) in stop.message
         assert stop.message in sink.stops[0].message
+        is_first = first == (0, 0)
+        assert ("are they copies of one queue?" in stop.message) == is_first
 
 
 async def test_that_nothing_can_be_proved_is_said_at_the_start(

@@ -225,7 +225,7 @@ async def test_no_greeting_within_5_seconds(autojump_clock: MockClock) -> None:
             await trio.sleep(1)
             await far.send_all(bytes([byte]))
     assert trio.current_time() - start == pytest.approx(5)
-    assert pump.ended_why == "no UberHandler within 5 s"
+    assert pump.ended_why == "no greeting (an UberHandler) of the peer within 5 s"
     assert pump.was_refused
     assert not session.acted
 

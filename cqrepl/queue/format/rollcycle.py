@@ -9,6 +9,7 @@ identifies the roll cycle. The numbers and names are checked against Java in
 `tests/vectors/queues/rollcycles.json`.
 """
 
+import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -105,8 +106,11 @@ def by_name(name: str) -> RollCycle:
     """
     _refuse_weekly(name == WEEKLY.name)
     if name not in _BY_NAME:
+        near = difflib.get_close_matches(name.upper(), _BY_NAME, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        known = ", ".join(_BY_NAME)
         raise ValueError(
-            f"expected the name of a roll cycle, got {name!r}; known are {', '.join(_BY_NAME)}"
+            f"expected the name of a roll cycle, got {name!r}{meant}; known are {known}"
         )
     return _BY_NAME[name]
 
