@@ -29,9 +29,10 @@ from cqrepl.queue import (
     index_of,
     sequence_of,
 )
+from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
-from cqrepl.queue.files.storefile import StoreFile
+from cqrepl.queue.files.storefile import START, StoreFile
 from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.read.count import count_in
 
@@ -90,9 +91,11 @@ def present(
     first, last = cycle_of(begin, cycles.shift), cycle_of(end, cycles.shift)
     listed = listed_cycles(cycles)
     ranges = []
+    noted = cycles.closed.load()  # what is noted from now on is of what is found from now on
     for cycle in listed:
         if first <= cycle <= last:
-            found = present_in(queue, cycle, begin, end, is_passed=cycle < listed[-1])
+            record = noted.get(cycle) if cycle < listed[-1] else None
+            found = present_in(queue, cycle, begin, end, noted=record)
             ranges += [] if found is None else [found]
     if listed:
         below, above = Cycle(first - 1), Cycle(last + 1)
@@ -125,13 +128,13 @@ def followed(
         check_held(queue, begin)
     listed = listed_cycles(cycles)
     reached = Cycle(first - 1)
+    noted = cycles.closed.load()
     for cycle in listed:
         if cycle < first:
             continue
         has_ended = cycles.has_ended(cycle)  # asked first: nothing comes in between then
-        found = present_in(
-            queue, cycle, begin, Index(INDEX_MAX), is_passed=has_ended and cycle < listed[-1]
-        )
+        record = noted.get(cycle) if has_ended and cycle < listed[-1] else None
+        found = present_in(queue, cycle, begin, Index(INDEX_MAX), noted=record)
         if found is not None:
             ranges.append(found)
         reached = cycle
@@ -174,12 +177,18 @@ def listed_cycles(cycles: Cycles) -> list[Cycle]:
 
 
 def present_in(
-    queue: Queue, cycle: Cycle, index_from: Index, index_to: Index, *, is_passed: bool = False
+    queue: Queue,
+    cycle: Cycle,
+    index_from: Index,
+    index_to: Index,
+    *,
+    noted: ClosedCycle | None = None,
 ) -> IndexRange | None:
     """What one cycle holds of the indexes between two, both included.
 
     Args:
-        is_passed: there are later ones, so it must hold what is noted of it.
+        noted: what was noted of it, where it is passed by. Where it holds less, what is noted then
+            decides.
 
     Raises:
         QueueDamaged: it cannot be followed, or holds less than it did.
@@ -197,11 +206,15 @@ def present_in(
         indexing = Indexing(store)
         before = indexing.place_before(end - 1 if end < NO_LIMIT else NO_LIMIT)
         place = store.walk(before, end).place
-        if is_passed and place.sequence < end:
+        if noted is not None and place.sequence < min(noted.excerpts, end):
             cycles.check_counted(cycle, place.sequence)
         if place.sequence <= start:
             return None
-        size = place.position - indexing.guess_before(start).position
+        # the last slot in use before the end is the last one before the start, too, where it stands
+        # there: as in each cycle with few excerpts
+        is_nearest = before != START and before.sequence <= start
+        origin = before if is_nearest else indexing.guess_before(start)
+        size = place.position - origin.position
     finally:
         store.close()
     return IndexRange(

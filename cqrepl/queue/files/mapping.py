@@ -106,7 +106,7 @@ class Mapping:
             self.identity = identity_in(status)  # what tells this file from all others
             if not stat.S_ISREG(status.st_mode):
                 raise QueueDamaged("expected a regular file", path=path)
-            self._remap(self.file_size())
+            self._remap(status.st_size)
         except BaseException:
             self.close()
             raise
@@ -292,7 +292,7 @@ class Mapping:
 
     def _remap(self, size: int) -> None:
         with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it
-            if not self._keeps_views:
+            if not self._keeps_views and self._map is not None:
                 self._unmap()
                 if not self.unmaps_later:
                     self.unmap_left()

@@ -13,7 +13,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final, NewType
 
 Cycle = NewType("Cycle", int)  # number of a store file; an `int` when the program runs
@@ -21,8 +21,11 @@ Cycle = NewType("Cycle", int)  # number of a store file; an `int` when the progr
 CYCLE_MAX: Final = (1 << 31) - 1
 _DAY_MS: Final = 86_400_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# the letters that occur, each with its width in digits and its part of a datetime
+# the letters that occur, each with its width in digits, and its part of a datetime
 _LETTERS: Final = {"yyyy": 4, "MM": 2, "dd": 2, "HH": 2, "mm": 2, "ss": 2}
+_PARTS: Final = dict(
+    zip(_LETTERS, ("year", "month", "day", "hour", "minute", "second"), strict=True)
+)
 _TOKEN: Final = re.compile(r"yyyy|MM|dd|HH|mm|ss|'[^']*'|-")
 # dates of which the name can be spelled with four digits for the year
 _LAST_MS: Final = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()) * 1000
@@ -155,12 +158,17 @@ def _whole_days(epoch: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _spell(format_: str, at: datetime) -> str:
-    values = {"yyyy": at.year, "MM": at.month, "dd": at.day}
-    values |= {"HH": at.hour, "mm": at.minute, "ss": at.second}
+    return _template(format_).format(at)
+
+
+@cache
+def _template(format_: str) -> str:
+    """What spells a moment in a roll cycle's format, by `str.format`."""
     out = []
     for token in _TOKEN.findall(format_):
-        width = _LETTERS.get(token)
-        out.append(token.strip("'") if width is None else f"{values[token]:0{width}}")
+        part = _PARTS.get(token)
+        digits = f"{{0.{part}:0{_LETTERS.get(token)}}}"
+        out.append(token.strip("'") if part is None else digits)
     return "".join(out)
 
 

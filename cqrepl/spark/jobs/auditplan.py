@@ -18,6 +18,7 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
 from cqrepl.queue.inspection.lostend import LostEnd, lost_end
@@ -64,10 +65,12 @@ class CopyPlan:
             self.shift = queue.cycles.shift
             lost = _lost_end(queue.cycles)  # first: what it looks for is there by now
             listed = listed_cycles(queue.cycles)
+            noted = queue.cycles.closed.load()
             for cycle in listed:
                 first, last = self._within(cycle, index_first, index_last)
                 if first <= last:
-                    self._plan(queue, cycle, first, last, is_passed=cycle < listed[-1])
+                    record = noted.get(cycle) if cycle < listed[-1] else None
+                    self._plan(queue, cycle, first, last, record)
             for cycle, text in _missing_between(queue.cycles, listed):
                 first, last = self._within(cycle, index_first, index_last)
                 if first <= last:
@@ -111,9 +114,11 @@ class CopyPlan:
         last = index_of(Cycle(cycle + 1), SEQUENCE_FIRST, self.shift) - 1
         return max(index_first, first), min(index_last, last)
 
-    def _plan(self, queue: Queue, cycle: Cycle, first: int, last: int, *, is_passed: bool) -> None:
+    def _plan(
+        self, queue: Queue, cycle: Cycle, first: int, last: int, noted: ClosedCycle | None
+    ) -> None:
         try:
-            found = present_in(queue, cycle, Index(first), Index(last), is_passed=is_passed)
+            found = present_in(queue, cycle, Index(first), Index(last), noted=noted)
         except QueueDamaged as error:
             self.unknown[cycle] = _follow(queue, first, last, str(error))
         else:
