@@ -38,13 +38,14 @@ class Session(Protocol):
     def out_bytes(self) -> int:
         """Size that `out` must have for the next call of `frame`."""
 
-    @property
-    def polls(self) -> bool:
-        """True while a queue has to be looked at again and again for something to send."""
+    def polls(self, rooms: Rooms) -> bool:
+        """True while a queue has to be looked at again and again for something to send. One that
+        has no room now is not."""
 
-    def watched(self) -> "Sequence[WatchedWord] | None":
+    def watched(self, rooms: Rooms) -> "Sequence[WatchedWord] | None":
         """The words of which one changes before there is anything to send again, if `frame` has
-        just found nothing; None when no words tell that."""
+        just found nothing for these rooms; None when no words tell that. More room may come before
+        any of them changes."""
 
     @property
     def is_settled(self) -> bool:

@@ -11,6 +11,7 @@ which then only hands it what is to be said. They go on from where it stopped.
 """
 
 import logging
+import math
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,7 +25,7 @@ from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
 from cqrepl.net.sharedsocket import SharedSocket
-from cqrepl.net.tokenbucket import TokenBucket
+from cqrepl.net.tokenbucket import Rooms, TokenBucket
 from cqrepl.protocol import Connection, RemoteProtocolError
 from cqrepl.protocol.events import (
     Acknowledged,
@@ -340,30 +341,36 @@ class Pump:
                     with trio.move_on_after(pause):
                         await self._wake.wait()
                     continue
-                filled = 0
+                filled, rooms = 0, self._bucket.rooms(now)
                 if self.connection.remote_id is not None:  # a silent peer costs no buffer
                     if len(out) != session.out_bytes:
                         out = bytearray(session.out_bytes)
-                    filled = session.frame(out, self._bucket.rooms(now))
+                    filled = session.frame(out, rooms)
                 if filled:
                     self._bucket.spend(filled)
                     shared.found_frames()
                     await shared.send_frames(memoryview(out)[:filled])
-                    if session.polls:
+                    if session.polls(rooms):
                         shared.leave_queues()
                 elif self.connection.has_data_to_send:
                     continue
                 elif len(out) != session.out_bytes and self.connection.remote_id is not None:
                     continue  # what is next takes a larger buffer
-                elif session.polls:
-                    if not shared.leave_queues():
-                        await shared.pauser.pause(self._wake, session.watched)
-                else:
-                    await self._wake.wait()
+                elif not session.polls(rooms):
+                    with trio.move_on_after(self._tokens_in(rooms, now)):
+                        await self._wake.wait()
+                elif not shared.leave_queues():
+                    watched = partial(session.watched, rooms)
+                    limit_s = self._tokens_in(rooms, now)
+                    await shared.pauser.pause(self._wake, watched, limit_s)
         except trio.BrokenResourceError as error:
             shared.is_mute = True
             # the reader still takes what the peer said before it went, and ends the pump
             _logger.debug("%s: cannot send: %s", self.label, error.__cause__ or error)
+
+    def _tokens_in(self, rooms: Rooms, now: float) -> float:
+        """In how many seconds queues are looked at again that have much, and have no room."""
+        return math.inf if rooms.much else self._bucket.pause(now, of_much=True)
 
     async def _tick(self) -> None:
         while True:

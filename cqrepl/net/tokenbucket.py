@@ -64,11 +64,13 @@ class TokenBucket:
         if self.bytes_per_s:
             self._tokens -= count
 
-    def pause(self, now: float) -> float:
-        """In how many seconds anything may go out; 0.0 when something may now."""
-        if self.rooms(now).live:
+    def pause(self, now: float, *, of_much: bool = False) -> float:
+        """In how many seconds anything may go out, or with `of_much` anything of a queue that has
+        much; 0.0 when it may now."""
+        rooms = self.rooms(now)
+        if rooms.much if of_much else rooms.live:
             return 0.0
-        wait = (self._least(of_much=False) - self._tokens) / self.bytes_per_s
+        wait = (self._least(of_much=of_much) - self._tokens) / self.bytes_per_s
         return wait + _CLOCK_SECONDS
 
     def lend(self, now: float) -> int:

@@ -8,6 +8,7 @@ for a second rests: it names the word of each queue that changes when something 
 word watch look at those. Now and then it looks itself all the same, for what no word tells.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -52,17 +53,20 @@ class WriterPauser:
         self._idle = 0
         self._stay_awake()
 
-    async def pause(self, wake: trio.Event, watched: Watched = lambda: None) -> None:
+    async def pause(
+        self, wake: trio.Event, watched: Watched = lambda: None, limit_s: float = math.inf
+    ) -> None:
         """Waits before the next poll, or until `wake` is set.
 
         Args:
             watched: the words that tell when there is anything to be found; None when no words do.
+            limit_s: after so many seconds there may be something else to be found.
         """
         if wake.is_set():
             await trio.lowlevel.checkpoint()  # what it is about is looked at before any pause
             return
         if self.wants_rest:
-            await self._rest(wake, watched())
+            await self._rest(wake, watched(), limit_s)
             return
         self._idle += 1
         self.is_waiting = True
@@ -72,7 +76,9 @@ class WriterPauser:
         with trio.move_on_after(self._sleep_s):
             await wake.wait()
 
-    async def _rest(self, wake: trio.Event, words: Sequence[WatchedWord] | None) -> None:
+    async def _rest(
+        self, wake: trio.Event, words: Sequence[WatchedWord] | None, limit_s: float
+    ) -> None:
         if words is None:
             self._stay_awake()
             await trio.lowlevel.checkpoint()
@@ -82,7 +88,7 @@ class WriterPauser:
             self._stay_awake()  # more may have to come before there is an excerpt
             wake.set()
 
-        with trio.move_on_after(REST_SECONDS), word_watch().watching(words, tell):
+        with trio.move_on_after(min(REST_SECONDS, limit_s)), word_watch().watching(words, tell):
             await wake.wait()
 
     def _stay_awake(self) -> None:

@@ -31,9 +31,8 @@ class DuplexSession:
     def out_bytes(self) -> int:
         return max(self.source.out_bytes, self.sink.out_bytes)
 
-    @property
-    def polls(self) -> bool:
-        return self.source.polls
+    def polls(self, rooms: Rooms) -> bool:
+        return self.source.polls(rooms)
 
     @property
     def waited(self) -> "Sequence[WatchedWord] | None":
@@ -74,8 +73,8 @@ class DuplexSession:
             return second.frame(out, rooms) or first.frame(out, rooms)
         return first.frame(out, rooms) or second.frame(out, rooms)
 
-    def watched(self) -> "Sequence[WatchedWord] | None":
-        return self.source.watched()
+    def watched(self, rooms: Rooms) -> "Sequence[WatchedWord] | None":
+        return self.source.watched(rooms)
 
     def lanes_out(self) -> "list[SourceLane]":
         return self.source.lanes_out()

@@ -78,7 +78,7 @@ class OutgoingFrames:
         filled = 0
         looked_at = self._in_turn()
         for each in looked_at:
-            room = rooms.much if each.has_much else rooms.live
+            room = each.room(rooms)
             if each.tailer is not None and filled < room:
                 filled = self._frame_queue(each, each.tailer, out, filled, room)
         self._started = [each for each in self._started if each.batch is not None]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import QueueError, Tailer
@@ -88,6 +89,10 @@ class Outgoing:
     def has_more(self) -> bool:
         """True when there was more to send than was sent, when it was looked at last."""
         return self.batch is not None or self.has_much
+
+    def room(self, rooms: Rooms) -> int:
+        """How many bytes of it may go out: it is not looked at while that is none."""
+        return rooms.much if self.has_much else rooms.live
 
     @property
     def is_going_on(self) -> bool:

@@ -59,7 +59,6 @@ class SinkSession:
         all_sessions: "Callable[[], Iterable[SinkSession]]",
     ) -> None:
         self.is_settled = True  # what was received has been acted on when this is asked
-        self.polls = False
         self.waited = None
         self.has_progressed = False
         self._queues = queues
@@ -154,7 +153,10 @@ class SinkSession:
         long as they take, local writers of the source wait."""
         return self._back_copies.fill(out, rooms.live, is_draining=self._is_draining)
 
-    def watched(self) -> None:
+    def polls(self, rooms: Rooms) -> bool:
+        return False
+
+    def watched(self, rooms: Rooms) -> None:
         return None
 
     def lanes_out(self) -> "list[SourceLane]":

@@ -82,20 +82,21 @@ class SourceSession:
     def out_bytes(self) -> int:
         return self._frames.out_bytes
 
-    @property
-    def polls(self) -> bool:
-        return not self._is_draining and any(map(self._reads, self.outgoing.values()))
+    def polls(self, rooms: Rooms) -> bool:
+        each_reads = (self._reads(each, rooms) for each in self.outgoing.values())
+        return not self._is_draining and any(each_reads)
 
-    def _reads(self, each: Outgoing) -> bool:
+    def _reads(self, each: Outgoing, rooms: Rooms) -> bool:
         """True while what comes next in a queue may be sent."""
         held, tailer = each.queue.held_from, each.tailer
         is_held = tailer is None or (held is not None and tailer.next_index >= held)
+        is_held = is_held or not each.room(rooms)
         return not is_held and self._connection.source(each.cid).has_room
 
-    def watched(self) -> list[WatchedWord] | None:
+    def watched(self, rooms: Rooms) -> list[WatchedWord] | None:
         words = []
         for each in list(self.outgoing.values()):
-            if self._reads(each) and each.tailer is not None:
+            if self._reads(each, rooms) and each.tailer is not None:
                 word = None if each.has_more else self.guarded(each, each.tailer.watched)
                 if word is None:
                     return None

@@ -7,7 +7,7 @@ mended has to go.
 from dataclasses import dataclass
 from typing import Final
 
-from cqrepl.testing.plan import Fault, Kind, RunPlan
+from cqrepl.testing.plan import Kind, RunPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,26 +28,5 @@ class Known:
     story: str
 
 
-KNOWN: Final[tuple[Known, ...]] = (
-    Known(
-        name="a limit that a host is told to keep by a reload",
-        kind=Kind.LIMIT,
-        check="moving",
-        plan=RunPlan(
-            seed=118,
-            seconds=10.0,
-            hosts=3,
-            roll_cycle="TEST4_DAILY",
-            rate=10.0,
-            faults=(
-                Fault(5.742, Kind.LIMIT, 1, 0, 3.0, nth=5),
-                Fault(5.944, Kind.KILL_AT_CALL, 2, 0, 8.0, nth=20),
-                Fault(6.863, Kind.KILL_AT_CALL, 3, 0, 1.0, nth=8),
-            ),
-            changing=True,
-        ),
-        story="There are tokens for what is live, and only what has much to catch up with is there,"
-        " for which there are none: the writer looks again at once, until some have come.",
-    ),
-)
+KNOWN: Final[tuple[Known, ...]] = ()  # nothing at present
 LEFT_OUT: Final = frozenset(known.kind for known in KNOWN)

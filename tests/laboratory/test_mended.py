@@ -110,6 +110,22 @@ MENDED = {
 }
 
 
+# what is waiting catches up, for which there are no tokens yet, though there are for what is live
+MENDED["a limit that a host is told to keep by a reload"] = RunPlan(
+    seed=118,
+    seconds=10.0,
+    hosts=3,
+    roll_cycle="TEST4_DAILY",
+    rate=10.0,
+    faults=(
+        Fault(5.742, Kind.LIMIT, 1, 0, 3.0, nth=5),
+        Fault(5.944, Kind.KILL_AT_CALL, 2, 0, 8.0, nth=20),
+        Fault(6.863, Kind.KILL_AT_CALL, 3, 0, 1.0, nth=8),
+    ),
+    changing=True,
+)
+
+
 @pytest.mark.parametrize("plan", MENDED.values(), ids=MENDED.keys())
 def test_it_stays_mended(plan: RunPlan) -> None:
     outcome = run(plan)

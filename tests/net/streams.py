@@ -122,13 +122,13 @@ class Recorder:
         self.acted: list[Event] = []
         self.out_bytes = piece
         self.waited = None
-        self.polls = False
         self.sent_live = self.stored_live = 0
         self.is_settled = True
         self.has_progressed = False
         self.is_closed = 0
         self.is_draining = False
-        self.framed = 0
+        self.framed = self.looks = 0
+        self.has_much = False
         self.sizes: list[int] = []
         self._left = to_send
         self.queue_names = QueueNames()
@@ -141,16 +141,20 @@ class Recorder:
 
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         assert len(out) == self.out_bytes
+        self.looks += 1
         if self.is_draining or not self.acted:
             return 0
-        size = min(self._left, len(out), rooms.live)
+        size = min(self._left, len(out), rooms.much if self.has_much else rooms.live)
         self._left -= size
         self.framed += size
         if size:
             self.sizes.append(size)
         return size
 
-    def watched(self) -> "list[WatchedWord] | None":
+    def polls(self, rooms: Rooms) -> bool:
+        return self.has_much and rooms.much > 0
+
+    def watched(self, rooms: Rooms) -> "list[WatchedWord] | None":
         return None
 
     def lanes_out(self) -> "list[SourceLane]":

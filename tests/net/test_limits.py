@@ -299,6 +299,25 @@ async def test_no_more_goes_out_than_tokens_have_come(autojump_clock: MockClock)
     assert rest == 0
 
 
+async def test_what_catches_up_is_looked_at_when_there_are_tokens_for_it(
+    autojump_clock: MockClock,
+) -> None:
+    """There are some for what is live all the time, and nothing that is."""
+    near, far = memory_streams()
+    pump = make_pump(near, limit=[1000])
+    session = Recorder(to_send=1000, piece=1000)
+    session.has_much = True
+    async with running(pump, session):
+        await far.send_all(greeting())
+        await said(far, 2)
+        before = session.looks
+        with trio.fail_after(30):
+            while session.framed < 1000:
+                await trio.sleep(0.1)
+        # a step is 12 bytes: after each of 83 one more look finds that there are no more tokens
+        assert session.looks - before <= 4 * 83
+
+
 async def test_another_limit_counts_at_once(autojump_clock: MockClock) -> None:
     near, far = memory_streams()
     limits = [1]

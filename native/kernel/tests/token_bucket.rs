@@ -63,10 +63,10 @@ fn where_too_few_were_left_nothing_goes_until_a_step_has_come() {
 fn a_long_excerpt_goes_whole_and_is_owed() {
     let start = Instant::now();
     let mut bucket = TokenBucket::new(RATE, 8_000, Some(start));
-    assert!(bucket.opens_at().is_none());
+    assert!(bucket.opens_at(false).is_none());
     bucket.spend(88_000);
     assert_eq!((bucket.tokens(), bucket.room(false)), (-80_000, 0));
-    let opens_at = bucket.opens_at().expect("it owes");
+    let opens_at = bucket.opens_at(false).expect("it owes");
     let wait = opens_at - start;
     assert!(wait >= Duration::from_micros(1_012_500) && wait < Duration::from_micros(1_012_501));
     bucket.fill(opens_at - Duration::from_micros(1));
@@ -76,10 +76,24 @@ fn a_long_excerpt_goes_whole_and_is_owed() {
 }
 
 #[test]
+fn what_has_much_is_waited_for_until_there_is_more_than_the_reserve() {
+    let start = Instant::now();
+    let mut bucket = TokenBucket::new(RATE, 2_000, Some(start));
+    assert!(bucket.opens_at(false).is_none(), "what is live may go out");
+    let opens_at = bucket.opens_at(true).expect("what has much may not");
+    let wait = opens_at - start; // for 5,000 tokens
+    assert!(wait >= Duration::from_micros(37_500) && wait < Duration::from_micros(37_501));
+    bucket.fill(opens_at - Duration::from_micros(1));
+    assert_eq!(bucket.room(true), 0);
+    bucket.fill(opens_at);
+    assert_eq!((bucket.room(true), bucket.opens_at(true)), (1_000, None));
+}
+
+#[test]
 fn in_a_step_no_time_goes_on() {
     let mut bucket = TokenBucket::new(RATE, 500, None);
     bucket.fill(Instant::now() + Duration::from_secs(9));
-    assert_eq!((bucket.tokens(), bucket.opens_at()), (500, None));
+    assert_eq!((bucket.tokens(), bucket.opens_at(true)), (500, None));
 }
 
 #[test]

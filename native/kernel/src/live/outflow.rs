@@ -108,9 +108,10 @@ impl<'a> Outflow<'a> {
         Ok(false)
     }
 
-    /// When anything may be framed again; `None` when something may now.
-    pub fn opens_at(&mut self) -> Option<Instant> {
-        self.bucket.as_mut()?.opens_at()
+    /// When anything may be framed again, of lanes with or without much to catch up with; `None`
+    /// when something may now.
+    pub fn opens_at(&mut self, of_much: bool) -> Option<Instant> {
+        self.bucket.as_mut()?.opens_at(of_much)
     }
 
     /// The bytes of all frames.

@@ -16,6 +16,7 @@
 //! last acknowledgement is kept.
 
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -256,7 +257,7 @@ impl Pump<'_, '_> {
             self.control.wait(self.socket, PollFlags::IN, Some(limit))?;
         } else if has_sent {
             // more is likely to be there
-        } else if let Some(opens_at) = self.outflow.opens_at() {
+        } else if let Some(opens_at) = self.opens_at() {
             self.control.wait(self.socket, PollFlags::IN, Some(limit.min(opens_at)))?;
         } else if self.lanes.sinks.is_empty() {
             // many lanes take long to look at, and the peer is to be heard meanwhile
@@ -274,6 +275,15 @@ impl Pump<'_, '_> {
             });
         }
         Ok(())
+    }
+
+    /// When anything may go out again of what is there; `None` while it may, so that looks have to
+    /// find it.
+    fn opens_at(&mut self) -> Option<Instant> {
+        let (sources, waited) = (self.lanes.sources, self.lanes.waited);
+        let has_much = |lane: &SourceLane| lane.has_much.load(Ordering::Relaxed);
+        // what comes of a queue without a lane would be live
+        self.outflow.opens_at(waited.is_empty() && sources.iter().all(has_much))
     }
 
     /// When the pump is to act though nothing comes.

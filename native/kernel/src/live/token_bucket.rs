@@ -73,10 +73,11 @@ impl TokenBucket {
         i64::try_from(self.scaled.div_euclid(NS_PER_S)).unwrap_or(i64::MIN)
     }
 
-    /// When anything may go out again; `None` when something may now, or never.
-    pub fn opens_at(&mut self) -> Option<Instant> {
-        let filled_at = self.filled_at.filter(|_| self.room(false) == 0)?;
-        let missing = i128::from(self.least(false, true)) * NS_PER_S - self.scaled;
+    /// When anything may go out again, of queues with or without much to catch up with; `None` when
+    /// something may now, or never.
+    pub fn opens_at(&mut self, of_much: bool) -> Option<Instant> {
+        let filled_at = self.filled_at.filter(|_| self.room(of_much) == 0)?;
+        let missing = i128::from(self.least(of_much, true)) * NS_PER_S - self.scaled;
         let wait_ns = missing.div_euclid(self.bytes_per_s.into()).saturating_add(1);
         filled_at.checked_add(Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(u64::MAX)))
     }
