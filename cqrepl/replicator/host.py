@@ -35,7 +35,7 @@ from cqrepl.replicator.hostend import ended_by
 from cqrepl.replicator.hostevents import HostEvents, telling
 from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
-from cqrepl.replicator.hostroles import by_epochs, check_no_epoch
+from cqrepl.replicator.hostroles import by_epochs, check_no_epoch, directions, relays_of
 from cqrepl.replicator.keptepochs import KeptEpochs
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
@@ -514,7 +514,7 @@ class Host:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        from_here, to_here = _directions(self.settings, self._program)
+        from_here, to_here = directions(self.settings, self._program)
         settings, program = self.settings, self._program
         epochs = {name: KeptEpochs(path) for name, path in {**from_here, **to_here}.items()}
         if settings.sink.masters:  # a host of a cluster: others may lead than its file says
@@ -572,38 +572,6 @@ class Host:
     def _look(self) -> None:
         self.source.look()
         self.sink.changed.set()
-
-
-def _directions(
-    settings: HostSettings, program: Program | None
-) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Names and directories of the queues that are streamed, and of those that are taken in.
-
-    Raises:
-        Refused, ValueError: they do not fit together.
-    """
-    relays = relays_of(settings)
-    both = sorted((settings.sources.keys() & settings.sinks.keys()) - relays)
-    if both:
-        raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
-    paths = {**settings.sources, **settings.sinks}
-    if paths and settings.protocol.guest:
-        raise ValueError("a guest has no queues, only handlers of its program")
-    if not paths and program is None:
-        raise ValueError("at least one queue or a program expected, none came")
-    names = named(paths) if paths else {}
-    from_here = {each: names[each] for each in settings.sources if each not in relays}
-    to_here = {each: names[each] for each in settings.sinks}
-    logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
-    check_apart(from_here, to_here, logs)
-    return from_here, to_here
-
-
-def relays_of(settings: HostSettings) -> frozenset[str]:
-    """The queues that are taken in and passed on: those that go both ways in one directory, and
-    come from a host that is named."""
-    both = settings.sources.keys() & settings.sinks.keys() & settings.sink.masters.keys()
-    return frozenset(n for n in both if Path(settings.sources[n]) == Path(settings.sinks[n]))
 
 
 def serve_host(

@@ -1,6 +1,6 @@
-"""Which queues a host of a cluster streams, and which it takes in, when it starts.
+"""Which queues a host streams, and which it takes in, when it starts.
 
-The file of the cluster names a master for each, which is only the first choice: where a copy has
+The file of a cluster names a master for each, which is only the first choice: where a copy has
 promised an epoch, that says who leads.
 """
 
@@ -8,7 +8,43 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cqrepl.net.errors import Refused
+from cqrepl.net.program import Program
 from cqrepl.replicator.keptepochs import KeptEpochs
+from cqrepl.replicator.logs import named_logs
+from cqrepl.replicator.queues import check_apart, named
+from cqrepl.replicator.settings import HostSettings
+
+
+def directions(
+    settings: HostSettings, program: Program | None
+) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Names and directories of the queues that are streamed, and of those that are taken in.
+
+    Raises:
+        Refused, ValueError: they do not fit together.
+    """
+    relays = relays_of(settings)
+    both = sorted((settings.sources.keys() & settings.sinks.keys()) - relays)
+    if both:
+        raise ValueError(f"a queue goes one way: {', '.join(map(repr, both))} is to go both")
+    paths = {**settings.sources, **settings.sinks}
+    if paths and settings.protocol.guest:
+        raise ValueError("a guest has no queues, only handlers of its program")
+    if not paths and program is None:
+        raise ValueError("at least one queue or a program expected, none came")
+    names = named(paths) if paths else {}
+    from_here = {each: names[each] for each in settings.sources if each not in relays}
+    to_here = {each: names[each] for each in settings.sinks}
+    logs = named_logs(settings.source.ack_log, from_here, settings.sink.append_log, to_here)
+    check_apart(from_here, to_here, logs)
+    return from_here, to_here
+
+
+def relays_of(settings: HostSettings) -> frozenset[str]:
+    """The queues that are taken in and passed on: those that go both ways in one directory, and
+    come from a host that is named."""
+    both = settings.sources.keys() & settings.sinks.keys() & settings.sink.masters.keys()
+    return frozenset(n for n in both if Path(settings.sources[n]) == Path(settings.sinks[n]))
 
 
 def by_epochs(
