@@ -73,20 +73,29 @@ class FenceDesk:
         self._links: dict[int, LinkView] = {}  # the last one of each host
         self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
         self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
-        self._turns: dict[str, trio.Lock] = {}
         self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
         self._has_news = trio.Event()
 
     async def connected(self, link: LinkView) -> None:
         if link.remote_id and FENCE_CAPABILITY in link.capabilities:
             self._links[link.remote_id] = link
-            for name, queue in self._host.source.queues.items():
-                now = queue.epochs.now
-                if now.promised and now.may_lead(self._own):
-                    self._told.append((link.remote_id, name, now.promised))
-                    self._has_news.set()
+            for name in self._host.source.queues:
+                self._tell(link.remote_id, name)
         if self._program is not None:
             await self._program.connected(link)
+
+    def announce(self, name: str) -> None:
+        """This host leads a queue: all that are connected are asked to promise that, if they have
+        not."""
+        for host_id in self._host.endpoint.connections.keys() & self._links.keys():
+            self._tell(host_id, name)
+
+    def _tell(self, host_id: int, name: str) -> None:
+        queue = self._host.source.queues.get(name)  # it may not be open yet
+        now = None if queue is None else queue.epochs.now
+        if now is not None and now.promised and now.may_lead(self._own):
+            self._told.append((host_id, name, now.promised))
+            self._has_news.set()
 
     async def told(self, link: LinkView, event: object) -> None:
         if isinstance(event, Asked):
@@ -223,6 +232,8 @@ class FenceDesk:
             if taken.stop is not None:
                 raise Refused(str(taken.stop))
             trouble = taken.pause.trouble
+            if trouble is not None and trouble.is_peers:  # what its source cannot do
+                trouble = None
             return CopyPosition(
                 next_index=_end(taken),
                 epochs=taken.epochs.now,
@@ -246,12 +257,8 @@ class FenceDesk:
             Refused: it, or a higher one, is promised to another host.
             QueueError, OSError: it cannot be given back, or the promise may not be on the disk.
         """
-        async with self.turn(name):
+        async with self._host.turn(name):
             await self._promise(name, epoch, leader)
-
-    def turn(self, name: str) -> trio.Lock:
-        """Is held while something is done about who leads a queue: one thing after the other."""
-        return self._turns.setdefault(name, trio.Lock())
 
     async def _promise(self, name: str, epoch: int, leader: int) -> None:
         streamed = self._host.source.queues.get(name)

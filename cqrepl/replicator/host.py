@@ -99,7 +99,8 @@ class Host:
         self.has_ended = False  # or it is about to
         self._paths: dict[str, Path] = {}  # of all queues
         self._lost: LostFiles | None = None
-        self._is_changing = False
+        self._changing = 0  # blocks that are at it
+        self._turns: dict[str, trio.Lock] = {}
         self._syncer: Syncer  # of a host that runs
         self._relays: RelayDesk
         self._promoter: Promoter | None = None  # of a host of a cluster
@@ -134,7 +135,7 @@ class Host:
     async def wait_stopped(self) -> None:
         """Returns when every queue has stopped, as `wait_stopped` of the two halves has it."""
         while True:
-            if self._is_changing:  # it may have no queue for a moment
+            if self._changing:  # it may have no queue for a moment
                 await self.sink.changed.wait()
             elif self.source.names and not self.source.has_stopped:
                 await self.source.changed.wait()
@@ -154,6 +155,11 @@ class Host:
             raise Refused("a host of a cluster expected, with the masters of its queues")
         return self._promoter
 
+    def turn(self, name: str) -> trio.Lock:
+        """Is held while something is done about one queue, by the operator or as another host asks
+        for a promise: one thing after the other."""
+        return self._turns.setdefault(name, trio.Lock())
+
     async def pause(self, name: str) -> None:
         """Stops one queue by hand, until `resume` or the end: its peers are told.
 
@@ -161,14 +167,15 @@ class Host:
             ValueError: there is no such queue.
             Refused: it has stopped.
         """
-        self._check_name(name)
-        stopped = [each for each in self.stops if each.name == name and each.host_id is None]
-        if stopped:
-            raise Refused(str(stopped[0]))
-        if name in self.sink.queues:
-            await self.sink.pause(name)
-        if name in self.source.queues:
-            await self.source.pause(name)
+        async with self.turn(name):
+            self._check_name(name)
+            stopped = [each for each in self.stops if each.name == name and each.host_id is None]
+            if stopped:
+                raise Refused(str(stopped[0]))
+            if name in self.sink.queues:
+                await self.sink.pause(name)
+            if name in self.source.queues:
+                await self.source.pause(name)
 
     async def resume(self, name: str) -> None:
         """Has a queue go on that was paused by hand, or has stopped: then all that both sides hold
@@ -178,14 +185,15 @@ class Host:
             ValueError: there is no such queue.
             QueueError, OSError: its directory has gone, or is none; nothing was changed.
         """
-        self._check_name(name)
-        if name in self.sink.queues:
-            await self.sink.resume(name)
-        if name in self.source.queues:
-            if self.source.has_its_files(name):
-                self.source.resume(name)
-            else:
-                await self._stream_anew(name)
+        async with self.turn(name):
+            self._check_name(name)
+            if name in self.sink.queues:
+                await self.sink.resume(name)
+            if name in self.source.queues:
+                if self.source.has_its_files(name):
+                    self.source.resume(name)
+                else:
+                    await self._stream_anew(name)
 
     async def _stream_anew(self, name: str) -> None:
         """The directory of a queue is another one than was opened: that one is streamed now."""
@@ -239,7 +247,8 @@ class Host:
             ValueError, Refused: as `differs_at`.
             QueueError, OSError: that cannot be done; the queue stays stopped.
         """
-        return await self.sink.quarantine(name, self.differs_at(name))
+        async with self.turn(name):
+            return await self.sink.quarantine(name, self.differs_at(name))
 
     async def change(self, settings: HostSettings) -> None:
         """Takes on other settings while it runs: streams and takes in queues that are new, and
@@ -293,8 +302,9 @@ class Host:
             for name in sorted(set(self._relays.names) - passed_on):
                 await self._relays.drop(name)
             for name in sorted(removed):
-                await self._remove(name)
-            for name, queue in self.sink.queues.items():
+                async with self.turn(name):
+                    await self._remove(name)
+            for name, queue in list(self.sink.queues.items()):
                 # where there was a promotion, it is taken from whoever that has made the leader
                 promised = queue.epochs.now.promised_to if queue.epochs.are_known else 0
                 giver = promised or settings.sink.masters.get(name)
@@ -362,6 +372,10 @@ class Host:
             Refused: that is not so, not within `HAND_OVER_SECONDS` either; nothing was changed.
             QueueError, OSError: it cannot be opened the other way; nothing was changed.
         """
+        async with self.turn(name):
+            await self._change_master(name, settings)
+
+    async def _change_master(self, name: str, settings: HostSettings) -> None:
         self._check_name(name)
         if name in self._relays.names:
             raise Refused(f"queue {name!r} is passed on from here: it gets no other master so")
@@ -446,11 +460,12 @@ class Host:
     def changing(self) -> Iterator[None]:
         """For the length of a block queues come and go. Where they go another way afterwards, so do
         new connections."""
-        before, self._is_changing = self._kind, True
+        before = self._kind
+        self._changing += 1
         try:
             yield
         finally:
-            self._is_changing = False
+            self._changing -= 1
             self._look()
             if self._kind != before:
                 self.endpoint.renew("its queues go other ways now")

@@ -51,6 +51,10 @@ class Promoter:
         """Answers what other hosts ask about it, for the length of a block."""
         return self._desk.running()
 
+    def announce(self, name: str) -> None:
+        """Has hosts that are connected follow this one, which leads a queue."""
+        self._desk.announce(name)
+
     async def plan(self, name: str, to: int) -> Promotion:
         """What it would take for a host to lead a queue, as the copies that are connected say now.
 
@@ -92,7 +96,7 @@ class Promoter:
         positions[self._own] = self._desk.own_position(name)
         begun = self._planned(name, self._own, positions, declined, planned=plan)
         _check(begun, accept_loss=accept_loss)
-        async with self._desk.turn(name):
+        async with self._host.turn(name):
             queue = self._host.sink.queues[name]
             now = queue.epochs.now
             if (now.promised, now.promised_to) != (begun.epoch, self._own):
@@ -225,6 +229,7 @@ class Promoter:
                 # what a copy has that promised too late may come back from there
                 streamed.marks_of(host_id).raise_sent(NOTHING_SENT)
             host.source.add(streamed)
+        self.announce(name)  # who could not promise may be able to now
 
 
 class _Taken:

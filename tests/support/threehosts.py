@@ -27,11 +27,13 @@ class ThreeHosts:
 
     Args:
         more: lines of the file below `cqrepl`.
+        others: names of more queues with the same master.
     """
 
     folder: Path
     nursery: trio.Nursery
     more: str = ""
+    others: tuple[str, ...] = ()
     master: int = 1
     hosts: dict[int, Host] = field(default_factory=dict)
 
@@ -48,7 +50,9 @@ class ThreeHosts:
         lines += ["    heartbeatTimeoutMs: 5000", f"    basePath: {self.folder}/$hostId"]
         for each, port in self._ports.items():
             lines.append(f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:{port}"}}')
-        lines += ["queues:", f"  q: {{masterId: {self.master}, acknowledge: true}}"]
+        lines.append("queues:")
+        for name in ("q", *self.others):
+            lines.append(f"  {name}: {{masterId: {self.master}, acknowledge: true}}")
         return "\n".join([*lines, *(["cqrepl:", self.more] if self.more else [])]) + "\n"
 
     def plan(self, host_id: int) -> HostPlan:
@@ -62,8 +66,8 @@ class ThreeHosts:
     async def _run(
         self, host_id: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
+        plan = self.plan(host_id)  # a file that is wrong starts no host that would have to end
         end, ended = self._ends[host_id] = trio.Event(), trio.Event()
-        plan = self.plan(host_id)
         self._reloaders[host_id] = Reloader(partial(self.plan, host_id), plan)
         try:
             async with Host(plan.settings) as self.hosts[host_id]:
@@ -108,16 +112,17 @@ def _is_connected(host: Host, others: set[int]) -> bool:
 
 @asynccontextmanager
 async def three_hosts(
-    folder: Path, more: str = "", *, excerpts: int = 10
+    folder: Path, more: str = "", *, excerpts: int = 10, others: tuple[str, ...] = ()
 ) -> AsyncIterator[ThreeHosts]:
     """All of them, connected, with so many excerpts at each.
 
     Args:
         more: lines of the file below `cqrepl`.
+        others: names of more queues with the same master.
     """
     with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
-            made = ThreeHosts(folder, nursery, more)
+            made = ThreeHosts(folder, nursery, more, others=others)
             if excerpts:
                 fill(made.at(1), "FAST_DAILY", {0: excerpts})
             try:
