@@ -37,6 +37,7 @@ from cqrepl.replicator.hostmarks import NOTHING_SENT
 from cqrepl.replicator.hostqueue import HostQueue, OwnWriter
 from cqrepl.replicator.hostroles import by_epochs, check_no_epoch, directions, relays_of
 from cqrepl.replicator.keptepochs import KeptEpochs
+from cqrepl.replicator.lateroles import LateRoles
 from cqrepl.replicator.logs import named_logs
 from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.promoter import Promoter
@@ -564,6 +565,7 @@ class Host:
                 source.running(),
                 self._relays.running(),
                 nullcontext() if self._promoter is None else self._promoter.running(),
+                nullcontext() if self._promoter is None else LateRoles(self).running(),
                 self.control.asked(),
             ):
                 yield

@@ -1,0 +1,75 @@
+"""Queues whose epochs could not be read when the host started: who leads them is found out later.
+
+By the file of the cluster such a queue is taken in. Where this host leads it by its epochs, nobody
+offers it: it is looked at again and again, and streamed as soon as that is known.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from cqrepl.net.threads import in_thread
+from cqrepl.queue import QueueError
+from cqrepl.replicator.pause import PAUSE_SECONDS, PAUSE_SECONDS_MAX, is_passing
+from cqrepl.replicator.stops import Stop
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.host import Host
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class LateRoles:
+    """Of one host of a cluster."""
+
+    def __init__(self, host: "Host") -> None:
+        self._host = host
+        self._own = host.settings.protocol.host_id
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Looks at them for the length of a block."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._work)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _work(self) -> None:
+        """Until all are known: those that come while a host runs are known once they are open."""
+        queues = self._host.sink.queues
+        waiting = sorted(name for name, queue in queues.items() if not queue.epochs.are_known)
+        seconds = PAUSE_SECONDS
+        while waiting:
+            await trio.sleep(seconds)
+            seconds = min(2 * seconds, PAUSE_SECONDS_MAX)
+            for name in list(waiting):
+                async with self._host.turn(name):
+                    if await self._is_done(name):
+                        waiting.remove(name)
+
+    async def _is_done(self, name: str) -> bool:
+        queue = self._host.sink.queues.get(name)
+        if queue is None or queue.stop is not None:  # it was removed, or has stopped, meanwhile
+            return True
+        try:
+            await in_thread(queue.know_epochs)
+        except (QueueError, OSError) as error:
+            if is_passing(error):
+                return False
+            queue.stop = Stop.of(name, error, queue.path)  # it can be read, and is damaged
+            _logger.error("%s", queue.stop)
+            self._host.sink.changed.set()
+            return True
+        now = queue.epochs.now
+        if now.promised and now.may_lead(self._own):
+            _logger.info("queue %r: this host leads it, in epoch %d", name, now.promised)
+            with self._host.changing(), trio.CancelScope(shield=True):
+                await self._host.sink.remove(name)
+                self._host.source.stream_again(name, queue.path, queue.epochs)
+            self._host.leaders.announce(name)
+        else:
+            await self._host.sink.follow(name, queue.master_id)
+        return True
