@@ -55,6 +55,8 @@ class LedJudge:
             for other, marks in sorted(queue.marks.items()):
                 check_mark("the leader itself", marks.acknowledged, copy.path)
                 there = self._led.copies[other]
+                if load_epochs(there.path).promised > queue.epochs.now.number:
+                    continue  # it follows a host of which this one has not heard yet
                 if not self._led.power_cuts[other]:
                     check_mark(there.title, marks.acknowledged, there.path)
 
