@@ -42,7 +42,7 @@ _LIMITS: Final = (
     click.option(
         "--runs/--frames",
         "runs",
-        default=False,
+        default=True,
         show_default=True,
         help="Send and take many excerpts in one document, as the store file has them, to and from "
         "peers that do the same; or each in a frame of its own.",

@@ -72,7 +72,7 @@ class ProtocolSettings:
     heartbeat: HeartbeatSettings = field(default_factory=HeartbeatSettings)
     payload_max: int = PAYLOAD_MAX
     shape: WireShape = WireShape.NETWORK
-    runs: bool = False
+    runs: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.payload_max <= EXCERPT_MAX:

@@ -206,7 +206,7 @@ class HostOptions(TypedDict, total=False):
         40,000 if not given.
     payload_max: longest excerpt in bytes that is sent or taken; 16 MiB if not given.
     wire_shape: layout of the set-up messages that are written.
-    runs: many excerpts go in one document, where the peer takes that.
+    runs: many excerpts go in one document, where the peer takes that; so it is if not given.
     gives_up: one that dials stops after 30 s without success, one that listens 30 s after its last
         peer has gone.
     scrub_bytes_per_s: so many bytes of store files are read once more each second, round
@@ -267,7 +267,7 @@ def host_settings(
         ),
         payload_max=options.get("payload_max", PAYLOAD_MAX),
         shape=options.get("wire_shape", WireShape.NETWORK),
-        runs=options.get("runs", False),
+        runs=options.get("runs", True),
     )
     return HostSettings(
         net=net,

@@ -102,7 +102,7 @@ cqrepl:
   guests: 3
   guestRate: 1MiB
   limitRate: {2: 1MiB, others: 10MiB}
-  runs: true
+  runs: false
   routes: {trades: {3: 1}}
   source:
     ackLog: acks

@@ -94,7 +94,7 @@ def test_every_key_reaches_the_settings() -> None:
     assert [settings.net.limit_of(each) for each in (2, 3)] == [1 << 20, 10 << 20]
     assert settings.protocol.payload_max == 1 << 20
     assert settings.protocol.shape is WireShape.SEED
-    assert settings.protocol.runs
+    assert not settings.protocol.runs
     assert settings.scrub_bytes_per_s == 10 << 20
     source, sink = settings.source, settings.sink
     assert source.asks_ack("orders")

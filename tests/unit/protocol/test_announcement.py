@@ -94,7 +94,17 @@ def test_the_block_stands_last() -> None:
     assert body["cqrepl"] == {
         "v": 1,
         "capabilities": [
-            *("ended", "epochs", "identity", "levels", "lineage", "queues", "stops", "tailers"),
+            *(
+                "ended",
+                "epochs",
+                "identity",
+                "levels",
+                "lineage",
+                "queues",
+                "runs",
+                "stops",
+                "tailers",
+            ),
         ],
         "role": "host",
     }
