@@ -12,7 +12,7 @@ import pytest
 def test_quick_comparison(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.bench.compare", "--quick", "--out", str(tmp_path)]
     root = Path(__file__).resolve().parents[2]
-    rows = ("append", "tail", "sinks", "wire-64")
+    rows = ("append", "tail", "sinks", "sinks-rate", "stored-64")
     done = subprocess.run(
         [*command, *(word for row in rows for word in ("--only", row))],
         cwd=root, capture_output=True, text=True, timeout=110,

@@ -2,14 +2,16 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cqrepl.queue import Queue
 from tests.bench.compare.__main__ import PAGE, README
-from tests.bench.compare.cases import SIZES, frame_bytes, groups
+from tests.bench.compare.cases import SIZES, groups, stored_bytes
 from tests.bench.compare.report import (
     BEGIN,
     END,
@@ -191,7 +193,11 @@ def test_peers_say_pairs_on_their_last_line() -> None:
     assert missing_program("no-such-program", "sh") == "no-such-program not on the path"
 
 
-def test_a_frame_is_a_little_more_than_its_excerpt() -> None:
-    extra = {frame_bytes(size) - size for size in SIZES}
-    assert max(extra) - min(extra) <= 8
-    assert 20 < min(extra) < 80
+def test_what_an_excerpt_takes_in_a_store_file(tmp_path: Path) -> None:
+    for size in (*SIZES, 41):
+        with Queue.open_for_append(tmp_path / f"{size}", create="FAST_DAILY") as queue:
+            queue.appender().append([b"x" * size] * 4)
+            store = next(queue.path.glob("*.cq4"))
+            content = store.read_bytes()
+        starts = [each.start() for each in re.finditer(b"x" * size, content)]
+        assert {starts[at + 1] - starts[at] for at in range(3)} == {stored_bytes(size)}

@@ -10,12 +10,11 @@ from cqrepl.bench.latency import latency_round
 from cqrepl.bench.local import append_round, tail_round
 from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
-from cqrepl.protocol.framer import Framing
-from cqrepl.queue import ExcerptBatch
 from tests.bench import stalled
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.fullhost import full_host_round
 from tests.bench.peers import java, limits, nats, postgres, redis
+from wire.header import HEADER_BYTES, align4
 
 SIZES = (64, 256, 1024, 16384)
 OUR_COUNTS = (6_000_000, 3_000_000, 800_000, 50_000)  # Java's too
@@ -34,7 +33,6 @@ QUEUES_SIZE, QUEUES_COUNT = 256, 4_000_000
 STALLED_SIZE, STALLED_COUNT = 256, 4_000_000
 HOST_QUEUES, HOST_PEERS, HOST_SECONDS = 1000, 20, 30.0
 QUICK_SHARE = 20
-CID = (1 << 40) + 1  # as long as those in use
 
 
 def groups(*, quick: bool) -> list[Group]:
@@ -54,12 +52,9 @@ def groups(*, quick: bool) -> list[Group]:
     ]  # fmt: skip
 
 
-def frame_bytes(size: int) -> int:
-    """Bytes on the wire for one excerpt of this size, with all that goes with it."""
-    batch = ExcerptBatch.of(0x4516_0000_0000, [bytes(size)])
-    framed, end = Framing(CID).frame(batch, 0, (1 << 60) + 1, bytearray(size + 1024), 0)
-    assert framed == 1
-    return end
+def stored_bytes(size: int) -> int:
+    """Bytes that one excerpt of this size takes in a store file: what a run sends for it."""
+    return HEADER_BYTES + align4(size)
 
 
 def _catch_up(number: int, share: int) -> Group:
@@ -93,7 +88,7 @@ def _ours(size: int, count: int, touched: bool, kept: Path) -> Values:
     work = prepared(kept, size, count)
     with scratch() as folder:
         values = catch_up_round(folder, work, touched=touched).values
-    return values | {"wire_gb_per_s": values["excerpts_per_s"] * frame_bytes(size) / 1e9}
+    return values | {"stored_gb_per_s": values["excerpts_per_s"] * stored_bytes(size) / 1e9}
 
 
 def _latency(share: int) -> Group:
