@@ -49,7 +49,7 @@ from cqrepl.protocol.messages.registry import QueuesHandler
 from cqrepl.protocol.outbox import Outbox
 from cqrepl.protocol.queuelist import OwnQueues
 from cqrepl.protocol.sink import SinkHandler
-from cqrepl.protocol.source import AnswerPace, SourceHandler
+from cqrepl.protocol.source import UNANSWERED, AnswerPace, SourceHandler
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
     ConnectionMove,
@@ -513,10 +513,9 @@ class Connection:
                 continue  # removed by one that was due before it
             handler.tick(now)
             if isinstance(handler, SourceHandler) and now >= handler.deadline:
-                problem = f"queue {handler.name!r}: no answer from the sink"
-                if self._pace.last < 0:
-                    return problem  # nothing works here: a new connection may do better
-                handler.stop(StopReason.NO_ANSWER, problem)
+                if self._pace.last < 0:  # nothing works here: a new connection may do better
+                    return f"queue {handler.name!r}: {UNANSWERED}"
+                handler.unanswered(is_over=ENDED_CAPABILITY not in self._router.capabilities)
             if cid in self._router.handlers:
                 self._router.touched(cid)
         return None

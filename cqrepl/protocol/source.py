@@ -11,6 +11,7 @@ back. A sink may refuse a queue without a word, so the answer has a time limit, 
 
 import math
 from dataclasses import dataclass, field
+from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.kernel.interface import AckLevel
@@ -53,6 +54,8 @@ from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.format.tailerposition import TailerPosition
 from wire import Reader
+
+UNANSWERED: Final = "no answer from the sink"
 
 
 @dataclass(slots=True)
@@ -323,6 +326,16 @@ class SourceHandler(Stoppable):
         self.index_sent = max(self.index_sent, run.index_last)
         if self.offer.acknowledgement:
             self._window.add(run)
+
+    def unanswered(self, *, is_over: bool) -> None:
+        """The sink has not answered in time, or has not had the stream begin.
+
+        Args:
+            is_over: it hears that we go no further; else it is to hear that the queue has ended
+                here, and is offered again.
+        """
+        self._has_told_stop = self._has_told_stop or not is_over
+        self.stop(StopReason.NO_ANSWER, UNANSWERED)
 
     def tick(self, now: float) -> None:
         """The connection looks at `deadline`: what follows depends on its other queues."""

@@ -1,5 +1,5 @@
-"""What of a source does not go out on one connection for now: what cannot be read, and what the
-operator has paused; and how it goes on.
+"""What of a source does not go out on one connection for now: what cannot be read, what the sink
+has not answered in time, and what the operator has paused; and how it goes on.
 
 A sink that knows of that lets go of such a queue, and is offered it again. Another one, as Java's,
 only gets nothing for a while; or the connection ends, where it would wait for something.
@@ -8,8 +8,9 @@ only gets nothing for a while; or the connection ends, where it would wait for s
 from collections.abc import Callable
 
 from cqrepl.net.pump import Pump
-from cqrepl.protocol import Connection
+from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.events import QueueStopped
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import Tailer
 from cqrepl.replicator.offerdesk import OfferDesk
@@ -45,14 +46,38 @@ class HoldDesk:
             self._pauses.begin(trouble)
             self.hold(each, trouble.message, drop)
 
+    def offers_again(
+        self, each: Outgoing, stopped: QueueStopped, drop: Callable[[Outgoing], None]
+    ) -> bool:
+        """Whether a queue that has stopped is offered again on this connection, some time later:
+        one that the sink has not answered in time, which may only have been slow, if it knows that
+        what has ended may come again.
+
+        Args:
+            drop: takes a queue off the connection.
+        """
+        name, reason, why = stopped.name, stopped.reason, stopped.message
+        is_ours = reason is StopReason.NO_ANSWER and not (stopped.by_peer or each.has_stopped)
+        is_put_off = is_ours and self._put_off(each, why, drop)
+        if is_put_off:
+            self._pauses.begin(Stop(name=name, reason=reason, message=why))
+        return is_put_off
+
+    def _put_off(self, each: Outgoing, why: str, drop: Callable[[Outgoing], None]) -> bool:
+        """The sink lets go of it; false for one that does not know what that is."""
+        if not self._connection.withdraw_queue(each.cid, why):
+            return False
+        self._offers.let_go.add(each.cid)
+        self._offers.offered.discard(each.queue.name)
+        drop(each)
+        return True
+
     def hold(self, each: Outgoing, why: str, drop: Callable[[Outgoing], None]) -> None:
         """Nothing more of it goes out, until it is offered again or `go_on`."""
         self._pump.call_back()
-        if self._connection.withdraw_queue(each.cid, why):
-            self._offers.let_go.add(each.cid)
-            self._offers.offered.discard(each.queue.name)
-            drop(each)
-        elif each.tailer is not None:
+        if self._put_off(each, why, drop):
+            return
+        if each.tailer is not None:
             each.resumes_at = each.tailer.next_index
             each.close()
         else:  # it cannot be told that what it does has to be done again

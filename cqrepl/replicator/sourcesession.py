@@ -265,6 +265,8 @@ class SourceSession:
                 self.outgoing[event.cid].marks.raise_level(event.level, event.index)
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
+                if self._holds.offers_again(each, event, self._drop):
+                    return
                 is_over = await self._hear_fence(each.queue, each.marks, event)
                 each.is_final = each.is_final and (event.is_final or is_over)
                 self._stopped(each, event.reason, event.message, by_peer=event.by_peer)
