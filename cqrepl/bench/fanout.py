@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.bench.catchup import MODULE, NAME, Work, log_entries, prepared
-from cqrepl.bench.processes import LOOK_SECONDS, WAIT_SECONDS, Running, running, source_options
+from cqrepl.bench.processes import (
+    LOOK_SECONDS,
+    WAIT_SECONDS,
+    Running,
+    running,
+    source_options,
+    wait_all,
+)
 from cqrepl.bench.sample import Sample
 from cqrepl.queue import NotAQueue, Queue, QueueError
 from cqrepl.replicator.logs import ENTRY
@@ -96,8 +103,7 @@ def queues_round(
             folder, MODULE, "source", *given, "--connect", address,
             "--until-caught-up", "--ack-log", log, *ends,
         ) as source:  # fmt: skip
-            source.wait()
-            sink.wait()
+            wait_all([source, sink])
     entries = [[entry for entry in log_entries(each) if entry.excerpts] for each in logs]
     began_ns = max(each[0].sent_ns for each in entries)
     ended_ns = max(each[-1].noted_ns for each in entries)

@@ -72,6 +72,10 @@ class Running:
             raise self._failed()
         return self._cpu_s
 
+    def has_failed(self) -> bool:
+        """True when it has ended, and not well."""
+        return self._reap() and self._code != 0
+
     def kill(self) -> None:
         """Ends it at once, if it still runs."""
         if not self._reap():
@@ -121,6 +125,28 @@ class Running:
         lines = self._text().strip().splitlines()
         last = lines[-1] if lines else "it said nothing"
         return QueueError(f"the {self._title} ended with exit code {self._code}: {last}")
+
+
+def wait_all(processes: Sequence[Running], seconds: float = WAIT_SECONDS) -> None:
+    """Waits until all of them have ended, or one has failed: the others may fail for want of it,
+    and later.
+
+    Raises:
+        QueueError: that one failed, or they did not end in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not all(each.has_ended() for each in processes):
+        _check_all(processes)
+        if time.monotonic() > deadline:
+            raise QueueError(f"not all processes ended within {seconds:g} s")
+        time.sleep(LOOK_SECONDS)
+    _check_all(processes)
+
+
+def _check_all(processes: Sequence[Running]) -> None:
+    for each in processes:
+        if each.has_failed():
+            each.check()
 
 
 @contextmanager
