@@ -1,9 +1,11 @@
 """PostgreSQL: one COPY at a primary, until a hot standby has replayed it.
 
-Nothing waits for a disk (fsync off, commits not waited for), which is its best case.
+Nothing waits for a disk (fsync off, commits not waited for), which is its best case. Beside that,
+clients that each wait until the standby has what they have committed.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -32,6 +34,11 @@ SETTINGS = (
     "wal_keep_size=8GB",
     "autovacuum=off",
 )
+# what a commit waits for: that the standby's system has it, or its disk
+WAITED = {
+    "appended": ("synchronous_commit=remote_write", "fsync=off"),
+    "synced": ("synchronous_commit=on", "fsync=on"),
+}
 LONG_BYTES = 8000  # longer values are stored beside the table, uncompressed
 LOOK_SECONDS = 0.002
 
@@ -74,6 +81,38 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
     return {"excerpts_per_s": count / seconds}
 
 
+def waited_rate(folder: Path, size: int, clients: int, seconds: int, level: str) -> float:
+    """Commits of one row a second, by so many clients that each wait for their own."""
+    script = folder / "insert.sql"
+    script.write_text(f"insert into t values (repeat('x', {size}));\n")
+    with _pair(folder, (*SETTINGS, *WAITED[level])) as (port, _):
+        with Session(port) as primary:
+            primary.ask("create table t(d text)")
+            primary.ask("alter system set synchronous_standby_names = '*'")
+            primary.ask("select pg_reload_conf()")
+            while (
+                primary.ask("select count(*) from pg_stat_replication where sync_state = 'sync'")
+                == "0"
+            ):
+                time.sleep(LOOK_SECONDS)
+        command: list[object] = [
+            "pgbench",
+            "-n",
+            "-f",
+            script,
+            "-c",
+            clients,
+            "-j",
+            min(clients, 2),
+        ]
+        command += ["-T", seconds, "-h", "127.0.0.1", "-p", port, "-U", "postgres", "postgres"]
+        said = run(command)
+    found = re.search(r"tps = ([0-9.]+)", said)
+    if found is None:
+        raise RuntimeError(f"a rate expected, pgbench said {said[-200:]!r}")
+    return float(found[1])
+
+
 class Session:
     """One connection, held by `psql`; asks one thing at a time."""
 
@@ -104,7 +143,7 @@ class Session:
 
 
 @contextmanager
-def _pair(folder: Path) -> Iterator[tuple[int, int]]:
+def _pair(folder: Path, settings: tuple[str, ...] = SETTINGS) -> Iterator[tuple[int, int]]:
     """Ports of a primary and of its standby."""
     ports = free_port(), free_port()
     place = folder / f"postgres-{ports[0]}"
@@ -124,7 +163,7 @@ def _pair(folder: Path) -> Iterator[tuple[int, int]]:
                 "-l",
                 place / "primary.log",
                 "-o",
-                _options(place, ports[0]),
+                _options(place, ports[0], settings),
                 "start",
             ]
         )
@@ -137,7 +176,7 @@ def _pair(folder: Path) -> Iterator[tuple[int, int]]:
                 "-l",
                 place / "standby.log",
                 "-o",
-                _options(place, ports[1]),
+                _options(place, ports[1], settings),
                 "start",
             ]
         )
@@ -155,6 +194,6 @@ def _user() -> list[str]:
     return ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
 
 
-def _options(place: Path, port: int) -> str:
-    settings = (f"port={port}", f"unix_socket_directories={place}", *SETTINGS)
+def _options(place: Path, port: int, settings: tuple[str, ...]) -> str:
+    settings = (f"port={port}", f"unix_socket_directories={place}", *settings)
     return " ".join(f"-c {setting}" for setting in settings)

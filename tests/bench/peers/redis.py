@@ -49,6 +49,32 @@ def rate(folder: Path, size: int, count: int) -> dict[str, float]:
         return {"excerpts_per_s": count / (time.perf_counter() - began)}
 
 
+def waited_rate(folder: Path, size: int, clients: int, seconds: int) -> float:
+    """Entries a second, by so many clients that each wait (`WAIT 1`) until the replica has their
+    own: in its memory."""
+    counts = [0] * clients
+    with _pair(folder) as (primary, _):
+        port = primary.getpeername()[1]
+        end = time.monotonic() + seconds
+
+        def client(nth: int) -> None:
+            both = _encoded("XADD", "s", "*", "d", b"x" * size) + _encoded("WAIT", "1", "0")
+            with connected(port) as server, server.makefile("rb") as answers:
+                while time.monotonic() < end:
+                    server.sendall(both)
+                    answers.readline(), answers.readline()  # the id of the entry
+                    if answers.readline() != b":1\r\n":
+                        raise RuntimeError("one replica expected to have it")
+                    counts[nth] += 1
+
+        threads = [threading.Thread(target=client, args=(nth,)) for nth in range(clients)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    return sum(counts) / seconds
+
+
 @contextmanager
 def _pair(folder: Path) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Connections to a primary and to its replica, once that is in step."""
