@@ -25,6 +25,7 @@ from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
+from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 
@@ -333,6 +334,12 @@ class AsyncioQueue(OuterQueue):
         """How far each sink is, and how threads wait for that; `Refused` for a queue that is taken
         in."""
         return self._queue.board
+
+    @property
+    def leading(self) -> Leading:
+        """Appends and waits as a policy says, in threads of the program; `Refused` for a queue that
+        is taken in."""
+        return self._queue.leading
 
     async def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
         """Appends one excerpt; its index. See `append_many`."""

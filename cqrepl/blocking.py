@@ -24,6 +24,7 @@ from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
+from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
@@ -224,6 +225,12 @@ class BlockingQueue(OuterQueue):
         """How far each sink is; `Refused` for a queue that is taken in."""
         self._host.check()
         return self._queue.board
+
+    @property
+    def leading(self) -> Leading:
+        """Appends and waits as a policy says; `Refused` for a queue that is taken in."""
+        self._host.check()
+        return self._queue.leading
 
     def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
         """Appends one excerpt; its index. See `append_many`."""

@@ -16,6 +16,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.queue import Queue
 from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.hostend import ended_by
+from cqrepl.replicator.leadership import Leading
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
@@ -86,6 +87,17 @@ class HostQueue:
         if self.name not in self._host.source.queues:
             raise Refused(self._no_source())
         return self._host.source.board(self.name)
+
+    @property
+    def leading(self) -> Leading:
+        """Appends and waits as a policy says, from any thread.
+
+        Raises:
+            Refused: the queue is taken in, or not open yet.
+        """
+        if self.name not in self._host.source.queues:
+            raise Refused(self._no_source())
+        return self._host.source.leading(self.name)
 
     async def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
         """Appends one excerpt; its index. See `append_many`."""

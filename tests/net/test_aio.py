@@ -56,6 +56,8 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
             assert len(set(indexes)) == 40
             assert queue.board.marks == {2: max(indexes)}
             await asyncio.to_thread(queue.board.wait, max(indexes))
+            last = await asyncio.to_thread(queue.leading.append, [b"x"], policy=cqrepl.AckPolicy())
+            assert queue.leading.commit_index() == last
             assert (one.stops, two.stops, two.port) == ([], [], None)
             assert (queue.is_streamed, two.queue().is_streamed) == (True, False)
             assert two.queue().path == tmp_path / "copy"
@@ -63,7 +65,8 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
                 await two.queue().append(b"no")
 
     run(main())
-    assert sorted(held(tmp_path / "copy")) == sorted(b"%d" % number for number in range(40))
+    appended = [*(b"%d" % number for number in range(40)), b"x"]
+    assert sorted(held(tmp_path / "copy")) == sorted(appended)
 
 
 def test_a_cancellation_ends_the_task_of_trio(tmp_path: Path) -> None:

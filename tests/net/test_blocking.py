@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import cqrepl
-from cqrepl import HostSettings, Queue
+from cqrepl import AckLevel, AckPolicy, HostSettings, OnTimeout, Queue
 from cqrepl.blocking import BlockingHost, BlockingQueue, Host
 from tests.support import forks
 from tests.support.ports import reserved_port
@@ -35,6 +35,18 @@ def pair(tmp_path: Path) -> Iterator[tuple[BlockingHost, BlockingHost]]:
     with Host(source_of(tmp_path / "q")) as one:
         with Host(HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})) as two:
             yield one, two
+
+
+def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
+    policy = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS, on_timeout=OnTimeout.FAIL)
+    with pair(tmp_path) as (one, two):
+        leading = one.queue("q").leading
+        with ThreadPoolExecutor(4) as pool:
+            appended = pool.map(lambda nth: leading.append([b"%d" % nth], policy=policy), range(8))
+        assert leading.commit_index(policy) == max(appended)
+        assert len(held(tmp_path / "copy")) == 8
+        with pytest.raises(cqrepl.Refused, match="taken in here"):
+            _ = two.queue("q").leading
 
 
 def held(path: Path) -> list[bytes]:
