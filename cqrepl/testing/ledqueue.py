@@ -36,6 +36,7 @@ class Appended:
     digest: bytes
     host: int
     at: float
+    epoch: int
 
 
 class LedApplication:
@@ -105,10 +106,11 @@ class LedApplication:
 
     def _note(self, index: int, payload: bytes) -> None:
         host = self._copy.host.host
-        self.newest = Appended(index, digest_of(payload), host, trio.current_time())
+        now = load_epochs(self._copy.path)
+        digest, at = digest_of(payload), trio.current_time()
+        self.newest = Appended(index, digest, host, at, now.number)
         self._led.written.note(index, payload)
         self._led.appended.append(self.newest)
-        now = load_epochs(self._copy.path)
         others = {now.history[-1].leader} if now.history else self._led.streaming_by_file
         if others - {host}:
             ids = ", ".join(map(str, sorted(others)))

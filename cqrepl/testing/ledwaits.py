@@ -59,7 +59,10 @@ class LedWaits:
                 policy = self._rng.choice(self._policies)
                 for host, application in self._led.applications.items():
                     queue, newest = self._led.streamed_at(host), application.newest
-                    if queue is not None and newest is not None:
+                    if queue is None or newest is None:
+                        continue
+                    # what it appended in an earlier epoch may be aside, and its index another's
+                    if newest.epoch == queue.epochs.now.number:
                         nursery.start_soon(self._wait, queue, newest, policy)
 
     async def _wait(self, queue: SourceQueue, last: Appended, policy: AckPolicy) -> None:
