@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.spark.quickjava import OPTIONS
 from tests.support.ports import reserved_port
 
 PATIENCE_S = 300
@@ -36,6 +37,7 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": OPTIONS,
             "spark.executor.cores": "1",
             "spark.pyspark.python": str(BARE),
             "spark.executorEnv.PYTHONPATH": f"./cqrepl_shipped:{self.folder / 'arrow'}",
@@ -108,6 +110,7 @@ def _start(
         if not name.startswith(("PYSPARK", "PYTHON", "SPARK"))
     }
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["SPARK_DAEMON_JAVA_OPTS"] = OPTIONS
     with log.open("w") as out:
         process = subprocess.Popen(
             [*before, str(program), f"org.apache.spark.deploy.{name}", *words],

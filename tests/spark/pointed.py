@@ -18,6 +18,7 @@ from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from tests.spark.points import VARIABLE
 from tests.spark.queues import CYCLE, DAY_MS
+from tests.spark.quickjava import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +27,11 @@ PARTITIONS: Final = 3
 LOCAL: Final = "local[2,3]"
 SETTINGS: Final = {
     "spark.driver.memory": "512m",
-    # no compiler in the background, and tasks that are killed are tried again
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.task.maxFailures": "3",
+    "spark.driver.extraJavaOptions": OPTIONS,
+    # so little data is done before code for it would be made
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.task.maxFailures": "3",  # tasks that are killed are tried again
 }
 
 
@@ -96,6 +99,7 @@ def on_cluster() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": OPTIONS,
         "spark.executor.cores": "1",
         **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
     }
