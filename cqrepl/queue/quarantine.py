@@ -256,6 +256,8 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     folder.mkdir(parents=True)
     with Queue.open_for_append(folder, create=queue.layout):
         pass
+    for file in (folder / FILE_NAME, *(each.path for each in going.cycles)):
+        sync_path(file)  # nobody else may hold what goes: a power cut is not to take it
     kept = _keep(queue, going)
     shift = cycles.shift
     report = json.dumps(going.fields(shift), indent=1) + "\n"
@@ -275,6 +277,7 @@ def _take(queue: Queue, table: TableStore, going: Quarantine) -> None:
     table.sync()
     with closing(TableStore(folder / FILE_NAME, writable=True)) as aside_table:
         Listing(aside_table).renew([each.cycle for each in going.cycles])
+        aside_table.sync()
     if kept is not None:
         for left in kept.parent.iterdir():
             left.unlink()

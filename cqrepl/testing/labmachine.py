@@ -14,6 +14,7 @@ names reached the disk, may be gone, the youngest first.
 import errno
 import os
 import random
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -296,6 +297,8 @@ class Process(Surroundings):
 
     def sync_names(self, descriptor: int) -> None:
         self._asked()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            self.machine.synced(descriptor)
         self.machine.names_synced()
 
 

@@ -10,9 +10,11 @@ from trio.testing import MockClock
 
 from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue
+from cqrepl.queue.quarantine import quarantine
 from cqrepl.surroundings import within
 from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, PAGE, Machine
 from cqrepl.testing.story import Story
+from tests.support.samples import fill, read
 
 
 def machine(tmp_path: Path, seed: int = 0) -> Machine:
@@ -75,6 +77,22 @@ async def test_a_power_cut_takes_pages_that_were_not_synced_and_no_others(
     assert len(pages) == 8
     for nth, page in enumerate(pages):
         assert page == b"a" * PAGE or (nth in (2, 5) and page == later)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_power_cut_leaves_what_has_gone_to_quarantine(
+    tmp_path: Path, seed: int, autojump_clock: MockClock
+) -> None:
+    """Nobody else may hold it; and it is a queue that can be read."""
+    host = machine(tmp_path, seed)
+    with within(host.start("a writer")):
+        written = fill(host.path / "q", "TEST_SECONDLY", {0: 20, 1: 5})
+        before, index = host.path, written[10][0]
+        folder = quarantine(host.path / "q", index).folder.relative_to(before)
+    host.power_cut()
+    with within(host.start("a reader")):
+        assert read(host.path / folder, index) == written[10:]
+        assert read(host.path / "q") == written[:10]
 
 
 async def test_some_cuts_take_and_some_leave(tmp_path: Path, autojump_clock: MockClock) -> None:
