@@ -169,7 +169,7 @@ async def test_t5_slow_and_silent_greetings_have_five_seconds(victims: dict[str,
             nursery.cancel_scope.cancel()
             assert time.monotonic() - start > 4.5
             await victim.logs(
-                attacker, "closed", "no greeting (an UberHandler) of the peer within 5 s"
+                attacker, "closed", r"no greeting \(an UberHandler\) of the peer within 5 s"
             )
 
     async with trio.open_nursery() as nursery:

@@ -140,6 +140,9 @@ async def meeting(
     async with commands(before=PATIENT) as start, relay.running():
         address = f"127.0.0.1:{relay.port}"
         is_dialled = sides.java != sides.dialler
+        if not is_dialled:  # before Java dials: each of its tries is a connection
+            ours = await start(sides.ours, *words, "--listen", "127.0.0.1:0")
+            relay.target = ("127.0.0.1", await ours.port())
         with JavaPeer(
             role=sides.java,
             queue=queues[sides.java],
@@ -151,12 +154,9 @@ async def meeting(
             connect=None if is_dialled else address,
             **peer_options,
         ) as peer:
-            if sides.ours == sides.dialler:
+            if is_dialled:
                 await trio.to_thread.run_sync(peer.wait_for, "STARTED")
                 ours = await start(sides.ours, *words, "--connect", address)
-            else:
-                ours = await start(sides.ours, *words, "--listen", "127.0.0.1:0")
-                relay.target = ("127.0.0.1", await ours.port())
             try:
                 yield Meeting(queues=queues, ours=ours, peer=peer, relay=relay)
             except BaseException as error:
