@@ -11,7 +11,7 @@ from tests.support.schedules import assert_kept, seeds
 
 SECONDS = 60.0
 SECONDS_BOTH_WAYS = 20.0  # these take several times as long
-COUNT = int(os.environ.get("CQREPL_LABORATORY_SEEDS", "40"))
+COUNT = int(os.environ.get("CQREPL_LABORATORY_SEEDS", "30"))
 
 
 @pytest.mark.parametrize("seed", seeds(COUNT))
