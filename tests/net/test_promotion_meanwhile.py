@@ -16,6 +16,7 @@ from cqrepl.queue.quarantine import quarantine
 from cqrepl.replicator import keptepochs, proofdesk, sink
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.lineage import held
+from cqrepl.replicator.promotion import Promotion
 from tests.support.replicas import eventually, last_of, more_excerpts, opened_by_another_process
 from tests.support.samples import noon_index, read
 from tests.support.threehosts import ThreeHosts, three_hosts
@@ -52,6 +53,11 @@ def kept_promises(path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     gate = Gate(store_epochs, lambda at, _: at == path)
     monkeypatch.setattr(keptepochs, "store_epochs", gate)
     return gate
+
+
+async def promote_to(cluster: ThreeHosts, to: int, done: list[Promotion]) -> None:
+    """A host is made the leader; what has come of that goes to `done`."""
+    done.append(await cluster.hosts[to].leaders.promote("q"))
 
 
 async def all_follow(cluster: ThreeHosts, leader: int, held: int) -> None:
@@ -114,15 +120,11 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
         gate = Gate(quarantine, lambda path, _: path == cluster.at(3))
         monkeypatch.setattr(sink, "quarantine", gate)
         promises = kept_promises(cluster.at(3), monkeypatch)
-        done = []
-
-        async def promote() -> None:
-            done.append(await cluster.hosts[2].leaders.promote("q"))
-
+        done: list[Promotion] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cluster.hosts[3].quarantine, "q")
             await gate.reached()
-            nursery.start_soon(promote)
+            nursery.start_soon(promote_to, cluster, 2, done)
             await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
             await trio.testing.wait_all_tasks_blocked(0.05)
             gate.open()
@@ -193,13 +195,9 @@ async def test_a_copy_that_is_still_being_compared_promises_then(
         monkeypatch.setattr(proofdesk, "held", gate)
         await cluster.start(3)
         await gate.reached()
-        done = []
-
-        async def promote() -> None:
-            done.append(await cluster.hosts[2].leaders.promote("q"))
-
+        done: list[Promotion] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(promote)
+            nursery.start_soon(promote_to, cluster, 2, done)
             await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
             await trio.testing.wait_all_tasks_blocked(0.05)
             gate.open()
