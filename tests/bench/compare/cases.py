@@ -41,7 +41,8 @@ def groups(*, quick: bool) -> list[Group]:
     return [
         *(_catch_up(number, share) for number in range(len(SIZES))),
         _latency(share),
-        Group(name="live", cases=[Case(name="ours-live", run=partial(_live, share))]),
+        Group(name="live", cases=[Case(name="ours-live", run=partial(_live, share))],
+              wants_calm=True),
         _local(share),
         Group(name="memory", cases=[Case(name="ours-memory", run=partial(_memory, share))],
               rounds_max=1),
