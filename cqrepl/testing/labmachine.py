@@ -24,9 +24,9 @@ import trio
 
 from cqrepl.kernel.giventime import give_time
 from cqrepl.surroundings import Surroundings
+from cqrepl.testing.pages import PAGE, Pages
 from cqrepl.testing.story import Story
 
-PAGE: Final = 4096
 WALL_NS: Final = 1_709_640_000_000_000_000  # 5 March 2024, noon: when each run begins
 _NS: Final = 1_000_000_000
 _PIDS: Final = 10_000  # process ids of one host
@@ -60,7 +60,7 @@ class Machine:
         self._processes = 0
         self._generation = 0
         self._error_in = 0  # calls; 0 for none
-        self._durable: dict[int, bytes] = {}  # by inode: what reached the disk
+        self._durable: dict[int, Pages] = {}  # by inode: what reached the disk
         self._names_at: dict[str, float] = {}  # when a name was first seen
         self.file_numbers: dict[int, int] = {}  # of copies: the inodes of the first ones
         self.path = folder / "0"
@@ -93,11 +93,11 @@ class Machine:
         torn = gone = 0
         self._go_on()
         now = trio.current_time()
-        contents = {each: self._durable.get(self._inode(each), b"") for each in before}
+        contents = {each: self._durable.get(self._inode(each), Pages()) for each in before}
         seen = {each: self._names_at.get(str(each), now) for each in before}
         before.sort(key=lambda each: (seen[each], each.suffix == ".cq4", each))
         # a journal keeps the order of names: what reached the disk has brought all before it
-        safe = max((nth for nth, each in enumerate(before) if contents[each]), default=-1)
+        safe = max((nth for nth, each in enumerate(before) if contents[each].size), default=-1)
         for nth, relative in enumerate(before):
             copy, durable = self.path / relative, contents[relative]
             is_new = now - seen[relative] < NAMES_AFTER_SECONDS
@@ -107,7 +107,7 @@ class Machine:
                 continue
             torn += self._tear(copy, durable, kept)
         self._boots += 1
-        self._durable = {os.stat(path).st_ino: path.read_bytes() for path in self._files()}
+        self._durable = {os.stat(path).st_ino: Pages.at(path) for path in self._files()}
         self._story.tell(self.name, f"power cut: {torn} pages and {gone} names are lost")
 
     def _inode(self, relative: Path) -> int:
@@ -120,21 +120,20 @@ class Machine:
             self._names_at.setdefault(str(path.relative_to(self.path)), now)
             if self._rng.random() < _FILES_LEFT:
                 continue
-            inode, content = os.stat(path).st_ino, path.read_bytes()
-            durable = bytearray(self._durable.get(inode, b"").ljust(len(content), b"\0"))
-            for start in _changed(content, bytes(durable)):
+            content = Pages.at(path)
+            durable = self._durable.setdefault(os.stat(path).st_ino, Pages())
+            durable.size = max(durable.size, content.size)
+            for number in content.differing(durable):
                 if self._rng.random() >= _PAGES_LEFT:
-                    durable[start : start + PAGE] = content[start : start + PAGE]
-            self._durable[inode] = bytes(durable)
+                    durable.put(number, content.page(number))
 
     def synced(self, descriptor: int) -> None:
         """A file is on the disk as it is now."""
         if not self.loses_power:
             return
-        size = os.fstat(descriptor).st_size
         # a file open for writing only is read through its other name
-        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
-            self._durable[os.fstat(descriptor).st_ino] = file.read(size)
+        now = Pages.at(f"/proc/self/fd/{descriptor}")
+        self._durable[os.fstat(descriptor).st_ino] = now
 
     def names_synced(self) -> None:
         if not self.loses_power:
@@ -187,15 +186,14 @@ class Machine:
                 durable[inode_now] = self._durable[inode]
         self._durable, self.file_numbers = durable, numbers
 
-    def _tear(self, copy: Path, durable: bytes, kept: float) -> int:
+    def _tear(self, copy: Path, durable: Pages, kept: float) -> int:
         """Takes some of the pages back that had not reached the disk; how many."""
-        content = copy.read_bytes()
-        lost = [at for at in _changed(content, durable) if self._rng.random() >= kept]
+        content = Pages.at(copy)
+        lost = [number for number in content.differing(durable) if self._rng.random() >= kept]
         with copy.open("r+b") as file:
-            for start in lost:
-                file.seek(start)
-                page = durable[start : start + PAGE].ljust(PAGE, b"\0")
-                file.write(page[: len(content) - start])
+            for number in lost:
+                file.seek(number * PAGE)
+                file.write(durable.page(number)[: content.size - number * PAGE])
         return len(lost)
 
 
@@ -307,18 +305,6 @@ def _first_of(rng: random.Random) -> float:
     same = random.Random()
     same.setstate(rng.getstate())
     return same.random()
-
-
-def _changed(content: bytes, durable: bytes) -> list[int]:
-    """Where the pages start in which the two differ; what is missing is zero."""
-    durable = durable[: len(content)].ljust(len(content), b"\0")
-    if content == durable:
-        return []
-    return [
-        start
-        for start in range(0, len(content), PAGE)
-        if content[start : start + PAGE] != durable[start : start + PAGE]
-    ]
 
 
 def copy_directory(source: Path, target: Path) -> list[tuple[Path, Path]]:

@@ -12,7 +12,8 @@ from cqrepl.net.threads import in_thread
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import quarantine
 from cqrepl.surroundings import within
-from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, PAGE, Machine
+from cqrepl.testing.labmachine import NAMES_AFTER_SECONDS, Machine
+from cqrepl.testing.pages import PAGE
 from cqrepl.testing.story import Story
 from tests.support.samples import fill, read
 
