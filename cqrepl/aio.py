@@ -20,6 +20,7 @@ import trio
 
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
@@ -341,23 +342,35 @@ class AsyncioQueue(OuterQueue):
         is taken in."""
         return self._queue.leading
 
-    async def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
+    async def append(
+        self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
+    ) -> int:
         """Appends one excerpt; its index. See `append_many`."""
-        return await self.append_many([payload], now_ms=now_ms)
+        return await self.append_many([payload], now_ms=now_ms, policy=policy)
 
-    async def append_many(self, payloads: Sequence[Payload], *, now_ms: int | None = None) -> int:
-        """Appends excerpts under one lock, in a thread; the index of the last. A cancellation waits
-        until that is done.
+    async def append_many(
+        self,
+        payloads: Sequence[Payload],
+        *,
+        now_ms: int | None = None,
+        policy: AckPolicy | None = None,
+    ) -> int:
+        """Appends excerpts under one lock, in a thread, and with a policy waits until they are
+        safe; the index of the last. A cancellation waits until they are appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+            policy: as for `cqrepl.HostQueue.append_many`.
 
         Raises:
-            Refused: the queue is taken in.
+            Refused: the queue is taken in; with a policy also, it is not open yet.
             HostEnded: the host has ended.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
+            SteppedDown, AckUnknown, WaitEnded, ValueError: as `cqrepl.HostQueue.append_many`.
         """
-        return await self._host.call(lambda: self._queue.append_many(payloads, now_ms=now_ms))
+        return await self._host.call(
+            lambda: self._queue.append_many(payloads, now_ms=now_ms, policy=policy)
+        )
 
     async def wait_acked(
         self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None

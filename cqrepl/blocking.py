@@ -19,6 +19,7 @@ import trio
 
 from cqrepl.net.eventloop import is_in_asyncio
 from cqrepl.net.program import Program
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
@@ -232,23 +233,38 @@ class BlockingQueue(OuterQueue):
         self._host.check()
         return self._queue.leading
 
-    def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
+    def append(
+        self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
+    ) -> int:
         """Appends one excerpt; its index. See `append_many`."""
-        return self.append_many([payload], now_ms=now_ms)
+        return self.append_many([payload], now_ms=now_ms, policy=policy)
 
-    def append_many(self, payloads: Sequence[Payload], *, now_ms: int | None = None) -> int:
-        """Appends excerpts under one lock; the index of the last. From any thread.
+    def append_many(
+        self,
+        payloads: Sequence[Payload],
+        *,
+        now_ms: int | None = None,
+        policy: AckPolicy | None = None,
+    ) -> int:
+        """Appends excerpts under one lock, and with a policy waits until they are safe; the index
+        of the last. From any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+            policy: as for `cqrepl.HostQueue.append_many`.
 
         Raises:
-            Refused: the queue is taken in.
+            Refused: the queue is taken in; with a policy also, it is not open yet.
             HostEnded, RuntimeError: the host has ended, or is another process's.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
+            SteppedDown, AckUnknown, WaitEnded, RuntimeError, ValueError: as `Leading.append`.
         """
         self._host.check()
-        return self._queue.append_here(payloads, now_ms)
+        try:
+            return self._queue.append_here(payloads, now_ms, policy)
+        except WaitEnded as ended:
+            told = self._host.told(ended)
+            raise told from told.__cause__
 
     def wait_acked(
         self,

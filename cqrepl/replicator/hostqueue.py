@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from cqrepl.net.errors import Refused
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.hostend import ended_by
@@ -99,29 +100,55 @@ class HostQueue:
             raise Refused(self._no_source())
         return self._host.source.leading(self.name)
 
-    async def append(self, payload: Payload, *, now_ms: int | None = None) -> int:
+    async def append(
+        self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
+    ) -> int:
         """Appends one excerpt; its index. See `append_many`."""
-        return await self.append_many([payload], now_ms=now_ms)
+        return await self.append_many([payload], now_ms=now_ms, policy=policy)
 
-    async def append_many(self, payloads: Sequence[Payload], *, now_ms: int | None = None) -> int:
-        """Appends excerpts under one lock, in a thread; the index of the last. A cancellation waits
-        until that is done.
+    async def append_many(
+        self,
+        payloads: Sequence[Payload],
+        *,
+        now_ms: int | None = None,
+        policy: AckPolicy | None = None,
+    ) -> int:
+        """Appends excerpts under one lock, in a thread, and with a policy waits until they are
+        safe; the index of the last. A cancellation waits until they are appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
+            policy: when they count as safe. None: nothing is waited for. A policy with a window
+                waits first, for what was appended with such a one before.
 
         Raises:
-            Refused: the queue is taken in.
+            Refused: the queue is taken in; with a policy also, it is not open yet.
             HostEnded: the host has ended.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
+            SteppedDown: a policy has had this host step down, now or before. What was appended
+                stays.
+            AckUnknown, WaitEnded, ValueError: as `Leading.append`.
         """
-        return await trio.to_thread.run_sync(self.append_here, payloads, now_ms)
+        if policy is None:
+            return await trio.to_thread.run_sync(self._append, payloads, now_ms)
+        leading = self.leading
+        await leading.admit_task(len(payloads), policy)
+        index = await trio.to_thread.run_sync(self._append, payloads, now_ms)
+        await leading.settle_task(index, len(payloads), policy)
+        self._note_drained()
+        return index
 
-    def append_here(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
+    def append_here(
+        self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None = None
+    ) -> int:
         """The same in the thread that calls, which it may hold up."""
-        if not self.is_streamed:
-            raise Refused(self._no_source())
-        return self._host.writer(self.name).append(payloads, now_ms)
+        if policy is None:
+            return self._append(payloads, now_ms)
+        leading = self.leading
+        leading.admit(len(payloads), policy)
+        index = self._append(payloads, now_ms)
+        leading.settle(index, len(payloads), policy)
+        return index
 
     async def wait_acked(
         self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
@@ -137,7 +164,16 @@ class HostQueue:
             WaitEnded, ValueError: as `AckBoard.wait`.
         """
         await self.board.wait_acked(index, n, hosts=hosts)
-        if self.name in self._host.source.queues:  # Java's marks follow
+        self._note_drained()
+
+    def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
+        if not self.is_streamed:
+            raise Refused(self._no_source())
+        return self._host.writer(self.name).append(payloads, now_ms)
+
+    def _note_drained(self) -> None:
+        """What was waited for is there: Java's marks follow."""
+        if self.name in self._host.source.queues:
             self._host.source.queues[self.name].counters.drained()
 
     def _no_source(self) -> str:

@@ -96,19 +96,59 @@ class Leading:
         Raises:
             SteppedDown: a policy has had this host step down, now or before. What was appended
                 stays.
-            AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`; the excerpts are appended.
+            AckUnknown, WaitEnded, RuntimeError: as `wait`; the excerpts are appended, unless it
+                was the window that was waited for.
+            ValueError: a policy that counts all hosts and names none; nothing is appended.
             QueueError, OSError: as `Queue.append_many`.
         """
-        self._keep_window(policy or self.policy, len(payloads))
-        if self.has_stepped_down:
-            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
+        if policy is None and self.policy.window is None:
+            self._check_not_stepped_down()
+        else:
+            self.admit(len(payloads), policy or self.policy)
         index = self._opened().append_many(payloads)
-        if (policy or self.policy).window is not None:
-            with self._guard:
-                self._unsafe.append((index, len(payloads)))
-        if policy is not None and self.wait(index, policy) is AckOutcome.STEPPED_DOWN:
-            raise SteppedDown(f"queue {self.name!r}: {_unknown(self.name, index, policy)}")
+        self._note(index, len(payloads), policy or self.policy)
+        if policy is not None:
+            self._check_leads(self.wait(index, policy), index, policy)
         return index
+
+    def admit(self, count: int, policy: AckPolicy) -> None:
+        """Waits until a policy lets so many excerpts more be unsafe. For threads.
+
+        Raises:
+            SteppedDown: a policy has had this host step down.
+            AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
+        """
+        _count(policy)
+        while (oldest := self._beyond_window(policy, count)) is not None:
+            if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
+                break
+            self._forget(oldest)
+        self._check_not_stepped_down()
+
+    async def admit_task(self, count: int, policy: AckPolicy) -> None:
+        """The same in a task of the source's event loop."""
+        _count(policy)
+        while (oldest := self._beyond_window(policy, count)) is not None:
+            if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
+                break
+            self._forget(oldest)
+        self._check_not_stepped_down()
+
+    def settle(self, index: int, count: int, policy: AckPolicy) -> None:
+        """Waits until so many excerpts are safe, of which the last one has this index, and which
+        were appended by other means since `admit`. For threads.
+
+        Raises:
+            SteppedDown: a policy has had this host step down.
+            AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
+        """
+        self._note(index, count, policy)
+        self._check_leads(self.wait(index, policy), index, policy)
+
+    async def settle_task(self, index: int, count: int, policy: AckPolicy) -> None:
+        """The same in a task of the source's event loop."""
+        self._note(index, count, policy)
+        self._check_leads(await self.wait_acked(index, policy), index, policy)
 
     def wait(
         self, index: int, policy: AckPolicy | None = None, timeout_s: float | None = None
@@ -203,20 +243,30 @@ class Leading:
                 self._queue.close()
                 self._queue = None
 
-    def _keep_window(self, policy: AckPolicy, count: int) -> None:
-        """Waits until no more is unsafe than a policy lets be, with so many excerpts more."""
+    def _beyond_window(self, policy: AckPolicy, count: int) -> tuple[int, int] | None:
+        """What has to be safe before so many excerpts more may be unsafe; None: nothing."""
         if policy.window is None:
-            return
-        while True:
+            return None
+        with self._guard:
+            waiting = count + sum(each for _, each in self._unsafe)
+            return self._unsafe[0] if waiting > policy.window and self._unsafe else None
+
+    def _forget(self, safe: tuple[int, int]) -> None:
+        with self._guard, suppress(ValueError):  # another thread may have waited for it too
+            self._unsafe.remove(safe)
+
+    def _note(self, index: int, count: int, policy: AckPolicy) -> None:
+        if policy.window is not None:
             with self._guard:
-                waiting = count + sum(each for _, each in self._unsafe)
-                if waiting <= policy.window or not self._unsafe:
-                    return
-                oldest = self._unsafe[0]
-            if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
-                return
-            with self._guard, suppress(ValueError):  # another thread may have waited for it too
-                self._unsafe.remove(oldest)
+                self._unsafe.append((index, count))
+
+    def _check_not_stepped_down(self) -> None:
+        if self.has_stepped_down:
+            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
+
+    def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
+        if outcome is AckOutcome.STEPPED_DOWN:
+            raise SteppedDown(f"queue {self.name!r}: {_unknown(self.name, index, policy)}")
 
     def _opened(self) -> Queue:
         with self._guard:

@@ -58,6 +58,9 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
             await asyncio.to_thread(queue.board.wait, max(indexes))
             last = await asyncio.to_thread(queue.leading.append, [b"x"], policy=cqrepl.AckPolicy())
             assert queue.leading.commit_index() == last
+            synced = cqrepl.AckPolicy(level=cqrepl.AckLevel.SYNCED)
+            last = await queue.append(b"y", policy=synced)
+            assert queue.leading.marks()[2][synced.level] == last
             assert (one.stops, two.stops, two.port) == ([], [], None)
             assert (queue.is_streamed, two.queue().is_streamed) == (True, False)
             assert two.queue().path == tmp_path / "copy"
@@ -65,7 +68,7 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
                 await two.queue().append(b"no")
 
     run(main())
-    appended = [*(b"%d" % number for number in range(40)), b"x"]
+    appended = [*(b"%d" % number for number in range(40)), b"x", b"y"]
     assert sorted(held(tmp_path / "copy")) == sorted(appended)
 
 

@@ -44,9 +44,37 @@ def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
         with ThreadPoolExecutor(4) as pool:
             appended = pool.map(lambda nth: leading.append([b"%d" % nth], policy=policy), range(8))
         assert leading.commit_index(policy) == max(appended)
-        assert len(held(tmp_path / "copy")) == 8
+        last = one.queue("q").append(b"8", now_ms=NOON_MS, policy=policy)
+        assert leading.marks()[2][AckLevel.SYNCED] == last
+        assert len(held(tmp_path / "copy")) == 9
         with pytest.raises(cqrepl.Refused, match="taken in here"):
             _ = two.queue("q").leading
+        with pytest.raises(cqrepl.Refused, match="taken in here"):
+            two.queue("q").append(b"no", policy=policy)
+
+
+def test_an_append_that_waits_is_told_what_has_ended_its_host(tmp_path: Path) -> None:
+    policy = AckPolicy(hosts=frozenset({7}), timeout_seconds=SECONDS)
+    raised: list[Exception] = []
+    host = Host(source_of(tmp_path / "q"))
+
+    def work(queue: BlockingQueue) -> None:
+        try:
+            queue.append(b"stays", policy=policy)
+        except (cqrepl.WaitEnded, cqrepl.HostEnded) as error:
+            raised.append(error)
+
+    with host:
+        queue = host.queue("q")
+        thread = threading.Thread(target=work, args=(queue,))
+        thread.start()
+        while not held(tmp_path / "q"):
+            thread.join(0.01)
+    thread.join()
+    assert [type(each) for each in raised] == [cqrepl.WaitEnded]
+    with pytest.raises(cqrepl.HostEnded):
+        queue.append(b"no", policy=policy)
+    assert held(tmp_path / "q") == [b"stays"]
 
 
 def held(path: Path) -> list[bytes]:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,17 @@ import trio
 import cqrepl
 import cqrepl.aio
 import cqrepl.blocking
-from cqrepl import Host, HostSettings, Queue
+from cqrepl import (
+    AckLevel,
+    AckPolicy,
+    AckUnknown,
+    From,
+    Host,
+    HostSettings,
+    OnTimeout,
+    Queue,
+    SteppedDown,
+)
 from cqrepl.console.exitcodes import REFUSED
 from cqrepl.net.controlsocket import NotThere, ask, ask_status
 from tests.support.ports import reserved_port
@@ -68,6 +79,48 @@ async def test_each_side_appends_and_waits_for_the_other(tmp_path: Path) -> None
             await trio.to_thread.run_sync(queue.board.wait, last)
     assert held(tmp_path / "there" / "orders") == held(tmp_path / "here" / "fills")
     assert held(tmp_path / "here" / "fills") == [b"a", b"b", b"c"]
+
+
+async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
+    async with two_hosts(tmp_path) as (one, _):
+        queue = one.queue("orders")
+        policy = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS)
+        last = await queue.append_many([b"a", b"b"], now_ms=NOON_MS, policy=policy)
+        assert queue.leading.marks()[2][AckLevel.SYNCED] == last
+        nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
+        with pytest.raises(AckUnknown, match="not known whether hosts have"):
+            await queue.append(b"c", now_ms=NOON_MS, policy=nobody)
+        with pytest.raises(ValueError, match="nobody knows which are all"):
+            await queue.append(b"no", policy=AckPolicy(from_=From.ALL))
+        with trio.move_on_after(0.05) as scope:  # it is appended first
+            unlimited = replace(nobody, timeout_seconds=None)
+            await queue.append(b"d", now_ms=NOON_MS, policy=unlimited)
+        assert scope.cancelled_caught
+        with pytest.raises(cqrepl.Refused, match="'fills' is taken in here"):
+            await one.queue("fills").append(b"no", policy=policy)
+    assert held(tmp_path / "here" / "orders") == [b"a", b"b", b"c", b"d"]
+    with pytest.raises(cqrepl.HostEnded):
+        await queue.append(b"no", policy=policy)
+
+
+async def test_an_append_waits_for_the_window_of_its_policy(tmp_path: Path) -> None:
+    path = made(tmp_path / "q")
+    one = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path})
+    narrow = AckPolicy(window=2, timeout_seconds=0.01, on_timeout=OnTimeout.WARN)
+    stern = replace(narrow, on_timeout=OnTimeout.FAIL)
+    async with Host(one) as host:
+        queue = host.queue()
+        await queue.append_many([b"a", b"b"], policy=narrow)
+        with pytest.raises(AckUnknown):
+            await queue.append(b"is not written", policy=stern)
+        stepping = replace(narrow, on_timeout=OnTimeout.STEP_DOWN)
+        with pytest.raises(SteppedDown, match="has stepped down"):
+            await queue.append(b"is not written", policy=stepping)
+        queue.leading.lead_again()
+        two = HostSettings.of(connect=at(host.port), sinks={"q": tmp_path / "copy"})
+        async with Host(two):
+            await queue.append(b"c", policy=replace(stern, timeout_seconds=SECONDS))
+    assert held(tmp_path / "copy") == [b"a", b"b", b"c"]
 
 
 async def test_what_is_taken_in_is_only_read(tmp_path: Path) -> None:
