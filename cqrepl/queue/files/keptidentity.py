@@ -11,10 +11,17 @@ at the first half before and after the second. Those who store hold the table lo
 the disk before the next one, but for the first identity where both halves are on one page: a power
 cut leaves the old identity, or none, or the new one, and never half of each. And all of it is there
 before anybody else hears of it: a copy knows none that its source has lost.
+
+A first identity on one page is one store, and one sync, which is done without the table lock: with
+that goes a guard that no thread can open or close any file without, and a host begins with hundreds
+of queues. Until then there is none for the threads of this process: one that is to give it one,
+too, waits, and one that only looks finds none. Another process that finds it syncs it itself.
 """
 
+import os
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +36,36 @@ HIGH_KEY: Final = "cqrepl.identity.high"
 LOW_KEY: Final = "cqrepl.identity.low"
 
 Values = tuple[TableValue, TableValue]
+
+
+class _Makers:
+    """Who gives a queue its first identity: one thread of this process at a time for each."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._at_work: set[Path] = set()
+        self.unsettled: set[Path] = set()  # the identity there may not be on the disk
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def alone(self, path: Path) -> Iterator[None]:
+        """No other thread is in such a block for this table store."""
+        with self._changed:
+            self._changed.wait_for(lambda: path not in self._at_work)
+            self._at_work.add(path)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.unsettled.discard(path)
+                self._at_work.discard(path)
+                self._changed.notify_all()
+
+
+_MAKERS: Final = _Makers()
 
 
 class KeptIdentity:
@@ -53,7 +90,12 @@ class KeptIdentity:
             return None
         with closing(table):
             high, low = table.find(HIGH_KEY), table.find(LOW_KEY)
-            return None if high is None or low is None else _load((high, low))
+            if high is None or low is None:
+                return None
+            found = _load((high, low))
+            is_settled = self._path not in _MAKERS.unsettled
+            # looked at once more: its sync may have failed in between, which has taken it back
+            return found if is_settled and _load((high, low)) == found else None
 
     def keep(self, make: Callable[[], Identity]) -> Identity | None:
         """Gives a queue without identity one; what it has then, which another process may have been
@@ -66,11 +108,16 @@ class KeptIdentity:
             OSError: it may not be on the disk.
             QueueError: another process keeps the table lock.
         """
-        with self._writable() as pair:
+        with _MAKERS.alone(self._path), self._opened() as pair:
             if pair is None:
                 return None
-            if _load(pair.values) is None:
-                pair.store(make())
+            made = None
+            with pair.locked():
+                if _load(pair.values) is None:
+                    _MAKERS.unsettled.add(self._path)
+                    made = make()
+                    pair.lay(made)
+            pair.settle(made)
             return _load(pair.values)
 
     def replace(self, identity: Identity) -> bool:
@@ -78,15 +125,17 @@ class KeptIdentity:
 
         Raises: as `keep`.
         """
-        with self._writable() as pair:
+        with self._opened() as pair:
             if pair is None:
                 return False
-            pair.store(identity)
+            with pair.locked():
+                pair.lay(identity)
+                pair.settle(identity)
             return True
 
     @contextmanager
-    def _writable(self) -> Iterator["_Pair | None"]:
-        """The two longs, and nobody else stores there for the length of a block."""
+    def _opened(self) -> Iterator["_Pair | None"]:
+        """The two longs, for the length of a block."""
         try:
             atomics.require()
             table = TableStore(self._path, writable=True)
@@ -95,22 +144,27 @@ class KeptIdentity:
             return
         with closing(table):
             values = _find(table)
-            if values is None:
-                yield None
-                return
-            with table.locked():
-                yield _Pair(table, values)
+            yield None if values is None else _Pair(table, values)
 
 
 class _Pair:
-    """The two longs in a table store that is locked."""
+    """The two longs in a table store."""
 
     def __init__(self, table: TableStore, values: Values) -> None:
         self._table = table
         self.values = values
 
-    def store(self, identity: Identity) -> None:
-        """Stores both halves, so that a power cut leaves no mixture; none where that fails."""
+    def locked(self) -> AbstractContextManager[None]:
+        """Nobody else stores there for the length of a block.
+
+        Raises:
+            QueueError: another process keeps the table lock.
+        """
+        return self._table.locked()
+
+    def lay(self, identity: Identity) -> None:
+        """Stores both halves, so that a power cut leaves no mixture; none where that fails. They
+        may not be on the disk before `settle`."""
         first, second = longs_of(identity)
         high, low = self.values
         is_apart = high.position // PAGE_BYTES != low.position // PAGE_BYTES
@@ -120,10 +174,17 @@ class _Pair:
                 value.store(long)
                 if in_steps:
                     self._table.sync()
-            if not in_steps:
-                self._table.sync()
         except OSError:
             high.store(0)  # nobody may hear of what may not be on the disk
+            raise
+
+    def settle(self, laid: Identity | None) -> None:
+        """What is stored there is on the disk; where that fails, what was laid goes."""
+        try:
+            self._table.sync()
+        except OSError:
+            if laid is not None and _load(self.values) == laid:
+                self.values[0].store(0)  # as above
             raise
 
 

@@ -1,6 +1,7 @@
 """A queue's identity: how it is written, and how it is kept in the table store."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,60 @@ def test_what_a_power_cut_can_leave(
     assert kept(path).replace(ONE)
     assert seen == {None, had, ONE}
     assert durable == file.read_bytes()
+
+
+class SlowDisk(Surroundings):
+    """A sync takes until it is let through; or fails then."""
+
+    def __init__(self) -> None:
+        self.is_slow, self.goes_on = threading.Event(), threading.Event()
+        self.fails = False
+
+    def sync(self, descriptor: int) -> None:
+        self.is_slow.set()
+        self.goes_on.wait()
+        if self.fails:
+            raise OSError(5, "Input/output error")
+        super().sync(descriptor)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_slow_disk_holds_up_no_other_file(path: Path, fails: bool) -> None:
+    """Meanwhile there is none; and who is to give it one too, waits, and finds it. Where it does
+    not get to the disk, the second one does what the first could not."""
+    disk, found = SlowDisk(), list[Identity | None]()
+    disk.fails = fails
+
+    def first() -> None:
+        with within(disk):
+            if fails:
+                with pytest.raises(OSError, match="Input/output"):
+                    kept(path).keep(lambda: ONE)
+            else:
+                found.append(kept(path).keep(lambda: ONE))
+
+    threads = [
+        threading.Thread(target=first),
+        threading.Thread(target=lambda: found.append(kept(path).keep(lambda: OTHER))),
+    ]
+    threads[0].start()
+    disk.is_slow.wait()
+    threads[1].start()
+    assert kept(path).load() is None
+    with Queue.open(path) as queue:  # files are opened, mapped and closed
+        assert queue.identity.load() is None
+    disk.goes_on.set()
+    for thread in threads:
+        thread.join()
+    assert found == ([OTHER] if fails else [ONE, ONE])
+    assert kept(path).load() == found[0]
+
+
+def test_one_that_was_there_stays_though_a_sync_fails(path: Path) -> None:
+    kept(path).replace(ONE)
+    disk = SlowDisk()
+    disk.fails = True
+    disk.goes_on.set()
+    with within(disk), pytest.raises(OSError, match="Input/output"):
+        kept(path).keep(fail)
+    assert kept(path).load() == ONE
