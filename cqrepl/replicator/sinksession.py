@@ -202,6 +202,8 @@ class SinkSession:
     async def _answer(self, event: ev.QueueOffered) -> None:
         if not self._connection.awaits_answer(event):
             return
+        if event.offer.lineage is None and self._connection.compares_lineage:
+            return  # it is about to be taken back, with why nothing comes: no queue is made of it
         queue = self._queues[event.name]
         try:
             if queue.know_epochs():

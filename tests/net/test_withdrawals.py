@@ -116,6 +116,23 @@ async def test_a_queue_is_opened_once_however_often_it_is_offered(tmp_path: Path
         assert not sink.stops
 
 
+async def test_an_offer_that_only_comes_to_be_taken_back_makes_no_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By it a source says why nothing comes; it says nothing of what the queue is like."""
+    said = uber(1, 2, cqrepl={**ANNOUNCED, "capabilities": ["ended", "lineage", "queues"]})
+    async with (
+        serve_sink({"q": tmp_path / "q"}, listen=LOOPBACK) as sink,
+        await trio.open_tcp_stream("127.0.0.1", sink.port or 0) as stream,
+    ):
+        await stream.send_all(said + heartbeats() + offer("q", 5))
+        await trio.sleep(0.2)  # what it would do with a queue it has done by then
+        await stream.send_all(ended(5))
+        await eventually(lambda: "pauses: the peer says: enough" in caplog.text)
+        assert not sink.queues["q"].is_open
+    assert not (tmp_path / "q").exists()
+
+
 async def offered_cid(heard: bytearray) -> int:
     await eventually(lambda: b"SinkReplicationHandler" in heard)
     (cid,) = [

@@ -274,7 +274,10 @@ class Tailer:
             return None
         change = self._change.watched()
         # listed behind the word: a file that this does not show changes it
-        return None if self._cycles.following(self._cycle) is not None else change
+        if self._cycles.following(self._cycle) is None:
+            return change
+        self._listed_at = -_LISTING_PAUSE_S  # who hears that it is there finds it at once
+        return None
 
     def pass_by(self, count: int, position: int, position_last: int) -> None:
         """Goes on behind excerpts that a live pump has read from where this tailer stood.
