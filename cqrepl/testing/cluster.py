@@ -9,7 +9,7 @@ async with running_cluster(folder, 3) as cluster:
 import random
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ from cqrepl.testing.labmachine import Machine
 from cqrepl.testing.labroles import LIAR_HOST, LabFile
 from cqrepl.testing.ledqueue import LedQueue
 from cqrepl.testing.network import Network
-from cqrepl.testing.plan import SOURCE
+from cqrepl.testing.plan import SOURCE, Route
 from cqrepl.testing.story import Story
 
 LOOK_SECONDS: Final = 0.25
@@ -45,20 +45,48 @@ _END_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A queue of a cluster: its master's own, the copies of it, and the application that writes."""
+    """A queue of a cluster: its master's own, the copies of it, and the application that writes.
+
+    Args:
+        vias: the ids of hosts that pass it on, by those of the hosts that take it from them.
+    """
 
     source: Copy
     sinks: list[Copy]
     application: Application
+    vias: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def master(self) -> int:
         """The id of the host whose own it is."""
         return self.source.host.host
 
+    def giver(self, sink: Copy) -> Copy:
+        """Where a copy is taken from: the source, or a copy that is passed on."""
+        via = self.vias.get(sink.host.host)
+        return self.source if via is None else self._copy_of(via)
+
+    @property
+    def givers(self) -> list[Copy]:
+        """The source, and the copies that are passed on."""
+        return [self.source, *map(self._copy_of, sorted(set(self.vias.values())))]
+
+    @property
+    def direct(self) -> list[Copy]:
+        """The copies that are taken from the source."""
+        return [each for each in self.sinks if each.host.host not in self.vias]
+
+    def way(self, host: int) -> list[int]:
+        """The ids of the hosts by which it comes to one, which is the first."""
+        return [host, *(self.way(self.vias.get(host, self.master)) if host != self.master else ())]
+
+    def _copy_of(self, host: int) -> Copy:
+        return next(each for each in self.sinks if each.host.host == host)
+
     def is_settled(self, sink: Copy) -> bool:
-        """True when a copy holds what the source holds, and the source knows."""
-        return last_index(sink.path) == last_index(self.source.path) == self.source.known_of(sink)
+        """True when a copy holds what the source holds, and who gives it that knows."""
+        giver = self.giver(sink)
+        return last_index(sink.path) == last_index(self.source.path) == giver.known_of(sink)
 
 
 class Cluster:
@@ -74,6 +102,7 @@ class Cluster:
         changing: a third kind, of one queue that other hosts may come to lead: `led` is that.
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
+        routes: which hosts take a queue from another one than its master.
     """
 
     def __init__(
@@ -91,6 +120,7 @@ class Cluster:
         changing: bool = False,
         bursts: bool = False,
         with_frames: Collection[int] = (),
+        routes: Collection[Route] = (),
     ) -> None:
         self.story = Story() if story is None else story
         self.network = Network(nursery, _rng("network", seed), self.story)
@@ -102,6 +132,10 @@ class Cluster:
         members = (*ids, LIAR_HOST) if both_ways else tuple(ids)
         masters = {name: master for master, name in queues.items()}
         acks = {QUEUE: acks_of(hosts)} if changing else {}
+        self._vias: dict[int, dict[int, int]] = {}  # by the masters of the queues
+        for route in routes:
+            self._vias.setdefault(route.queue, {})[route.host] = route.via
+        by_name = {queues[master]: vias for master, vias in self._vias.items()}
         freezer = Freezer()
         trio.lowlevel.add_instrument(freezer)
         for host in ids:
@@ -114,7 +148,7 @@ class Cluster:
                 self.story,
                 None if programs is None else programs.get(host),
                 queues=queues,
-                file=LabFile(hosts=members, masters=dict(masters), acks=acks)
+                file=LabFile(hosts=members, masters=dict(masters), acks=acks, routes=by_name)
                 if both_ways or changing
                 else None,
                 runs=host not in with_frames,
@@ -140,6 +174,7 @@ class Cluster:
             source=self.hosts[master].copies[master],
             sinks=[each.copies[master] for host, each in self.hosts.items() if host != master],
             application=Application(machine, name, roll_cycle, rate, rng, self.story, batches),
+            vias=self._vias.get(master, {}),
         )
 
     def append(self, *payloads: bytes, master: int = SOURCE) -> None:
@@ -202,6 +237,7 @@ async def running_cluster(
     changing: bool = False,
     bursts: bool = False,
     with_frames: Collection[int] = (),
+    routes: Collection[Route] = (),
 ) -> AsyncIterator[Cluster]:
     """Runs hosts for the length of a block; the arguments are those of `Cluster`.
 
@@ -222,6 +258,7 @@ async def running_cluster(
                 changing=changing,
                 bursts=bursts,
                 with_frames=with_frames,
+                routes=routes,
             )
             trio.socket.set_custom_socket_factory(cluster.network)
             try:

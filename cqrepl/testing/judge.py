@@ -55,9 +55,10 @@ class Judge:
                     check_arrived(sink.title, end, last_index(sink.path))
 
     def _fine_since(self, host: int) -> float:
-        """When the last fault was over that such a host feels; the source feels all."""
+        """When the last fault was over that such a host feels, or one by which the queue comes to
+        it; the source feels all."""
         master = self._stream.master
-        felt = {master, host} if host != master else set(self._cluster.hosts)
+        felt = set(self._stream.way(host)) if host != master else set(self._cluster.hosts)
         now = trio.current_time()
         return max(
             (
@@ -69,8 +70,12 @@ class Judge:
         )
 
     def check_marks(self) -> None:
-        """No host counts as having what it does not have, nor anything beyond the source's end."""
-        copy = self._stream.source
+        """No host counts as having what it does not have, nor anything beyond the end of who gives
+        it that."""
+        for giver in self._stream.givers:
+            self._check_marks_at(giver)
+
+    def _check_marks_at(self, copy: Copy) -> None:
         source = copy.host.source
         queue = None if source is None else source.queues.get(copy.name)
         if queue is None:
@@ -80,7 +85,10 @@ class Judge:
             sink = None if there is None else there.copies[self._stream.master]
             if sink is not None and not sink.was_cut and not sink.holds_others:
                 check_mark(sink.title, marks.acknowledged, sink.path)
-            check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
+            if copy.is_own:
+                check_mark(self._who("the source itself"), marks.acknowledged, copy.path)
+            elif not copy.was_cut and not copy.holds_others:
+                check_mark(copy.title, marks.acknowledged, copy.path)
 
     @property
     def is_settled(self) -> bool:
@@ -92,8 +100,11 @@ class Judge:
 
     def _has_told(self, sink: Copy) -> bool:
         """Why this copy goes no further was said: by both sides, or by a process that has ended
-        and says so each time that it is started."""
-        source = self._stream.source
+        and says so each time that it is started; of it, or of one by which the queue comes to
+        it."""
+        source = self._stream.giver(sink)
+        if source is not self._stream.source and self._has_told(source):
+            return True
         if sink.host.node is None or source.host.node is None:
             return bool(sink.host.ends if sink.host.node is None else source.host.ends)
         return sink.has_stopped and source.has_told_of(sink)
@@ -137,8 +148,9 @@ class Judge:
         text = difference(found, {index: copy[index] for index in copy if index >= first})
         if text is not None:
             raise BrokenPromiseError("equal", f"{sink.title} differs silently: {text}")
-        if self._stream.source.known_of(sink) != max(found, default=-1):
-            text = f"{sink.title} has all, and the source was not told so"
+        giver = self._stream.giver(sink)
+        if giver.known_of(sink) != max(found, default=-1):
+            text = f"{sink.title} has all, and {giver.host.machine.name} was not told so"
             raise BrokenPromiseError("acknowledged", text)
 
     def _who(self, text: str) -> str:

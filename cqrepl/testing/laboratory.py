@@ -140,6 +140,7 @@ class _Laboratory:
                 changing=plan.changing,
                 bursts=plan.bursts,
                 with_frames=plan.with_frames,
+                routes=plan.routes,
             ) as self._cluster,
             trio.open_nursery() as nursery,
         ):

@@ -87,12 +87,14 @@ class LabFile:
         hosts: the ids of all of them; one that only lies is known, and listens nowhere.
         masters: of the queues, by their names.
         acks: how many hosts the policy of a queue waits for, of those that have one.
+        routes: from whom hosts take a queue that is passed on, by its name and their ids.
         limit: bytes of excerpts a second that each host is sent; 0 for any number.
     """
 
     hosts: Sequence[int]
     masters: dict[str, int]
     acks: Mapping[str, int] = field(default_factory=dict)
+    routes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     limit: int = 0
 
     def plan(self, start: HostStart, base: Path) -> HostPlan:
@@ -106,6 +108,9 @@ class LabFile:
             for name, master in self.masters.items()
         ]
         rest = "" if start.ack_log is None else f', source: {{ ackLog: "{start.ack_log}" }}'
+        if self.routes:
+            routes = [f"{name}: {dict(vias)}" for name, vias in self.routes.items()]
+            rest += f", routes: {{ {', '.join(routes)} }}"
         if self.acks:
             policies = [
                 f"{name}: {{ level: appended, from: {count} }}" for name, count in self.acks.items()

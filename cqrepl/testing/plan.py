@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 SOURCE: Final = 1  # the id of the host whose application writes, where only one does
 ROLL_CYCLES: Final = ("FAST_DAILY", "FAST_DAILY", "MINUTELY", "TEST4_DAILY", "TEST_SECONDLY")
@@ -19,6 +19,7 @@ FAULT_EVERY_SECONDS: Final = (4.0, 8.0, 16.0)
 SHARE_BOTH_WAYS: Final = 1 / 3
 HOSTS_BOTH_WAYS: Final = (3, 3, 3, 4, 5)
 RATES_BOTH_WAYS: Final = (0.5, 2.0, 2.0, 10.0)  # appends a second, of each application
+SHARE_PASSED_ON: Final = 1 / 3  # of these clusters have hosts that pass copies on
 # clusters of one queue, whose leader changes
 HOSTS_CHANGING: Final = (3, 3, 3, 4, 5)
 RATES_CHANGING: Final = (1.0, 4.0, 4.0, 10.0)
@@ -176,6 +177,20 @@ LASTING_SECONDS: Final = (0.05, 0.3, 1.0, 3.0, 8.0)
 CLOCK_STEPS_SECONDS: Final = (-7200.0, -70.0, -1.5, 1.5, 70.0, 7200.0, 90_000.0)
 
 
+class Route(NamedTuple):
+    """A host takes a queue from another one than its master.
+
+    Args:
+        queue: the id of its master.
+        host: the id of the one that takes it.
+        via: the id of the one that passes it on.
+    """
+
+    queue: int
+    host: int
+    via: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`step_s` is for clocks alone, `nth` for what happens at the n-th call or byte; `queue` is the
@@ -213,6 +228,7 @@ class RunPlan:
         changing: there is one queue, which operators have other hosts lead.
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
+        routes: of hosts that are both, those which take a queue from another one than its master.
     """
 
     seed: int
@@ -225,6 +241,7 @@ class RunPlan:
     changing: bool = False
     bursts: bool = False
     with_frames: tuple[int, ...] = ()
+    routes: tuple[Route, ...] = ()
 
     @classmethod
     def of(
@@ -235,6 +252,7 @@ class RunPlan:
         without: Iterable[Kind] = (),
         *,
         both_ways: bool | None = None,
+        passed_on: bool | None = None,
         changing: bool = False,
         runs: bool | None = None,
     ) -> Self:
@@ -245,6 +263,8 @@ class RunPlan:
             without: kinds of faults that are left out.
             both_ways: as the plan has it; drawn if None. What a seed stands for otherwise does not
                 depend on whether this was drawn.
+            passed_on: whether hosts that are both pass copies on; drawn if None. Nothing else
+                depends on it.
             changing: as the plan has it; it is never drawn.
             runs: whether all hosts take runs, or none does; drawn for each host if None. Nothing
                 else depends on it.
@@ -272,6 +292,7 @@ class RunPlan:
             both_ways=both_ways,
             bursts=bursts,
             with_frames=tuple(_with_frames(seed, count, runs)),
+            routes=tuple(_routes(seed, count, passed_on)) if both_ways else (),
         )
 
     @classmethod
@@ -315,6 +336,7 @@ class RunPlan:
 
     def __str__(self) -> str:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
+        roles += ", copies passed on" if self.routes else ""
         bursts = " in bursts" if self.bursts else ""
         frames = ", ".join(map(str, self.with_frames))
         frames = f" ({frames} with frames)" if frames else ""
@@ -329,6 +351,22 @@ def _with_frames(seed: int, hosts: int, runs: bool | None) -> Iterator[int]:
     for host in range(1, hosts + 1):
         if rng.random() < SHARE_WITH_FRAMES if runs is None else not runs:
             yield host
+
+
+def _routes(seed: int, hosts: int, passed_on: bool | None) -> Iterator[Route]:
+    """Each host takes each queue from its master, or from a host that has it already."""
+    rng = random.Random(f"routes {seed}")
+    is_drawn = rng.random() < SHARE_PASSED_ON
+    if passed_on is False or (passed_on is None and not is_drawn):
+        return
+    for master in range(1, hosts + 1):
+        have = [master]
+        others = [host for host in range(1, hosts + 1) if host != master]
+        for host in rng.sample(others, len(others)):
+            via = rng.choice(have)
+            have.append(host)
+            if via != master:
+                yield Route(master, host, via)
 
 
 def _faults(

@@ -73,7 +73,7 @@ class SafeWaits:
         self._stream = stream
         self._rng = random.Random(f"waits {stream.master} {seed}")
         self._safe: list[Safe] = []
-        sinks = frozenset(each.host.host for each in stream.sinks)
+        sinks = frozenset(each.host.host for each in stream.direct)
         self._policies = [
             AckPolicy(level=level, from_=count, hosts=hosts)
             for level in AckLevel
