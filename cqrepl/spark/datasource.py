@@ -33,17 +33,25 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
+from cqrepl.spark.catalogtable import (
+    created_options,
+    metadata_of,
+    options_for_reading,
+    options_for_writing,
+)
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, present
 from cqrepl.spark.reasons import reason_only
-from cqrepl.spark.recordbatches import arrow_schema, spark_schema
+from cqrepl.spark.recordbatches import arrow_schema
+from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tablefunction import register_function
 from cqrepl.spark.tableoptions import (
     Bounds,
     OptionError,
     ReadOptions,
+    TableError,
     bounds,
     read_options,
     stream_options,
@@ -73,25 +81,30 @@ class ChronicleSource(DataSource):
         return FORMAT
 
     @reason_only()
-    def schema(self) -> str:
-        """The columns that were chosen.
+    def schema(self) -> StructType:
+        """The columns that were chosen; those of a table of the catalog keep its options.
 
         Raises:
             OptionError: an option cannot be used.
         """
+        created = created_options(self.options)
+        if created is not None:
+            options = read_options(created)
+            return struct_type(options.columns, options.payload, metadata_of(created))
         options = read_options(self.options)
         found = Finder(options.finding).find()
         self._ends = {path: _end_of(path) for path in found.values()}
-        return spark_schema(options.columns, options.payload)
+        return struct_type(options.columns, options.payload)
 
     @reason_only()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads what the queues hold when the query is planned.
 
         Raises:
-            OptionError: an option cannot be used, or a column is no column of a queue.
+            TableError: an option cannot be used, or a column is no column of a queue.
         """
-        options, wanted = read_options(self.options), bounds(self.options)
+        given = options_for_reading(self.options, schema.fields)
+        options, wanted = read_options(given), bounds(given)
         ends = self._ends if wanted.is_of_load else None
         return ChronicleReader(options, wanted, planned_schema(schema, options), ends)
 
@@ -102,10 +115,10 @@ class ChronicleSource(DataSource):
         as soon as it is asked for an offset.
         """
         try:
-            options = read_options(self.options)
-            stream = stream_options(self.options)
+            given = options_for_reading(self.options, schema.fields)
+            options, stream = read_options(given), stream_options(given)
             return ChronicleStreamReader(options, stream, planned_schema(schema, options))
-        except OptionError as error:
+        except TableError as error:
             return RefusedStream(error)
 
     @reason_only()
@@ -115,7 +128,8 @@ class ChronicleSource(DataSource):
         Raises:
             TableError, QueueError: as `ChronicleWriter`.
         """
-        return ChronicleWriter(write_options(self.options), schema, overwrite)
+        options = write_options(options_for_writing(self.options))
+        return ChronicleWriter(options, schema, overwrite)
 
     @reason_only()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -124,7 +138,8 @@ class ChronicleSource(DataSource):
         Raises:
             TableError, QueueError: as `ChronicleStreamWriter`.
         """
-        return ChronicleStreamWriter(write_options(self.options), schema, overwrite)
+        options = write_options(options_for_writing(self.options))
+        return ChronicleStreamWriter(options, schema, overwrite)
 
 
 def _end_of(path: Path) -> int:

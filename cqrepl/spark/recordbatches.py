@@ -64,11 +64,6 @@ def type_of(name: str, payload_form: str) -> str:
     return "string" if name == "payload" and payload_form != "raw" else _TYPES[name]
 
 
-def spark_schema(names: Sequence[str], payload_form: str) -> str:
-    """The schema of some columns, in Spark's words."""
-    return ", ".join(f"`{name}` {type_of(name, payload_form)} not null" for name in names)
-
-
 def arrow_schema(fields: Sequence[Field], payload_form: str) -> "pa.Schema":
     """The Arrow schema of the fields that Spark has planned.
 

@@ -44,7 +44,7 @@ from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, check_held, followed, present
 from cqrepl.spark.reasons import reason_only
-from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions
+from cqrepl.spark.tableoptions import OptionError, ReadOptions, StreamOptions, TableError
 from cqrepl.spark.taskreader import read_split
 
 _logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RefusedStream(DataSourceStreamReader):
     reader, and say that there is none.
     """
 
-    def __init__(self, error: OptionError) -> None:
+    def __init__(self, error: TableError) -> None:
         self._error = error
 
     @reason_only()

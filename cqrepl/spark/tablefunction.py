@@ -12,22 +12,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.functions import udtf
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from cqrepl.queue import Queue
 from cqrepl.spark.ranges import present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import BatchMaker, arrow_schema, type_of
+from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, bounds, read_options
 from cqrepl.spark.taskreader import read_one_range
 
@@ -35,13 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME: Final = "chronicle_range"
-_TYPES: Final[dict[str, DataType]] = {
-    "string": StringType(),
-    "bigint": LongType(),
-    "int": IntegerType(),
-    "binary": BinaryType(),
-    "timestamp": TimestampType(),
-}
 
 
 class ChronicleRange:
@@ -61,14 +45,7 @@ class ChronicleRange:
             raise OptionError(NAME, "constant arguments", "one that depends on a row")
         options = _options(*(each.value for each in arguments))
         bounds(_texts(*(each.value for each in arguments)))
-        return AnalyzeResult(
-            StructType(
-                [
-                    StructField(name, _TYPES[type_of(name, options.payload)], nullable=False)
-                    for name in options.columns
-                ]
-            )
-        )
+        return AnalyzeResult(struct_type(options.columns, options.payload))
 
     def eval(self, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The rows, in the order of their indexes.

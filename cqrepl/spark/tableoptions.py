@@ -27,7 +27,6 @@ BATCH_EXCERPTS: Final = 32_768
 BATCH_BYTES: Final = 8 * 1024 * 1024
 _BATCH_BYTES_MAX: Final = 1 << 30  # a column has 32-bit offsets
 _BY_SPARK: Final = ("checkpointlocation",)
-_OF_A_CATALOG: Final = "provider"  # what only a table of Spark's catalog has
 _FINDING: Final = ("path", "paths", "name")
 _READING: Final = (
     *_FINDING, "columns", "payload", "splitBytes", "splitExcerpts", "maxPartitions",
@@ -193,13 +192,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
     Raises:
         OptionError: one of all options cannot be used.
-        TableError: a table of Spark's catalog was to be made.
     """
-    if _OF_A_CATALOG in options:
-        raise TableError(
-            "a table of the catalog cannot be a queue, as Spark gives its options to no reader:"
-            " CREATE TEMPORARY VIEW name USING chronicle OPTIONS (path ...)"
-        )
     given = _Given(options, (*_READING, *_BATCH, *_STREAMING), "chronicle")
     if given.has(*_BATCH):
         bounds(options)

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from cqrepl.samplequeue import make_queue
 from cqrepl.spark import register
 from cqrepl.spark.datasource import ChronicleSource
-from cqrepl.spark.recordbatches import spark_schema
+from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.tableoptions import COLUMNS_USUAL
 from cqrepl.spark.taskreader import settle_worker
 
@@ -83,8 +83,8 @@ class ReadySource(DataSource):
     def name(cls) -> str:
         return "ready"
 
-    def schema(self) -> str:
-        return spark_schema(COLUMNS_USUAL, "raw")
+    def schema(self) -> StructType:
+        return struct_type(COLUMNS_USUAL, "raw")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ReadyReader(schema, dict(self.options))

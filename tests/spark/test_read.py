@@ -18,7 +18,6 @@ try:
     import pyarrow as pa
     from pyspark.errors import PySparkException
     from pyspark.sql.datasource import InputPartition
-    from pyspark.sql.types import StructType
 
     from cqrepl.spark.datasource import ChronicleSource
 except ImportError:
@@ -209,9 +208,7 @@ def test_what_was_planned_and_is_gone_is_an_error(spark: "SparkSession", tmp_pat
     """The planner's and the task's part, called as Spark calls them."""
     fill(tmp_path / "q", DAY, {0: 300, 1: 10})
     source = ChronicleSource({"path": str(tmp_path / "q")})
-    schema = StructType.fromDDL(source.schema())
-    assert isinstance(schema, StructType)
-    reader = source.reader(schema=schema)
+    reader = source.reader(schema=source.schema())
     [partition] = reader.partitions()
     assert pa.Table.from_batches(reader.read(partition)).num_rows == 310
     shutil.move(noon_path(tmp_path / "q", DAY, ahead=1), tmp_path / "gone")

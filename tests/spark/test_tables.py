@@ -1,11 +1,12 @@
-"""Queues in SQL: views, and the function chronicle_range."""
+"""Queues in SQL: views, tables of the catalog, and the function chronicle_range."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.queues import FIRST, make_queue, payload
+from tests.spark.queues import FIRST, excerpts, make_queue, payload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,13 +26,77 @@ def test_a_view(spark: "SparkSession", queue: Path) -> None:
         spark.catalog.dropTempView("seen")
 
 
-def test_a_table_of_the_catalog_is_refused(spark: "SparkSession", queue: Path) -> None:
-    """Spark would make it, and then read it without its path."""
-    from pyspark.errors import PySparkException
+@pytest.fixture
+def table(spark: "SparkSession") -> Iterator[str]:
+    """The name of a table, which is dropped at the end."""
+    yield "kept"
+    spark.sql("DROP TABLE IF EXISTS kept")
 
-    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW name USING chronicle"):
-        spark.sql(f"CREATE TABLE kept USING chronicle OPTIONS (path '{queue}')")
-    assert not spark.catalog.tableExists("kept")
+
+def test_a_table_of_the_catalog(spark: "SparkSession", tmp_path: Path, table: str) -> None:
+    """Its options are kept, what is appended later is read, and a queue outlives its table."""
+    queue = make_queue(tmp_path / "my orders", (300, 20))
+    spark.sql(
+        f"CREATE TABLE {table} USING chronicle"
+        f" OPTIONS (path '{queue}', columns 'index,payload', fromIndex '{FIRST + 7:#x}')"
+    )
+    count = f"SELECT count(*) FROM {table}"
+    assert spark.table(table).columns == ["index", "payload"]
+    assert spark.sql(count).collect() == [(313,)]
+    make_queue(queue, (0, 5))
+    assert spark.sql(count).collect() == [(318,)]
+    assert spark.sql(f"{count} WITH (toIndex = '{FIRST + 9}')").collect() == [(2,)]
+    held = excerpts(queue)
+    spark.sql(f"DROP TABLE {table}")
+    assert excerpts(queue) == held
+
+
+def test_a_table_as_a_stream(
+    spark: "SparkSession", queue: Path, tmp_path: Path, table: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} USING chronicle LOCATION '{queue}' COMMENT 'of a test'")
+    stream = spark.readStream.table(table).writeStream.format("parquet")
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    stream.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).select("index").distinct().count() == 320
+
+
+def test_a_table_whose_columns_are_listed(spark: "SparkSession", queue: Path, table: str) -> None:
+    """Spark gives its options to nobody, so where the queue is has to stand in the query."""
+    spark.sql(
+        f"CREATE TABLE {table} (index bigint, payload binary) USING chronicle"
+        f" OPTIONS (path '{queue}')"
+    )
+    count = f"SELECT count(*) FROM {table}"
+    assert spark.sql(f"{count} WITH (path = '{queue}')").collect() == [(320,)]
+    is_told(spark, count, "CREATE TABLE name USING chronicle OPTIONS (path ..., columns '")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("INSERT INTO kept SELECT * FROM kept", "a table of the catalog cannot be written"),
+        ("INSERT OVERWRITE kept SELECT * FROM kept", "a table of the catalog cannot be written"),
+        (
+            "CREATE TABLE other USING chronicle OPTIONS (path '{q}') AS SELECT * FROM kept",
+            "a table of the catalog cannot be written",
+        ),
+        ("CREATE TABLE other USING chronicle", "option path: expected the directory of a queue"),
+        (
+            "CREATE TABLE other USING chronicle OPTIONS (path '{q}', fromIndxe 3)",
+            "option fromindxe: expected an option of chronicle, such as fromIndex",
+        ),
+        ("SELECT * FROM kept WITH (fromIndex = 'x')", "option fromIndex: expected an index"),
+    ],
+)
+def test_what_a_table_cannot_is_told_in_one_line(
+    spark: "SparkSession", queue: Path, table: str, text: str, told: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} USING chronicle OPTIONS (path '{queue}')")
+    held = excerpts(queue)
+    is_told(spark, text.format(q=queue), told)
+    assert excerpts(queue) == held
+    assert not spark.catalog.tableExists("other")
 
 
 def test_a_range_of_a_queue(spark: "SparkSession", queue: Path) -> None:
@@ -64,9 +129,13 @@ def test_a_range_with_columns_and_without_bounds(spark: "SparkSession", queue: P
 def test_a_range_that_cannot_be_is_told_in_one_line(
     spark: "SparkSession", queue: Path, arguments: str, told: str
 ) -> None:
+    is_told(spark, f"SELECT * FROM chronicle_range({arguments.format(q=queue)})", told)
+
+
+def is_told(spark: "SparkSession", text: str, told: str) -> None:
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as raised:
-        spark.sql(f"SELECT * FROM chronicle_range({arguments.format(q=queue)})").collect()
+        spark.sql(text).collect()
     assert told in str(raised.value)
     assert "Traceback" not in str(raised.value)
