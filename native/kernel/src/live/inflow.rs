@@ -39,6 +39,8 @@ pub struct Inflow {
     pub heard: Heard,
     /// True when more is likely to be there than was received at once.
     pub is_full: bool,
+    /// How many bytes were taken or handed over.
+    pub taken: u64,
 }
 
 impl Inflow {
@@ -59,6 +61,7 @@ impl Inflow {
             started,
             heard: Heard::default(),
             is_full: false,
+            taken: 0,
         }
     }
 
@@ -91,6 +94,7 @@ impl Inflow {
             behind = self.take_next(sinks, sources, control);
         }
         if self.at > before {
+            self.taken += (self.at - before) as u64;
             self.heard.taken(self.started);
         }
         Ok(behind?.unwrap_or(Behind::Nothing))

@@ -12,8 +12,9 @@
 //! An acknowledgement is made after the headers are published. If none went out for a while, it
 //! goes out at once; otherwise it goes out when that while is over, for all that has come
 //! meanwhile. The while is longer when more bytes are there already, as each acknowledgement costs
-//! the source about as much as hundreds of excerpts do. While the peer takes no bytes, only the
-//! last acknowledgement is kept.
+//! the source about as much as hundreds of excerpts do; and it is short while little comes, as then
+//! a writer may wait for each of its excerpts, or for its level. While the peer takes no bytes, only
+//! the last acknowledgement is kept.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,10 @@ const LANES_UNHEARD: usize = 128;
 const UNSENT_MAX: usize = 64 << 10;
 /// The shortest time between acknowledgements, when all that has come is stored.
 const QUIET: Duration = Duration::from_micros(500);
+/// The shortest time between acknowledgements while no more than so many bytes have come since the
+/// last.
+const QUIET_LITTLE: Duration = Duration::from_micros(50);
+const LITTLE: u64 = 4 << 10;
 /// The shortest time between acknowledgements while more bytes are there, for up to
 /// `QUEUES_IN_BULK` queues.
 const QUIET_IN_BULK: Duration = Duration::from_millis(5);
@@ -102,6 +107,7 @@ pub fn run(
         outflow: Outflow::new(unsent, room.frames, control.take_bucket()),
         is_for_tailer: false,
         said_at: None,
+        taken_said: 0,
         heard_at: None,
     };
     let ended = pump.run(now, now + slice)?;
@@ -125,6 +131,8 @@ struct Pump<'l, 'a> {
     is_for_tailer: bool,
     /// When the last acknowledgements went out.
     said_at: Option<Instant>,
+    /// How many bytes had been taken by then.
+    taken_said: u64,
     /// When the pump last looked at the socket for what the peer says.
     heard_at: Option<Instant>,
 }
@@ -217,13 +225,15 @@ impl Pump<'_, '_> {
             self.acknowledge_all();
             if self.outflow.documents.len() > before {
                 self.said_at = Some(now);
+                self.taken_said = self.inflow.taken;
             }
         }
     }
 
     fn quiet(&self) -> Duration {
         if !self.inflow.is_full {
-            return QUIET;
+            let is_little = self.inflow.taken - self.taken_said <= LITTLE;
+            return if is_little { QUIET_LITTLE } else { QUIET };
         }
         let queues = u32::try_from(self.lanes.sinks.len()).unwrap_or(u32::MAX);
         QUIET_IN_BULK.saturating_mul(queues.div_ceil(QUEUES_IN_BULK))
@@ -290,7 +300,7 @@ impl Pump<'_, '_> {
     fn next_look(&self, until: Instant) -> Instant {
         match self.said_at {
             Some(said_at) if self.lanes.sinks.iter().any(SinkLane::has_word) => {
-                until.min(said_at + QUIET)
+                until.min(said_at + self.quiet())
             }
             _ => until,
         }
