@@ -105,9 +105,9 @@ class AckPolicy:
         return self.from_
 
     @property
-    def counted(self) -> Iterable[int]:
+    def counted(self) -> range | frozenset[int]:
         """The ids of the hosts that may count."""
-        return HOST_IDS if self.hosts is None else sorted(self.hosts)
+        return HOST_IDS if self.hosts is None else self.hosts
 
     def among(self, hosts: Iterable[int]) -> "AckPolicy":
         """The same, where these are all hosts; as it is, if it names its own.

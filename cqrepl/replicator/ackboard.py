@@ -18,6 +18,7 @@ sink ends a wait: what one refuses or holds otherwise another one may take.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from typing import Final
 
 import trio
@@ -31,7 +32,7 @@ from cqrepl.replicator.queues import Signal
 _GUESTS: Final = 0  # the row of all peers whose id is no host's
 _LEVEL: Final = AckLevel.APPENDED
 
-_Wanted = tuple[int, int, AckLevel, list[int] | None]
+_Wanted = tuple[int, int, AckLevel, tuple[int, ...] | None]
 
 
 class WaitEnded(Exception):
@@ -237,12 +238,22 @@ class AckBoard:
 
 
 def _wanted(index: int, n: int, hosts: Iterable[int] | None, level: AckLevel) -> _Wanted:
-    named = None if hosts is None else sorted(set(hosts))
+    named = None
+    if hosts is not None:
+        named = _named(hosts if isinstance(hosts, range | frozenset) else frozenset(hosts))
     if index < 0:
         raise ValueError(f"an index expected, {index} came")
-    if named is not None and not all(host in HOSTS for host in named):
-        raise ValueError(f"ids of hosts from 1 to 127 expected, {named} came")
     most = len(HOSTS) if named is None else len(named)
     if not 1 <= n <= most:
         raise ValueError(f"a number of hosts from 1 to {most} expected, {n} came")
     return index, n, level, named
+
+
+@lru_cache(maxsize=256)
+def _named(hosts: range | frozenset[int]) -> tuple[int, ...]:
+    """The ids in order. Kept: to look at each of 127 takes ten times as long as the rest of a wait
+    for what is there."""
+    named = tuple(sorted(set(hosts)))
+    if not all(host in HOSTS for host in named):
+        raise ValueError(f"ids of hosts from 1 to 127 expected, {list(named)} came")
+    return named

@@ -91,7 +91,26 @@ pub struct Wanted {
     /// ... at so many hosts at least, ...
     pub hosts_min: usize,
     /// ... of these, or of all.
-    pub hosts: Option<Vec<i64>>,
+    pub hosts: Option<HostSet>,
+}
+
+/// Ids of hosts, from 0 to 127: a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSet(u128);
+
+impl HostSet {
+    /// A set of these; an id that no host can have is not in it.
+    pub fn of(hosts: impl IntoIterator<Item = i64>) -> Self {
+        HostSet(hosts.into_iter().filter_map(bit).fold(0, |bits, bit| bits | bit))
+    }
+
+    fn has(self, host: i64) -> bool {
+        bit(host).is_some_and(|bit| self.0 & bit != 0)
+    }
+}
+
+fn bit(host: i64) -> Option<u128> {
+    1_u128.checked_shl(u32::try_from(host).ok()?)
 }
 
 /// The marks of one host.
@@ -126,7 +145,7 @@ struct Members {
 impl Members {
     fn has(&self, wanted: &Wanted) -> bool {
         let counts = |row: &&Arc<HostRow>| {
-            let is_named = wanted.hosts.as_ref().is_none_or(|hosts| hosts.contains(&row.host));
+            let is_named = wanted.hosts.is_none_or(|hosts| hosts.has(row.host));
             let mark = row.marks.get(wanted.level);
             is_named && mark.is_some_and(|mark| mark.load(Ordering::SeqCst) >= wanted.index)
         };
@@ -206,6 +225,10 @@ impl Board {
 
     /// Ends the wait of a thread; the answer is how it stands.
     pub fn leave(&self, seat: &Seat) -> Waited {
+        let told = Waited::of(&seat.word);
+        if told != Waited::Unknown {
+            return told; // who told it has forgotten it: no lock is taken that all others want
+        }
         self.forget(seat.id);
         Waited::of(&seat.word)
     }
@@ -235,36 +258,48 @@ impl Board {
     }
 
     fn add(&self, wanted: Wanted, told: Told) -> u64 {
-        let id = {
-            let mut members = locked(&self.members);
-            members.waiters_ever += 1;
-            let id = members.waiters_ever;
+        let mut members = locked(&self.members);
+        members.waiters_ever += 1;
+        let id = members.waiters_ever;
+        self.waiting.store(members.waiters.len() + 1, Ordering::SeqCst);
+        // a mark that rose before is not told by the thread that raised it
+        let stand = members.stand(&wanted);
+        if stand == Waited::Unknown {
             members.waiters.push(Waiter { id, wanted, told });
-            self.waiting.store(members.waiters.len(), Ordering::SeqCst);
-            id
-        };
-        self.tell(); // a mark that rose before is not told by the thread that raised it
+            return id;
+        }
+        self.waiting.store(members.waiters.len(), Ordering::SeqCst);
+        drop(members);
+        match told {
+            Told::Thread(word) => word.store(stand as u32, Ordering::Release),
+            Told::Loop => self.bell.ring(),
+        }
         id
     }
 
-    /// Tells all whose wait is over.
+    /// Tells all whose wait is over. They are woken once the lock is free, which they may want.
     fn tell(&self) {
-        let mut members = locked(&self.members);
-        let waiters = std::mem::take(&mut members.waiters);
-        let mut rings = false;
-        for waiter in waiters {
-            let stand = members.stand(&waiter.wanted);
-            match (stand, &waiter.told) {
-                (Waited::Unknown, _) => members.waiters.push(waiter),
-                (_, Told::Loop) => rings = true,
-                (_, Told::Thread(word)) => {
-                    word.store(stand as u32, Ordering::Release);
-                    // that the thread sleeps not yet is no error
-                    let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+        let (mut woken, mut rings) = (Vec::new(), false);
+        {
+            let mut members = locked(&self.members);
+            let waiters = std::mem::take(&mut members.waiters);
+            for waiter in waiters {
+                let stand = members.stand(&waiter.wanted);
+                match (stand, &waiter.told) {
+                    (Waited::Unknown, _) => members.waiters.push(waiter),
+                    (_, Told::Loop) => rings = true,
+                    (_, Told::Thread(word)) => {
+                        word.store(stand as u32, Ordering::Release);
+                        woken.push(Arc::clone(word));
+                    }
                 }
             }
+            self.waiting.store(members.waiters.len(), Ordering::SeqCst);
         }
-        self.waiting.store(members.waiters.len(), Ordering::SeqCst);
+        for word in woken {
+            // that the thread sleeps not yet, or no more, is no error
+            let _ = futex::wake(&word, futex::Flags::PRIVATE, 1);
+        }
         if rings {
             self.bell.ring();
         }

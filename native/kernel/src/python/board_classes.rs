@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::live::board::{Bell, Board, Row, Wanted, LEVELS};
+use crate::live::board::{Bell, Board, HostSet, Row, Wanted, LEVELS};
 
 /// Hosts have ids below this; 0 stands for all peers that have none.
 const HOSTS: i64 = 128;
@@ -17,6 +17,7 @@ fn level_of(level: usize) -> PyResult<usize> {
 }
 
 fn wanted(index: i64, count: usize, level: usize, hosts: Option<Vec<i64>>) -> PyResult<Wanted> {
+    let hosts = hosts.map(HostSet::of);
     Ok(Wanted { level: level_of(level)?, index, hosts_min: count, hosts })
 }
 
