@@ -100,9 +100,10 @@ class SharedSocket:
             self.live.interrupt()
 
     def nudge(self) -> None:
-        """A live pump looks whether its lanes have something to say."""
-        if self.live is not None and self.live.is_running:
-            self.live.send(b"")
+        """A live pump looks whether its lanes have something to say. From any thread."""
+        live = self.live
+        if live is not None and live.is_running:
+            live.send(b"")
 
     async def have_back(self) -> None:
         """Ends when no live pump runs, and all that one has heard counts. None runs before the next

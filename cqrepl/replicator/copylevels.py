@@ -1,6 +1,8 @@
 """How far a queue that is taken in has come beyond appended, and what its source says of it."""
 
 import logging
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -32,6 +34,14 @@ class BeyondAppended:
     committed: int = -1
     applied: int = -1
     unkept: dict[str, bool] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `applied`
+
+    def apply(self, index: int) -> bool:
+        """Raises `applied`, in any thread; false where it is no lower already."""
+        with self._guard:
+            is_new = index > self.applied
+            self.applied = max(index, self.applied)
+        return is_new
 
 
 def tell_synced(queue: "SinkQueue", index: int) -> None:
@@ -46,12 +56,27 @@ def sync_later(queue: "SinkQueue") -> None:
         queue.disk.is_at_once = False
 
 
-def note_applied(queue: "SinkQueue", index: int) -> None:
-    """A program here has taken everything up to an index: its source hears of it."""
-    if index > queue.beyond.applied:
-        queue.beyond.applied = index
-        if queue.owner is not None:
-            queue.owner.tell_level(queue.name, AckLevel.APPLIED, index)
+def note_applied(
+    queue: "SinkQueue", index: int, soon: Callable[[Callable[[], None]], None]
+) -> None:
+    """A program here has taken everything up to an index: its source hears of it. In any thread.
+
+    A live pump that runs is told by the thread itself. One that comes back meanwhile has the event
+    loop tell all that is true by then (`SinkLanes.left`), which is why `applied` is raised first.
+
+    Args:
+        soon: has the event loop call a function.
+    """
+    if not queue.beyond.apply(index):
+        return
+    owner = queue.owner
+    if owner is not None and not owner.say_level(queue.name, AckLevel.APPLIED, index):
+        soon(partial(_tell_applied, queue))
+
+
+def _tell_applied(queue: "SinkQueue") -> None:
+    if queue.owner is not None:
+        queue.owner.tell_level(queue.name, AckLevel.APPLIED, queue.beyond.applied)
 
 
 async def take_word(queue: "SinkQueue", word: CommitMoved | TailerMoved) -> None:

@@ -166,6 +166,20 @@ class HostQueue:
         await self.board.wait_acked(index, n, hosts=hosts)
         self._note_drained()
 
+    def applied(self, index: int) -> None:
+        """A program here has taken everything up to `index` of a queue that is taken in: its source
+        is told, and what waits there for `applied` goes on. From any thread.
+
+        Raises:
+            Refused: the queue is streamed from here.
+            HostEnded: the host has ended.
+        """
+        if self._host.has_ended:
+            raise ended_by(None)
+        if self.name not in self._host.sink.queues:
+            raise Refused(f"queue {self.name!r} is streamed from here: applied is what takes it in")
+        self._host.sink.applied(index, self.name)
+
     def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
         if not self.is_streamed:
             raise Refused(self._no_source())
@@ -203,3 +217,8 @@ class OuterQueue:
     def path(self) -> Path:
         """Its directory; that of a queue that is taken in may not be there yet."""
         return self._queue.path
+
+    def applied(self, index: int) -> None:
+        """A program here has taken everything up to `index` of a queue that is taken in; see
+        `cqrepl.HostQueue.applied`."""
+        self._queue.applied(index)

@@ -7,16 +7,20 @@ its layout. And how a task waits for what other tasks bring about.
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net.errors import Refused
 from cqrepl.net.link import Session
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.queueaudit import Place
 
 # a queue that the peer does not name may still be named; shorter than the longest pause, else what
 # is tried again and again in vain gets further for a moment just before this is over, each time
@@ -100,6 +104,22 @@ class QueueSession(Session, Protocol):
 
     def stop(self, name: str, error: QueueError) -> None:
         """This queue goes no further on the connection: its own storage has failed."""
+
+
+class TakingSession(QueueSession, Protocol):
+    """Takes a queue in."""
+
+    def stop(self, name: str, error: QueueError | OSError) -> None:
+        """As any session's; a queue pauses over what may pass."""
+
+    def tell_audited(self, name: str, places: "list[Place]") -> None:
+        """Its files were read behind the stream, as far as this."""
+
+    def tell_level(self, name: str, level: AckLevel, index: int) -> None:
+        """A level beyond appended is true of it up to this index."""
+
+    def say_level(self, name: str, level: AckLevel, index: int) -> bool:
+        """The same in any thread, where a live pump has the queue; false where none has."""
 
 
 # is told what the closed cycles of a damaged queue held, as far as that is known

@@ -7,11 +7,13 @@ one connection at a time.
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Set
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
+
+import trio
 
 from cqrepl.kernel.memory import page_populator
 from cqrepl.net.endpoint import Endpoint
@@ -54,6 +56,7 @@ class Sink:
         self.takes = set(self.queues)  # names; those of queues that were removed, too
         self._opener = opener
         self.changed = Signal()
+        self._token: trio.lowlevel.TrioToken | None = None  # of the event loop, once it is needed
 
     @property
     def port(self) -> int | None:
@@ -68,7 +71,7 @@ class Sink:
 
     def applied(self, index: int, queue: str | None = None) -> None:
         """A program here has taken everything up to `index`: the source is told, and what waits
-        there for `applied` goes on. In the event loop.
+        there for `applied` goes on. From any thread.
 
         Args:
             queue: name of the queue; may be left out when there is one.
@@ -80,7 +83,20 @@ class Sink:
             (queue,) = self.queues
         if queue is None or queue not in self.queues:
             raise ValueError(f"one of the queues {sorted(self.queues)} expected, {queue!r} came")
-        note_applied(self.queues[queue], index)
+        note_applied(self.queues[queue], index, self._soon)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        """Has the event loop call it; at once where this is the event loop."""
+        assert self._token is not None  # some session has a queue
+        try:
+            is_here = trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:  # no loop of trio runs in this thread
+            is_here = False
+        if is_here:
+            call()
+        else:
+            with suppress(trio.RunFinishedError):  # nobody hears of it any more
+                self._token.run_sync_soon(call)
 
     async def wait_ended(self) -> None:
         """Returns when a source has ended in order, and nobody gives what a queue has lost."""
@@ -314,6 +330,7 @@ class Sink:
 
     def make_session(self, connection: Connection, pump: Pump) -> SinkSession:
         """What works on a new connection."""
+        self._token = trio.lowlevel.current_trio_token()
         return SinkSession(self.queues, self.changed, connection, pump, self._sessions)
 
     def _sessions(self) -> Iterable[SinkSession]:

@@ -64,14 +64,21 @@ class SinkLanes:
             if queue.owner is owner and queue.stop is None:
                 self.tell_all(handler, queue)
 
-    def tell(self, name: str, level: AckLevel, index: int) -> None:
-        """Tells the source that a level is true of a queue up to an index."""
+    def say(self, name: str, level: AckLevel, index: int) -> bool:
+        """Has the live pump tell the source that a level is true of a queue up to an index; false
+        where none has the queue. In any thread."""
         for handler, queue, lane in self.each:
             if queue.name == name:
                 if handler.tells_levels:
                     lane.say_level(level, index)
                     self._pump.nudge()
-                return
+                return True
+        return False
+
+    def tell(self, name: str, level: AckLevel, index: int) -> None:
+        """Tells the source that a level is true of a queue up to an index."""
+        if self.say(name, level, index):
+            return
         for handler in self._connection.receiving():
             if handler.name == name:
                 handler.tell_level(level, index)

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol import QueueShape
 from cqrepl.queue import (
     Appender,
@@ -52,26 +51,13 @@ from cqrepl.replicator.logs import EntryLog, LogKind
 from cqrepl.replicator.overlap import Overlap, overlap_from, uncompared
 from cqrepl.replicator.pause import Pause, is_passing
 from cqrepl.replicator.queueaudit import Place
-from cqrepl.replicator.queues import PAUSED, QueueSession, TellDamage, shape_of
+from cqrepl.replicator.queues import PAUSED, TakingSession, TellDamage, shape_of
 from cqrepl.replicator.relaydesk import Way
 from cqrepl.replicator.stops import Stop
 from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)
-
-
-class TakingSession(QueueSession, Protocol):
-    """Takes a queue in."""
-
-    def stop(self, name: str, error: QueueError | OSError) -> None:
-        """As any session's; a queue pauses over what may pass."""
-
-    def tell_audited(self, name: str, places: list[Place]) -> None:
-        """Its files were read behind the stream, as far as this."""
-
-    def tell_level(self, name: str, level: AckLevel, index: int) -> None:
-        """A level beyond appended is true of it up to this index."""
 
 
 class SinkQueue:

@@ -446,6 +446,10 @@ class SinkSession:
         """Tells the source that a queue is on the disk, or applied, up to an index."""
         self._lanes.tell(name, level, index)
 
+    def say_level(self, name: str, level: AckLevel, index: int) -> bool:
+        """The same in any thread, where a live pump has the queue; false where none has."""
+        return self._lanes.say(name, level, index)
+
     def _stop(self, cid: Cid, name: str, error: QueueError | OSError) -> None:
         queue = self._queues[name]
         stop = Stop.of(name, error, queue.path)

@@ -53,6 +53,35 @@ def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
             two.queue("q").append(b"no", policy=policy)
 
 
+def test_a_reader_in_a_thread_says_what_it_has_taken(tmp_path: Path) -> None:
+    policy = AckPolicy(level=AckLevel.APPLIED, timeout_seconds=SECONDS, on_timeout=OnTimeout.FAIL)
+    with pair(tmp_path) as (one, two):
+        orders, copy = one.queue(), two.queue()
+
+        def take() -> None:
+            with Queue.open(tmp_path / "copy") as queue:
+                tailer = queue.tailer()
+                for _ in range(50):
+                    assert tailer.wait(SECONDS)
+                    excerpt = tailer.next_excerpt()
+                    assert excerpt is not None
+                    copy.applied(excerpt.index)
+
+        orders.append(b"0", policy=AckPolicy(timeout_seconds=SECONDS))  # the copy is there
+        with ThreadPoolExecutor(1) as pool:
+            taken = pool.submit(take)
+            for number in range(1, 50):
+                last = orders.append(b"%d" % number, policy=policy)
+            taken.result(SECONDS)
+        assert orders.leading.marks()[2][AckLevel.APPLIED] == last
+        copy.applied(last - 1)  # what is lower changes nothing
+        assert orders.leading.marks()[2][AckLevel.APPLIED] == last
+        with pytest.raises(cqrepl.Refused, match="streamed from here"):
+            orders.applied(last)
+    with pytest.raises(cqrepl.HostEnded):
+        copy.applied(last)
+
+
 def test_an_append_that_waits_is_told_what_has_ended_its_host(tmp_path: Path) -> None:
     policy = AckPolicy(hosts=frozenset({7}), timeout_seconds=SECONDS)
     raised: list[Exception] = []
