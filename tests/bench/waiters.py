@@ -1,6 +1,6 @@
 """How many writes a second are safe where threads wait for their own, 64 of them against one.
 
-    python -m tests.bench.waiters [--threads 1,64] [--levels appended,synced] [--seconds 5]
+    python -m tests.bench.waiters [--threads 1,64] [--levels appended,synced,applied] [--seconds 5]
                                   [--rounds 3] [--size 64] [--peers]
 
 A source runs in this process, its event loop in a thread; a sink is a process of its own. Each of
@@ -9,8 +9,9 @@ begins anew. At `synced` one sync of the sink's disk serves all that came before
 threads get many times as far as one; at `appended` what they share is the interpreter.
 
 `--peers` has the same beside it, each in turn: Redis, whose replica has an entry in its memory
-(`WAIT 1`), at `appended`; PostgreSQL at both, with the commit waiting for the standby's system, or
-for its disk. What is not installed is said.
+(`WAIT 1`), at `appended`; PostgreSQL at each, with the commit waiting for the standby's system, for
+its disk, or until the standby has applied it (`remote_apply`). What is not installed is said. At
+`applied` a program at the sink reads the copy and says what it has taken.
 """
 
 import argparse
@@ -37,26 +38,29 @@ GOALS = {"appended": 3.0, "synced": 20.0}  # 64 threads against one
 Rate = Callable[[Path, int], float]  # of a folder and a number of threads: writes a second
 
 
-def own_rate(level: str, arguments: argparse.Namespace, folder: Path, threads: int) -> float:
+def own_rate(
+    level: str, folder: Path, threads: int, *, size: int, seconds: float, pauser: str
+) -> float:
     """Excerpts a second that are safe."""
     path = folder / "q"
     Queue.open(path, create="FAST_DAILY").close()
     policy = AckPolicy(level=AckLevel[level.upper()], timeout_seconds=WAIT_SECONDS)
-    copy = f"q={folder / 'copy'}"
-    with running(folder, MODULE, "sink", copy, "--listen", "127.0.0.1:0") as sink:
-        address = f"127.0.0.1:{sink.port()}"
-        with source_of({"q": path}, address, arguments.pauser) as source:
+    words: list[object] = [MODULE, "sink", f"q={folder / 'copy'}", "--listen", "127.0.0.1:0"]
+    if level == "applied":
+        words = ["tests.bench.appliedsink", folder / "copy"]
+    with running(folder, str(words[0]), *words[1:]) as sink:
+        with source_of({"q": path}, f"127.0.0.1:{sink.port()}", pauser) as source:
             leading = source.leading("q")
-            leading.append([bytes(arguments.size)], policy=policy)  # the sink is there then
-            return safe_rate(leading, policy, threads, arguments)
+            leading.append([bytes(size)], policy=policy)  # the sink is there then
+            return safe_rate(leading, policy, threads, size, seconds)
 
 
 def safe_rate(
-    leading: Leading, policy: AckPolicy, threads: int, arguments: argparse.Namespace
+    leading: Leading, policy: AckPolicy, threads: int, size: int, seconds: float
 ) -> float:
-    counts, payload = [0] * threads, bytes(arguments.size)
+    counts, payload = [0] * threads, bytes(size)
     begun = time.monotonic()
-    end = begun + arguments.seconds
+    end = begun + seconds
 
     def write(nth: int) -> None:
         while time.monotonic() < end:
@@ -73,10 +77,11 @@ def safe_rate(
 
 def rates_of(level: str, arguments: argparse.Namespace) -> dict[str, Rate]:
     """What is measured at a level."""
-    found: dict[str, Rate] = {"cqrepl": partial(own_rate, level, arguments)}
+    size, seconds, pauser = arguments.size, arguments.seconds, arguments.pauser
+    own = partial(own_rate, level, size=size, seconds=seconds, pauser=pauser)
+    found: dict[str, Rate] = {"cqrepl": own}
     if not arguments.peers:
         return found
-    size, seconds = arguments.size, arguments.seconds
     if level == "appended" and _is_there("Redis", redis.missing()):
         found["Redis"] = lambda folder, threads: redis.waited_rate(folder, size, threads, seconds)
     if _is_there("PostgreSQL", postgres.missing() or missing_program("pgbench")):
@@ -95,7 +100,7 @@ def _is_there(name: str, missing: str | None) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", default="1,64", help="numbers of threads, in turn")
-    parser.add_argument("--levels", default="appended,synced")
+    parser.add_argument("--levels", default="appended,synced,applied")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=64)

@@ -8,12 +8,15 @@ from cqrepl.bench.catchup import catch_up_round, prepared
 from cqrepl.bench.fanout import queues_round, sinks_round
 from cqrepl.bench.latency import latency_round
 from cqrepl.bench.local import append_round, tail_round
+from cqrepl.bench.percentiles import percentile
 from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
-from tests.bench import stalled
+from tests.bench import stalled, waiters
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.fullhost import full_host_round
 from tests.bench.peers import java, limits, nats, postgres, redis
+from tests.bench.peers.programs import missing_program
+from tests.bench.waitacked import applied_waits
 from wire.header import HEADER_BYTES, align4
 
 SIZES = (64, 256, 1024, 16384)
@@ -32,6 +35,9 @@ QUEUES_MANY = 1000
 QUEUES_SIZE, QUEUES_COUNT = 256, 4_000_000
 STALLED_SIZE, STALLED_COUNT = 256, 4_000_000
 HOST_QUEUES, HOST_PEERS, HOST_SECONDS = 1000, 20, 30.0
+WAITERS, WAITERS_SECONDS, WAITERS_SIZE = 64, 5, 64
+WAITERS_LEVELS = ("appended", "synced", "applied")
+APPLIED_SIZE, APPLIED_COUNT = 64, 2000
 QUICK_SHARE = 20
 
 
@@ -48,6 +54,8 @@ def groups(*, quick: bool) -> list[Group]:
               rounds_max=1),
         _fan_out(share),
         _stalled(share),
+        *(_waiters(level, share) for level in WAITERS_LEVELS),
+        _applied(share),
         Group(name="host", cases=[Case(name="ours-host", run=partial(_full_host, share))],
               rounds_max=1),
     ]  # fmt: skip
@@ -216,3 +224,56 @@ def _full_host(share: int, _kept: Path) -> Values:
     seconds, settle_s = HOST_SECONDS / share, 60.0 / share
     with scratch() as folder:
         return full_host_round(folder, HOST_QUEUES // share, peers, seconds, settle_s)
+
+
+def _waiters(level: str, share: int) -> Group:
+    """One thread that waits for each of its writes, and many."""
+    size, seconds = WAITERS_SIZE, max(WAITERS_SECONDS // share, 2)
+
+    def run(rate: Callable[[Path, int], float], _kept: Path) -> Values:
+        rates = []
+        for threads in (1, WAITERS):
+            with scratch() as folder:
+                rates.append(rate(folder, threads))
+        return {"one_per_s": rates[0], "many_per_s": rates[1], "share": rates[1] / rates[0]}
+
+    own = partial(waiters.own_rate, level, size=size, seconds=seconds, pauser="balanced")
+    cases = [Case(name=f"ours-waiters-{level}", run=partial(run, own))]
+    if level == "appended":
+
+        def redis_rate(folder: Path, threads: int) -> float:
+            return redis.waited_rate(folder, size, threads, seconds)
+
+        cases.append(
+            Case(name="redis-waiters", run=partial(run, redis_rate), missing=redis.missing)
+        )
+
+    def postgres_rate(folder: Path, threads: int) -> float:
+        return postgres.waited_rate(folder, size, threads, seconds, level)
+
+    def missing() -> str | None:
+        return postgres.missing() or missing_program("pgbench")
+
+    name = f"postgres-waiters-{level}"
+    cases.append(Case(name=name, run=partial(run, postgres_rate), missing=missing))
+    return Group(name=f"waiters-{level}", cases=cases)
+
+
+def _applied(share: int) -> Group:
+    """A thread that waits until a program at the sink has taken its excerpt."""
+    size, count = APPLIED_SIZE, APPLIED_COUNT // share
+
+    def run(_kept: Path) -> Values:
+        with scratch() as folder:
+            waits = applied_waits(folder, size=size, count=count, gap_us=GAP_US)
+        return {"p50_us": percentile(waits, 50), "p99_us": percentile(waits, 99)}
+
+    echo = partial(limits.echo, size=size, count=count, gap_us=GAP_US, mode="apart")
+    return Group(
+        name="applied",
+        wants_calm=True,
+        cases=[
+            Case(name="c-apart", run=echo, missing=limits.missing),
+            Case(name="ours-applied", run=run),
+        ],
+    )

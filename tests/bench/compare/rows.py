@@ -298,6 +298,37 @@ def _costs() -> list[Row]:
     return rows
 
 
+def _waits() -> list[Row]:
+    """Threads that wait for their own writes, each at the same durability as its peer."""
+    rows = []
+    for level, goal, floor in (("appended", 3, 2), ("synced", 20, 10), ("applied", None, None)):
+        ours = f"ours-waiters-{level}"
+        rows.append(
+            Row(key=f"waiters-{level}", title=f"64 threads that wait until it is {level} / one",
+                ours=[(ours, "many_per_s")], peers=[(ours, "one_per_s")], goal=goal, floor=floor,
+                wants_more=True)
+        )  # fmt: skip
+        peers = [("postgres", f"postgres-waiters-{level}", "PostgreSQL")]
+        if level == "appended":
+            peers.append(("redis", "redis-waiters", "Redis"))
+        rows += [
+            Row(key=f"waiters-{level}-{key}-{name}", title=f"{level}, {many}: writes / {title}",
+                ours=[(ours, f"{name}_per_s")], peers=[(peer, f"{name}_per_s")], goal=None,
+                floor=None, wants_more=True)
+            for key, peer, title in peers
+            for name, many in (("one", "one thread"), ("many", "64 threads"))
+        ]  # fmt: skip
+    applied = "ours-applied"
+    rows += [
+        Row(key="applied-p50", title="wait until applied: p50 / C blocking, a core each, p50",
+            ours=[(applied, "p50_us")], peers=[("c-apart", "p50_us")], goal=3, floor=6),
+        Row(key="applied-p99", title="wait until applied: p99", kind=Kind.VALUE,
+            ours=[(applied, "p99_us")], goal=10, floor=20, is_percentile=True, unit="ms",
+            scale=1e3),
+    ]  # fmt: skip
+    return rows
+
+
 ROWS: tuple[Row, ...] = (
-    *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_costs(),
+    *_rates(), *_stores(), *_latencies(), *_live(), *_local(), *_waits(), *_costs(),
 )  # fmt: skip

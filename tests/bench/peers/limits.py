@@ -8,7 +8,7 @@ INSTALL = "a C compiler, gcc"
 COMMANDS = (
     "gcc -O2 -o limits limits.c",
     "limits stream 262144 MIB",
-    "limits echo SIZE COUNT GAP_US spin|block",
+    "limits echo SIZE COUNT GAP_US spin|block|apart",
 )
 SOURCE = Path(__file__).resolve().parent / "c" / "limits.c"
 CHUNK_BYTES = 256 << 10
@@ -25,7 +25,8 @@ def stream(folder: Path, mib: int) -> dict[str, float]:
 
 
 def echo(folder: Path, size: int, count: int, gap_us: int, mode: str) -> dict[str, float]:
-    """Round trips, both sides polling ("spin") or sleeping ("block"): `p50_us` and more."""
+    """Round trips, both sides polling ("spin") or sleeping ("block"; "apart": each on a core of its
+    own): `p50_us` and more."""
     return said_numbers(run([_program(folder), "echo", size, count, gap_us, mode]))
 
 

@@ -34,10 +34,11 @@ SETTINGS = (
     "wal_keep_size=8GB",
     "autovacuum=off",
 )
-# what a commit waits for: that the standby's system has it, or its disk
+# what a commit waits for: that the standby's system has it, its disk, or that it is applied there
 WAITED = {
     "appended": ("synchronous_commit=remote_write", "fsync=off"),
     "synced": ("synchronous_commit=on", "fsync=on"),
+    "applied": ("synchronous_commit=remote_apply", "fsync=off"),
 }
 LONG_BYTES = 8000  # longer values are stored beside the table, uncompressed
 LOOK_SECONDS = 0.002

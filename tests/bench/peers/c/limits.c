@@ -4,11 +4,13 @@
  *   limits stream CHUNK MIB               one process sends, the other receives and forgets
  *   limits echo SIZE COUNT GAP_US spin    round trips, one each GAP_US; both sides poll
  *   limits echo SIZE COUNT GAP_US block   the same; both sides sleep in between
+ *   limits echo SIZE COUNT GAP_US apart   the same as block, each side on a core of its own
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,11 +120,26 @@ static void wait_until(int64_t due, int spins) {
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-static void echo(size_t size, int count, int gap_us, int spins) {
+/* Keeps this process on one of the cores that it may use: the first, or the last. */
+static void stay_on_core(int is_last) {
+    cpu_set_t may, one;
+    int found = -1;
+    require(sched_getaffinity(0, sizeof may, &may) == 0, "affinity");
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &may) && (found < 0 || is_last))
+            found = core;
+    CPU_ZERO(&one);
+    CPU_SET(found, &one);
+    require(sched_setaffinity(0, sizeof one, &one) == 0, "affinity");
+}
+
+static void echo(size_t size, int count, int gap_us, int spins, int is_apart) {
     int fd, flags = spins ? MSG_DONTWAIT : 0;
     char *data = calloc(1, size);
     int64_t *delays = malloc(count * sizeof *delays);
     pid_t child = connected_pair(&fd);
+    if (is_apart)
+        stay_on_core(child == 0);
     if (child == 0) {
         while (receive_whole(fd, data, size, flags))
             send_whole(fd, data, size);
@@ -148,7 +165,8 @@ int main(int count, char **words) {
     if (count == 4 && strcmp(words[1], "stream") == 0)
         stream(atol(words[2]), atol(words[3]));
     else if (count == 6 && strcmp(words[1], "echo") == 0)
-        echo(atol(words[2]), atoi(words[3]), atoi(words[4]), strcmp(words[5], "spin") == 0);
+        echo(atol(words[2]), atoi(words[3]), atoi(words[4]), strcmp(words[5], "spin") == 0,
+             strcmp(words[5], "apart") == 0);
     else
         return 2;
     return 0;

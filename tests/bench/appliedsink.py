@@ -1,0 +1,46 @@
+"""A sink whose program takes each excerpt and says so; a process of `tests.bench.waitacked`.
+
+    python -m tests.bench.appliedsink DIRECTORY
+
+It listens on a port of the system's choice, which it tells, for a queue "q". A thread reads the
+copy as it comes, and says so of what it has taken. It looks every 20 us.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from cqrepl.queue import Queue
+from cqrepl.replicator.sink import serve_sink
+
+LOOK_SECONDS = 0.000_02
+
+
+def take(path: Path, applied: Callable[[int], None]) -> None:
+    """Reads the copy without end."""
+    with Queue.open(path) as queue:
+        tailer = queue.tailer()
+        while True:
+            index = None
+            while (excerpt := tailer.next_excerpt()) is not None:
+                index = excerpt.index
+            if index is not None:
+                applied(index)
+            time.sleep(LOOK_SECONDS)
+
+
+async def serve(path: Path) -> None:
+    async with serve_sink({"q": path}, listen="127.0.0.1:0") as sink:
+        print(f"listening on 127.0.0.1:{sink.port}", flush=True)
+        while not path.joinpath("metadata.cq4t").exists():
+            await trio.sleep(LOOK_SECONDS)
+        threading.Thread(target=take, args=(path, sink.applied), daemon=True).start()
+        await sink.wait_ended()
+
+
+if __name__ == "__main__":
+    trio.run(serve, Path(sys.argv[1]))
