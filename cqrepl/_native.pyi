@@ -25,6 +25,7 @@ __all__ = [
     "Bell",
     "Board",
     "BoardRow",
+    "FoundRuns",
     "LiveControl",
     "Pen",
     "SendBudget",
@@ -161,6 +162,10 @@ class SendBudget:
     def set(self, free: int) -> None: ...
 
 @final
+class FoundRuns:
+    def __new__(cls) -> FoundRuns: ...
+
+@final
 class SourceLane:
     def __new__(
         cls,
@@ -179,6 +184,7 @@ class SourceLane:
         has_much: bool = False,
         budget: SendBudget | None = None,
         held: int = 0,
+        found: tuple[FoundRuns, tuple[int, int]] | None = None,
     ) -> SourceLane: ...
     @property
     def has_much(self) -> bool: ...

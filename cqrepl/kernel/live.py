@@ -15,6 +15,7 @@ from cqrepl.kernel.choose import KERNEL
 AVAILABLE: Final = KERNEL.Pen is not None
 
 if TYPE_CHECKING or AVAILABLE:
+    from cqrepl._native import FoundRuns as FoundRuns
     from cqrepl._native import LiveControl as LiveControl
     from cqrepl._native import SendBudget as SendBudget
     from cqrepl._native import SinkLane as SinkLane

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cqrepl.kernel import live
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.protocol import QueueShape, StopReason
 from cqrepl.queue import Queue, QueueDamaged, QueueError
@@ -343,6 +344,7 @@ class SourceShared:
 
     def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
         self.late = late  # queues that are not open yet, and why
+        self.found = live.FoundRuns() if live.AVAILABLE else None
         self.settings = settings
         self.changed = changed
         self.stop_noted = Signal()

@@ -76,7 +76,7 @@ class SourceSession:
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
         self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
-        self._lanes = OutgoingLanes(self, self.outgoing, link)
+        self._lanes = OutgoingLanes(self, self.outgoing, link, shared.found)
 
     @property
     def out_bytes(self) -> int:

@@ -1,6 +1,7 @@
 """Runs between a source and a sink: what goes as a run, and that copies are the same."""
 
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.support.copies import assert_same
 from tests.support.relay import Relay, forward_all
 from tests.support.replicas import (
     acked,
+    copied,
     live_sink,
     live_source,
     received,
@@ -85,6 +87,29 @@ async def test_across_index_pages_and_what_comes_later(tmp_path: Path) -> None:
                 await acked(source, last)
     assert read(copy) == read(original)
     assert_same(original, copy)
+
+
+async def test_several_sinks_of_which_one_begins_in_the_middle(tmp_path: Path) -> None:
+    original, copies = tmp_path / "q", [tmp_path / f"copy{number}" for number in range(4)]
+    last = fill(original, "FAST_DAILY", {0: 30_000, 1: 700})[-1][0]
+    with Queue.open(original) as queue:
+        begin = queue.tailer().next_batch(count_max=1501)
+        assert begin is not None
+        with Queue.open_for_append(copies[0], create=queue.layout) as begun:
+            begun.appender().append_at(begin)
+    async with live_source(original, **RUNS) as source, AsyncExitStack() as sinks:
+        for number, copy in enumerate(copies):
+            sink = live_sink(copy, source.port, host_id=2 + number, **RUNS)
+            await sinks.enter_async_context(sink)
+        for copy in copies:
+            await copied(original, copy)
+        last = more(original, 5000)
+        await acked(source, last)
+        for copy in copies:
+            await copied(original, copy)
+    for copy in copies:
+        assert read(copy) == read(original)
+        assert_same(original, copy)
 
 
 def more(path: Path, count: int) -> int:

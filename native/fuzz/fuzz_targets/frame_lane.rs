@@ -1,5 +1,5 @@
 //! What the pump of a source frames is what a walk finds, in order and no more than there is room
-//! for. It stops before all that is wrong.
+//! for. It stops before all that is wrong. So does a second one that has what the first has found.
 
 #![no_main]
 
@@ -11,6 +11,7 @@ use cqrepl_kernel::batch::documents::{Limits, Walk};
 use cqrepl_kernel::batch::frames::Scan;
 use cqrepl_kernel::batch::runs::{self, RunHead, HEAD_BYTES};
 use cqrepl_kernel::live::board::{Bell, Board};
+use cqrepl_kernel::live::found_runs::{File, FoundRuns};
 use cqrepl_kernel::live::recorded::{Recorded, SequenceWord, Slots};
 use cqrepl_kernel::live::source_lane::{LanePlace, Look, Sent, SourceLane};
 use cqrepl_kernel::mem::{Source, Target};
@@ -19,6 +20,7 @@ use libfuzzer_sys::fuzz_target;
 
 const CID: &[u8] = b"\x07\x00\x00\x40\xc3cid\x05\x00\x00";
 const FREE: i64 = i64::MAX;
+const FILE: File = (1, 2);
 
 type Input = (
     Store,
@@ -108,56 +110,61 @@ fuzz_target!(|input: Input| {
         room_bytes: limit(1),
         held: 0,
     };
-    let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
-    let sent = Sent { place, lengths, acks, index_sent: -1, index_held: -1, target: FREE, is_muted };
-    let sent = Mutex::new(sent);
-    let bell = Bell::new().expect("a descriptor");
-    let row = Arc::new(Board::new(Arc::new(bell))).row(1);
-    let lane = SourceLane {
-        store: Source::from(&*store),
-        cid_document: CID,
-        payload_max: limit(2),
-        has_runs,
-        recorded,
-        sent: &sent,
-        is_logged: false,
-        row: &row,
-        budget: None,
-        has_much: &AtomicBool::new(false),
-        room_low: (0, 0),
-    };
-    let (mut stream, mut out, mut apart) =
-        (Vec::new(), vec![0; usize::from(room)], Apart::default());
-    for _ in 0..100 {
-        match lane.frame(Target::from(&mut *out), 0, &mut apart) {
-            Ok(Look::Framed(end)) => {
-                stream.extend(apart.joined(&out[..end], 0).expect("there is memory"));
-                apart.clear();
+    // what the second lane sends the first one has found, as far as it fits into less room
+    let found = FoundRuns::default();
+    for room in [usize::from(room), usize::from(room / 3)] {
+        let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
+        let sent = Sent { place, lengths, acks, index_sent: -1, index_held: -1, target: FREE, is_muted };
+        let sent = Mutex::new(sent);
+        let bell = Bell::new().expect("a descriptor");
+        let row = Arc::new(Board::new(Arc::new(bell))).row(1);
+        let lane = SourceLane {
+            store: Source::from(&*store),
+            cid_document: CID,
+            payload_max: limit(2),
+            has_runs,
+            recorded,
+            found: Some((&found, FILE)),
+            sent: &sent,
+            is_logged: false,
+            row: &row,
+            budget: None,
+            has_much: &AtomicBool::new(false),
+            room_low: (0, 0),
+        };
+        let (mut stream, mut out, mut apart) =
+            (Vec::new(), vec![0; room], Apart::default());
+        for _ in 0..100 {
+            match lane.frame(Target::from(&mut *out), 0, &mut apart) {
+                Ok(Look::Framed(end)) => {
+                    stream.extend(apart.joined(&out[..end], 0).expect("there is memory"));
+                    apart.clear();
+                }
+                Ok(Look::Longer(size)) => out.resize(size.min(1 << 20), 0),
+                Ok(Look::Nothing | Look::Unusual) | Err(_) => break,
             }
-            Ok(Look::Longer(size)) => out.resize(size.min(1 << 20), 0),
-            Ok(Look::Nothing | Look::Unusual) | Err(_) => break,
         }
-    }
-    let scan = scanned(&stream);
-    assert!(has_runs || scan.runs == 0);
-    let now = sent.into_inner().expect("no thread has panicked");
-    assert_eq!(now.lengths, scan.lengths);
-    let count = scan.lengths.len();
-    if count == 0 {
-        return;
-    }
-    assert_eq!((scan.index_first, now.place.index), (place.index, place.index + count as i64));
-    assert!(count as i64 <= place.room_excerpts);
-    let limits = Limits { count: count as i64, bytes: FREE, payload: limit(2) };
-    let end = store.len() as i64;
-    let mut walk = Walk::new(Source::from(&*store), place.position, end, limits).expect("within");
-    while walk.step(64).expect("there is memory").is_none() {}
-    assert_eq!(
-        (&walk.lengths, walk.offsets.last()),
-        (&scan.lengths, Some(&(now.place.position_last + 4)))
-    );
-    for ((&from, &at), &length) in walk.offsets.iter().zip(&scan.offsets).zip(&scan.lengths) {
-        let (from, at, length) = (from as usize, at as usize, length as usize);
-        assert_eq!(store[from..from + length], stream[at..at + length]);
+        let scan = scanned(&stream);
+        assert!(has_runs || scan.runs == 0);
+        let now = sent.into_inner().expect("no thread has panicked");
+        assert_eq!(now.lengths, scan.lengths);
+        let count = scan.lengths.len();
+        if count == 0 {
+            continue;
+        }
+        assert_eq!((scan.index_first, now.place.index), (place.index, place.index + count as i64));
+        assert!(count as i64 <= place.room_excerpts);
+        let limits = Limits { count: count as i64, bytes: FREE, payload: limit(2) };
+        let end = store.len() as i64;
+        let mut walk = Walk::new(Source::from(&*store), place.position, end, limits).expect("within");
+        while walk.step(64).expect("there is memory").is_none() {}
+        assert_eq!(
+            (&walk.lengths, walk.offsets.last()),
+            (&scan.lengths, Some(&(now.place.position_last + 4)))
+        );
+        for ((&from, &at), &length) in walk.offsets.iter().zip(&scan.offsets).zip(&scan.lengths) {
+            let (from, at, length) = (from as usize, at as usize, length as usize);
+            assert_eq!(store[from..from + length], stream[at..at + length]);
+        }
     }
 });

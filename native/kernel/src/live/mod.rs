@@ -5,6 +5,7 @@
 //! outflow      what goes out: frames, and documents behind them
 //! inflow       what comes in, and which lane takes it
 //! source_lane  one queue that goes out: excerpts of a mapped file become frames
+//! found_runs   runs that a lane has found, for the lanes of the same file to other sinks
 //! recorded     what writers recorded, which a source's lane is held against before anything is sent
 //! sink_lane    one queue that comes in: frames become excerpts
 //! others       what comes besides, and whether the pump can run on meanwhile
@@ -20,6 +21,7 @@
 pub mod acks;
 pub mod board;
 pub mod control;
+pub mod found_runs;
 pub mod inflow;
 pub mod others;
 pub mod outflow;

@@ -19,6 +19,7 @@ use crate::batch::frames::{Frames, Framing, INT64};
 use crate::batch::runs::{self, Growing, RunHead};
 use crate::live::board::{Row, APPENDED};
 use crate::live::control::locked;
+use crate::live::found_runs::{File, FoundRun, FoundRuns};
 use crate::live::recorded::{Certain, Recorded, Says, WalkCheck};
 use crate::live::send_budget::SendBudget;
 use crate::mem::fault::{self, push, Fault};
@@ -86,6 +87,8 @@ pub struct SourceLane<'a> {
     pub has_runs: bool,
     /// What the lane is held against.
     pub recorded: Recorded,
+    /// What lanes have found of this file, and of others; `None` when it is the only lane.
+    pub found: Option<(&'a FoundRuns, File)>,
     /// What was sent, for the event loop, which asks while the pump runs.
     pub sent: &'a Mutex<Sent>,
     /// True when all acknowledgements are to be kept.
@@ -276,6 +279,9 @@ impl<'a> SourceLane<'a> {
         if !is_certain && filled > 0 && out.len() < filled + apart.bytes + place.stretch_bytes {
             return Ok(Look::Nothing); // it would end before a slot, and be written in vain
         }
+        if let Some(look) = self.found_run(limits.count, place, &mut out, filled, apart)? {
+            return Ok(look);
+        }
         let Some(check) = self.recorded.check(self.store, place.position, place.sequence) else {
             return Ok(Look::Unusual);
         };
@@ -335,7 +341,7 @@ impl<'a> SourceLane<'a> {
         debug_assert!(filled < filled_end);
         debug_assert!(filled_end + apart.bytes <= out_bytes);
         run.place.index = place.index.saturating_add(run.lengths.len() as i64);
-        self.note(run.place, &run.lengths);
+        self.note(run.place, run.lengths.iter().copied());
         Ok(Look::Framed(filled_end))
     }
 
@@ -382,20 +388,93 @@ impl<'a> SourceLane<'a> {
         };
         let (count, size) = (run.lengths.len(), end.saturating_sub(start));
         let bytes = self.store.part(start, size).ok_or(fault::EXCERPT_OUTSIDE)?;
-        let head = RunHead { index: place.index, count, ns: monotonic_ns(), size };
-        out.put(filled, self.cid_document).ok_or(fault::POSITION_OUTSIDE)?;
-        head.put(out, filled + self.cid_document.len())?;
-        let filled_end = if size >= APART_MIN {
-            apart.put(head_end, bytes)?;
-            head_end
-        } else {
-            out.copy(head_end, bytes, 0, size).ok_or(fault::POSITION_OUTSIDE)?;
-            head_end + size
-        };
+        let filled_end = self.put_run(place.index, count, bytes, out, filled, apart)?;
         debug_assert!(filled_end + apart.bytes <= out_bytes);
         run.place.index = place.index.saturating_add(count as i64);
-        self.note(run.place, &run.lengths);
+        self.note(run.place, run.lengths.iter().copied());
+        if let Some((found, file)) = self.found {
+            let LanePlace { position, position_last, certain_end, stretch_bytes, .. } = run.place;
+            found.keep(
+                file,
+                FoundRun {
+                    index: place.index,
+                    start,
+                    end,
+                    lengths: run.lengths.iter().map(|&length| length as u32).collect(),
+                    position,
+                    position_last,
+                    certain_end,
+                    stretch_bytes,
+                },
+            );
+        }
         Ok(Some(Look::Framed(filled_end)))
+    }
+
+    /// Does the same with a run that another lane has found. `None` when there is none, or it is not
+    /// one for this lane now, and nothing was written.
+    fn found_run(
+        &self,
+        count_max: i64,
+        place: LanePlace,
+        out: &mut Target<'_>,
+        filled: usize,
+        apart: &mut Apart<'a>,
+    ) -> Result<Option<Look>, Fault> {
+        let Some((found, file)) = self.found.filter(|_| self.has_runs) else {
+            return Ok(None);
+        };
+        let Some(rest) = found.from(file, place.index) else {
+            return Ok(None);
+        };
+        let (count, size) = (rest.lengths().len(), rest.size());
+        let before = filled + self.cid_document.len() + runs::HEAD_BYTES + apart.bytes;
+        let fits = size <= out.len().saturating_sub(before).min(RUN_BYTES)
+            && count >= runs::EXCERPTS_MIN
+            && count as i64 <= count_max
+            && place.position <= i64::try_from(rest.start).unwrap_or(0)
+            && rest.stands_in(self.store, self.payload_max);
+        let bytes = self.store.part(rest.start, size).filter(|_| fits);
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let filled_end = self.put_run(place.index, count, bytes, out, filled, apart)?;
+        debug_assert!(filled_end + apart.bytes <= out.len());
+        let run = &rest.run;
+        let behind = LanePlace {
+            position: run.position,
+            index: place.index.saturating_add(count as i64),
+            sequence: place.sequence.saturating_add(count as i64),
+            certain_end: run.certain_end.max(place.certain_end),
+            stretch_bytes: run.stretch_bytes,
+            position_last: run.position_last,
+            ..place
+        };
+        self.note(behind, rest.lengths().iter().copied().map(i64::from));
+        Ok(Some(Look::Framed(filled_end)))
+    }
+
+    /// Writes the head of a run, and its bytes behind it or apart; the answer is where that ends.
+    fn put_run(
+        &self,
+        index: i64,
+        count: usize,
+        bytes: Source<'a>,
+        out: &mut Target<'_>,
+        filled: usize,
+        apart: &mut Apart<'a>,
+    ) -> Result<usize, Fault> {
+        let (size, head_at) = (bytes.len(), filled + self.cid_document.len());
+        let head = RunHead { index, count, ns: monotonic_ns(), size };
+        out.put(filled, self.cid_document).ok_or(fault::POSITION_OUTSIDE)?;
+        head.put(out, head_at)?;
+        let head_end = head_at + runs::HEAD_BYTES;
+        if size >= APART_MIN {
+            apart.put(head_end, bytes)?;
+            return Ok(head_end);
+        }
+        out.copy(head_end, bytes, 0, size).ok_or(fault::POSITION_OUTSIDE)?;
+        Ok(head_end + size)
     }
 
     /// Where the last payload ends.
@@ -498,7 +577,7 @@ impl<'a> SourceLane<'a> {
     }
 
     /// Notes excerpts as sent, and where the lane is then.
-    fn note(&self, place: LanePlace, lengths: &[i64]) {
+    fn note(&self, place: LanePlace, lengths: impl ExactSizeIterator<Item = i64> + Clone) {
         let mut sent = locked(self.sent);
         debug_assert!(sent.place.position < place.position);
         debug_assert_eq!(sent.place.index.saturating_add(lengths.len() as i64), place.index);
@@ -506,14 +585,14 @@ impl<'a> SourceLane<'a> {
         // kept
         let count = lengths.len() as i64;
         let room_excerpts = sent.place.room_excerpts - count;
-        let room_bytes = sent.place.room_bytes - lengths.iter().sum::<i64>();
+        let room_bytes = sent.place.room_bytes - lengths.clone().sum::<i64>();
         let held = sent.place.held.saturating_add(count);
         sent.place = LanePlace { room_excerpts, room_bytes, held, ..place };
         if let Some(budget) = self.budget {
             budget.take(count);
         }
         sent.index_sent = place.index.saturating_sub(1);
-        sent.lengths.extend_from_slice(lengths);
+        sent.lengths.extend(lengths);
     }
 }
 

@@ -11,6 +11,7 @@ use pyo3::types::PyBytes;
 
 use crate::live::board::Row;
 use crate::live::control::{locked, Control, PumpError};
+use crate::live::found_runs::{File, FoundRuns};
 use crate::live::pauser::{self, Pauser, Pausing};
 use crate::live::pump::{self, Lanes, Room};
 use crate::live::recorded::{Recorded, SequenceWord, Slots};
@@ -123,6 +124,18 @@ impl PySendBudget {
     }
 }
 
+/// The runs that the lanes of a source have found last, which go to other sinks without another walk.
+#[pyclass(frozen, name = "FoundRuns", module = "cqrepl._native")]
+pub struct PyFoundRuns(Arc<FoundRuns>);
+
+#[pymethods]
+impl PyFoundRuns {
+    #[new]
+    fn new() -> Self {
+        PyFoundRuns(Arc::default())
+    }
+}
+
 /// One queue of a source, for one slice of time after the other.
 #[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
 pub struct PySourceLane {
@@ -132,6 +145,7 @@ pub struct PySourceLane {
     payload_max: i64,
     has_runs: bool,
     recorded: Recorded,
+    found: Option<(Arc<FoundRuns>, File)>,
     sent: Mutex<Sent>,
     is_logged: bool,
     row: Row,
@@ -147,7 +161,7 @@ impl PySourceLane {
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
         target, index_held, has_runs = false, has_much = false, budget = None,
-        held = 0
+        held = 0, found = None
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -165,6 +179,7 @@ impl PySourceLane {
         has_much: bool,
         budget: Option<&PySendBudget>,
         held: i64,
+        found: Option<(PyRef<'_, PyFoundRuns>, File)>,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -199,6 +214,7 @@ impl PySourceLane {
             payload_max,
             has_runs,
             recorded,
+            found: found.map(|(found, file)| (Arc::clone(&found.0), file)),
             sent: Mutex::new(sent),
             is_logged,
             row: row.0.clone(),
@@ -283,6 +299,11 @@ impl PySourceLane {
     }
 }
 
+/// True when more than one lane has the runs found, beside Python: else none is kept in vain.
+fn is_shared((found, _): &&(Arc<FoundRuns>, File)) -> bool {
+    Arc::strong_count(found) > 2
+}
+
 /// The half of the room that a lane has: with less of it, acknowledgements are wanted.
 fn half((excerpts, bytes): (i64, i64)) -> (i64, i64) {
     (excerpts / 2, bytes / 2)
@@ -327,6 +348,7 @@ impl PySourceLane {
             payload_max: self.payload_max,
             has_runs: self.has_runs,
             recorded: self.recorded,
+            found: self.found.as_ref().filter(is_shared).map(|(found, file)| (&**found, *file)),
             sent: &self.sent,
             is_logged: self.is_logged,
             row: &self.row,
