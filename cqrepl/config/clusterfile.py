@@ -27,7 +27,7 @@ from cqrepl.config.keys import (
 from cqrepl.config.valuekinds import Unfit
 from cqrepl.config.yamltree import ListNode, MappingNode, Node, ScalarNode, read_tree, shown
 from cqrepl.protocol import HeartbeatSettings
-from cqrepl.replicator.queues import check_name
+from cqrepl.replicator.wirenames import check_name
 
 _ROOT_KEYS: Final = ("cluster", "context", "hosts", "queues", "cqrepl")
 # what a number or text may be marked with, in YAML's words and in Chronicle's

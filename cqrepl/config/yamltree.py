@@ -4,11 +4,13 @@ Theory of operation. ruamel.yaml cuts the text into events; nothing is made of t
 kinds of nodes below, so no tag in a file chooses a class. Chronicle's own text is nearly YAML:
 within braces the comma behind a closing brace may be left out, and its documentation writes `...`
 for what is to follow. Where the text as a whole stands in braces, such commas are put in and such
-dots blanked before, which moves nothing that has a place.
+dots blanked before, which moves nothing that has a place. Lines with short mappings, as there is
+one for each queue, are read apart (`shortmappings`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +29,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from cqrepl.config.errors import ConfigError, TextSpot
+from cqrepl.config.shortmappings import ShortMapping, ShortText, without_short_mappings
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 16
@@ -91,7 +94,7 @@ def read_tree(data: bytes, path: str) -> Node:
         message = f"UTF-8 expected, byte 0x{data[error.start]:02x} came"
         raise ConfigError(path, TextSpot(line, column), message) from None
     try:
-        return _Builder(path).build(YAML(typ="safe", pure=True).parse(_with_commas(text)))
+        return _tree(_with_commas(text), path)
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         column = error.position - text.rfind("\n", 0, error.position)
@@ -104,6 +107,23 @@ def read_tree(data: bytes, path: str) -> Node:
         raise ConfigError(path, spot, f"YAML expected: {_one_line(why)}") from None
     except YAMLError as error:
         raise ConfigError(path, None, f"YAML expected: {_one_line(str(error))}") from None
+
+
+def _tree(text: str, path: str) -> Node:
+    """The one document of a text, as `read_tree`; what is wrong is told of the whole of it."""
+    short, mappings = without_short_mappings(text)
+    if mappings:
+        with suppress(ConfigError, YAMLError):
+            builder = _Builder(path, mappings)
+            tree = builder.build(_events(short))
+            if builder.has_put_all:
+                return tree
+    return _Builder(path, {}).build(_events(text))
+
+
+def _events(text: str) -> Iterator[Event]:
+    found: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
+    return found
 
 
 def shown(text: str) -> str:
@@ -142,10 +162,16 @@ def _with_commas(text: str) -> str:
 
 
 class _Builder:
-    """Makes the tree of the events of one document."""
+    """Makes the tree of the events of one document.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        mappings: what is put in place of these words.
+    """
+
+    def __init__(self, path: str, mappings: Mapping[str, ShortMapping]) -> None:
         self._path = path
+        self._mappings = mappings
+        self._put: set[str] = set()
         self._anchors: dict[str, Node] = {}
         self._aliases = 0
         self._depth = 0
@@ -170,7 +196,9 @@ class _Builder:
         spot, anchor = _spot(event), getattr(event, "anchor", None)
         tag = _tag(event)
         node: Node
-        if isinstance(event, ScalarEvent):
+        if isinstance(event, ScalarEvent) and event.value in self._mappings:
+            node = self._short(event)
+        elif isinstance(event, ScalarEvent):
             node = ScalarNode(spot=spot, tag=tag, text=event.value, is_plain=event.style is None)
         else:
             self._depth += 1
@@ -184,6 +212,25 @@ class _Builder:
         if anchor is not None:
             self._anchors[anchor] = node
         return node
+
+    @property
+    def has_put_all(self) -> bool:
+        """True when each word has come back as a value of its own."""
+        return self._put == self._mappings.keys()
+
+    def _short(self, event: ScalarEvent) -> MappingNode:
+        """What a word stands for, which has to stand where that was."""
+        short, spot = self._mappings[event.value], _spot(event)
+        if spot != TextSpot(short.line + 1, short.column + 1) or self._depth >= DEPTH_MAX:
+            raise self._error(event, "a short mapping expected elsewhere")
+        self._put.add(event.value)
+
+        def scalar(text: ShortText) -> ScalarNode:
+            place = TextSpot(spot.line, text.column + 1)
+            return ScalarNode(spot=place, tag=None, text=text.text, is_plain=text.is_plain)
+
+        entries = tuple((scalar(key), scalar(value)) for key, value in short.pairs)
+        return MappingNode(spot=spot, tag=None, entries=entries)
 
     def _items(self, events: Iterator[Event]) -> Iterator[Node]:
         for event in events:

@@ -4,7 +4,6 @@ Their names on the wire: only those that the user gave are ever used. What a que
 its layout. And how a task waits for what other tasks bring about.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,6 +17,7 @@ from cqrepl.protocol import QueueShape
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import Cycle
+from cqrepl.replicator.wirenames import check_name
 
 if TYPE_CHECKING:
     from cqrepl.replicator.queueaudit import Place
@@ -28,8 +28,6 @@ STUCK_SECONDS: Final = 4.5
 ANEW: Final = "what it had lost is there again"
 PAUSED: Final = "paused by operator"  # what peers are told
 REMOVED: Final = "removed by operator"
-_SHOWN: Final = 140  # characters of a name that cannot be used
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, Path]:
@@ -53,19 +51,6 @@ def named(queues: Mapping[str, Path | str] | Iterable[Path | str]) -> dict[str, 
             raise ValueError(f"two queues are named {name!r}: give one another name")
         names[name] = path
     return names
-
-
-def check_name(name: str) -> None:
-    """Looks whether a queue may have this name.
-
-    Raises:
-        ValueError: it may not; one sentence says which one may.
-    """
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"a queue name of letters, digits, '.', '_' and '-' (at most 128) expected, "
-            f"{name[:_SHOWN]!r} came"
-        )
 
 
 def check_apart(
