@@ -145,8 +145,13 @@ def commit(target: Target, parts: Sequence[StagedPart]) -> int:
 
 
 def discard(folder: Path) -> None:
-    """Removes all that a job has staged."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Removes all that a job has staged, and keeps tasks that outlive it from staging more."""
+    gone = folder.with_name(f"{uuid.uuid4().hex}.discarded")
+    try:
+        folder.rename(gone)  # else a file that comes while others are removed would stay with it
+    except OSError:
+        gone = folder
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def sweep(staging: Path) -> None:

@@ -5,6 +5,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +77,23 @@ def test_a_task_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         stage(tmp_path / "job", SHIFT, record_batches(excerpts(1)))
     assert not (tmp_path / "job").exists()
+
+
+def test_tasks_that_stage_while_their_job_is_discarded_leave_nothing(tmp_path: Path) -> None:
+    def work() -> None:
+        with suppress(FileNotFoundError):
+            for _ in range(200):
+                stage(tmp_path / "staging" / "job", SHIFT, record_batches(excerpts(1)))
+
+    for _ in range(20):
+        begin(tmp_path / "staging" / "job")
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(4):
+                threads.submit(work)
+            while len(list((tmp_path / "staging" / "job").iterdir())) < 8:
+                pass
+            discard(tmp_path / "staging" / "job")
+        assert list((tmp_path / "staging").iterdir()) == []
 
 
 def test_empty_excerpts_and_empty_parts(tmp_path: Path) -> None:
