@@ -1,15 +1,17 @@
 """A driver of its own that runs jobs as it is told, and that may be killed.
 
-    python -P -m tests.spark.pointed FOLDER [MASTER]
+    python -P -m tests.spark.pointed ROOT [MASTER]
 
-It reads the name of a job a line, runs it below `work` in the folder, and answers with a line of
-JSON: the one line that a command would print, or null where the job has ended well.
+It reads the names of jobs, a line each time, and runs those of one line side by side, each below
+`work` in its own folder of the root. It answers with a line of JSON: for each job the one line that
+a command would print, or null where it has ended well. A job's folder has the file `ended` then.
 """
 
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS: Final = 3
-LOCAL: Final = "local[2,3]"
+LOCAL: Final = "local[7,3]"  # one more than all jobs, each of which may stand still in a task
 SETTINGS: Final = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": OPTIONS,
@@ -110,21 +112,34 @@ def main() -> None:
     from cqrepl.spark.failures import JobFailed, one_line
     from cqrepl.spark.session import SessionSettings, session
 
-    folder, master = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else LOCAL
+    root, master = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else LOCAL
     conf = SETTINGS if master == LOCAL else {**SETTINGS, **on_cluster()}
-    with session(SessionSettings(master=master, conf=conf), "points") as spark:
+
+    def said_by(job: str) -> str | None:
+        said = None
+        try:
+            with one_line():
+                JOBS[job](spark, root / job / "work")
+        except (JobFailed, QueueError, BadArguments, OSError) as error:
+            said = f"{type(error).__name__}: {error}"
+        (root / job / "ended").touch()
+        return said
+
+    def begin_thread() -> None:
+        """Where no session is the active one of a thread, Spark finds no source to write to."""
+        java = spark._jsparkSession
+        java.setActiveSession(java)
+
+    with (
+        session(SessionSettings(master=master, conf=conf), "points") as spark,
+        ThreadPoolExecutor(len(JOBS), initializer=begin_thread) as threads,
+    ):
         register(spark)
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         print(json.dumps(gateway.proc.pid), flush=True)
         for line in sys.stdin:
-            said = None
-            try:
-                with one_line():
-                    JOBS[line.strip()](spark, folder / "work")
-            except (JobFailed, QueueError, BadArguments, OSError) as error:
-                said = f"{type(error).__name__}: {error}"
-            print(json.dumps(said), flush=True)
+            print(json.dumps(list(threads.map(said_by, line.split()))), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Points of a job at which it can be killed or stopped: each file that it touches is one.
 
 A driver that runs with `environment` counts, in itself and in all Python processes that Spark
-starts for it, the calls that open, name, make or remove something below one folder. A plan, which
-the test writes, says at which of them something happens, once:
+starts for it, the calls that open, name, make or remove something below `work` in a job's folder.
+Each job has a folder of its own below one root, so several can run at once. A plan there, which
+the test writes, says at which of the job's points something happens, once:
 
-    kill driver    the driver and its Java process get signal 9, whichever process got there
-    kill worker    the process that got there gets it; the driver itself does not count then
+    count          nothing does: points are counted, those of the driver's own process apart
+    kill worker    the process that got there gets signal 9; the driver itself does not count then
     kill executor  the Java process gets it for which that process works; only tasks count then
     pause          the process that got there waits until the file `go` is there
 
@@ -15,11 +16,13 @@ Only the standard library is imported here: every Python process of Spark begins
 import fcntl
 import json
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -38,11 +41,12 @@ _EVENTS: Final = frozenset(
     )
 )
 _PAUSE_S: Final = 0.01
+_OF_DRIVER, _OF_OTHERS = b"d", b"w"  # what a point adds to the file `count`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to happen. `at` counts from 1; 0: nothing, the points are counted only.
+    """What is to happen. `at` counts from 1; 0: nothing.
 
     Args:
         delay_ms: how long after the point, for what the kernel does without asking Python.
@@ -55,26 +59,31 @@ class Plan:
     delay_ms: float = 0
 
 
-def environment(folder: Path) -> Mapping[str, str]:
-    """What a driver needs around it so that points below `work` in this folder are counted."""
-    root = Path(__file__).parents[2]
-    paths = [str(Path(__file__).with_name("atstart")), str(root), os.environ.get("PYTHONPATH", "")]
-    return {VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+def environment(root: Path) -> Mapping[str, str]:
+    """What a driver needs around it so that the points of jobs below this folder are counted."""
+    tree = Path(__file__).parents[2]
+    paths = [str(Path(__file__).with_name("atstart")), str(tree), os.environ.get("PYTHONPATH", "")]
+    return {VARIABLE: str(root), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def set_plan(folder: Path, plan: Plan) -> None:
-    """Has points counted from the first on; for a driver that does nothing at the moment."""
-    for name in ("count", "paused", "go", "done"):
+    """Has a job's points counted from the first on; for a job that does not run at the moment."""
+    for name in ("count", "paused", "go", "done", "ended"):
         (folder / name).unlink(missing_ok=True)
     new = folder / "plan.new"
     new.write_text(json.dumps(asdict(plan)))
     new.rename(folder / "plan")
 
 
-def counted(folder: Path) -> int:
-    """How many points there were since the plan was made."""
+def counted(folder: Path, *, of_driver: bool = True) -> int:
+    """How many points of a job there were since its plan was made.
+
+    Args:
+        of_driver: those of the driver's own process count as well.
+    """
     path = folder / "count"
-    return path.stat().st_size if path.exists() else 0
+    found = path.read_bytes() if path.exists() else b""
+    return len(found) if of_driver else found.count(_OF_OTHERS)
 
 
 def install() -> None:
@@ -85,64 +94,66 @@ def install() -> None:
 
 
 class _Points:
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._prefix = f"{folder}/work/"
+    def __init__(self, root: str) -> None:
+        self._job = re.compile(re.escape(root) + "/([^/]+)/work/")
+        self._root = root
         self._within = threading.local()
 
     def take(self, event: str, arguments: tuple[object, ...]) -> None:
         """Looks whether this is a point, and whether it is the one."""
         if event not in _EVENTS or getattr(self._within, "is", False):
             return
-        names = [each for each in arguments[:2] if isinstance(each, str | bytes | os.PathLike)]
-        if any(os.fsdecode(each).startswith(self._prefix) for each in names):
-            self._within.__dict__["is"] = True
-            try:
-                self._reached()
-            finally:
-                self._within.__dict__["is"] = False
-
-    def _reached(self) -> None:
+        for each in arguments[:2]:
+            if isinstance(each, str | bytes | os.PathLike):
+                found = self._job.match(os.fsdecode(each))
+                if found is not None:
+                    break
+        else:
+            return
+        self._within.__dict__["is"] = True
         try:
-            with open(f"{self._folder}/plan") as file:
+            self._reached(f"{self._root}/{found[1]}")
+        finally:
+            self._within.__dict__["is"] = False
+
+    def _reached(self, folder: str) -> None:
+        try:
+            with open(f"{folder}/plan") as file:
                 plan = Plan(**json.load(file))
         except FileNotFoundError:
             return
-        if plan.what == "kill worker" and os.getpid() in plan.pids:
+        is_driver = os.getpid() in plan.pids
+        if plan.what == "kill worker" and is_driver:
             return
-        if plan.what == "kill executor" and not {os.getpid(), _java_above()}.isdisjoint(plan.pids):
+        if plan.what == "kill executor" and (is_driver or _java_above() in plan.pids):
             return  # of the driver, or of its Java process, which plans and commits
-        if self._next() == plan.at:
-            self._act(plan)
+        if self._next(folder, _OF_DRIVER if is_driver else _OF_OTHERS) == plan.at:
+            self._act(folder, plan)
 
-    def _next(self) -> int:
+    def _next(self, folder: str, mark: bytes) -> int:
         """The number of this point."""
-        descriptor = os.open(f"{self._folder}/count", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        descriptor = os.open(f"{folder}/count", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.write(descriptor, b".")
+            os.write(descriptor, mark)
             return os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
 
-    def _act(self, plan: Plan) -> None:
-        with open(f"{self._folder}/done", "w"):
+    def _act(self, folder: str, plan: Plan) -> None:
+        with open(f"{folder}/done", "w"):
             pass
         if plan.what == "pause":
-            with open(f"{self._folder}/paused", "w"):
+            with open(f"{folder}/paused", "w"):
                 pass
-            while not os.path.exists(f"{self._folder}/go"):
+            while not os.path.exists(f"{folder}/go"):
                 time.sleep(_PAUSE_S)
         else:
-            pids = {
-                "kill driver": plan.pids,
-                "kill worker": [os.getpid()],
-                "kill executor": [_java_above()],
-            }[plan.what]
+            pid = {"kill worker": os.getpid, "kill executor": _java_above}[plan.what]()
             if plan.delay_ms:
-                threading.Thread(target=_kill, args=(pids, plan.delay_ms / 1000)).start()
+                threading.Thread(target=_kill, args=(pid, plan.delay_ms / 1000)).start()
             else:
-                _kill(pids, 0)
+                _kill(pid, 0)
 
 
 def _java_above() -> int:
@@ -151,10 +162,7 @@ def _java_above() -> int:
         return next(int(line.split()[1]) for line in status if line.startswith("PPid:"))
 
 
-def _kill(pids: Sequence[int], delay_s: float) -> None:
+def _kill(pid: int, delay_s: float) -> None:
     time.sleep(delay_s)
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

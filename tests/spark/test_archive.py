@@ -4,9 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +16,6 @@ from cqrepl.queue.format.index import Index
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
-from tests.support.processes import kill_tree
 from tests.support.samples import flip_byte
 
 if TYPE_CHECKING:
@@ -92,27 +88,6 @@ def test_again_takes_only_what_is_new(spark: "SparkSession", tmp_path: Path) -> 
     assert archived(spark, queue, out, with_open=True) == (351, 1)
     assert restored(spark, out, back) == (CYCLE + 2,)
     assert excerpts(back) == excerpts(queue)
-
-
-def test_killed_while_restoring(spark: "SparkSession", tmp_path: Path) -> None:
-    """Nothing half-done is in the target; the next run makes it whole."""
-    queue, out, back = tmp_path / "queue", tmp_path / "out", tmp_path / "back"
-    make_queue(queue, (300_000, 300_000))
-    archived(spark, queue, out, with_open=True)
-    words = [sys.executable, "-P", "-m", "cqrepl", "spark", "restore", str(out), str(back)]
-    run = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 300
-        while not list(tmp_path.glob("back.building/*/*.cq4")) and time.monotonic() < deadline:
-            assert run.poll() is None
-            time.sleep(0.001)
-    finally:
-        kill_tree(run.pid)
-        run.wait()
-    assert not back.exists()
-    assert len(restored(spark, out, back)) == 2
-    assert_same(spark, queue, back)
-    assert not list(tmp_path.glob("*.building"))
 
 
 def test_an_older_backup_in_place_of_the_queue(spark: "SparkSession", tmp_path: Path) -> None:

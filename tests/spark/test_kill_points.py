@@ -2,17 +2,24 @@
 
 The driver is a process of its own (`tests.spark.pointed`). Where a worker is killed, Spark tries
 its task again, or the job fails in one line; where the driver is, all that is left of it is files.
+A driver costs more to start than all that it does here, so one is killed for all jobs at once:
+each of them stands at a point of its own by then. Another one, which stays, runs them again.
+
+Each commit has a point of every job, drawn from it; the long run has thirty.
 """
 
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,7 +29,9 @@ from tests.spark.cluster import cluster
 from tests.spark.conftest import spark_missing
 from tests.spark.points import Plan, counted, environment, set_plan
 from tests.spark.queues import excerpts, make_queue
+from tests.support.processes import children_of
 from tests.support.requirements import require
+from tests.support.schedules import commit
 
 try:
     import pyarrow as pa
@@ -40,7 +49,7 @@ pytestmark = pytest.mark.timeout(900)
 ROOT = Path(__file__).parents[2]
 COUNTS = (300, 300, 300, 200)
 DELAYS_MS = (0, 1, 5, 20)
-WORKERS_FEW, DRIVERS_ALL, WORKERS_ALL, PAUSES_ALL, EXECUTORS = 2, 10, 20, 8, 5
+FEW, DRIVERS_ALL, WORKERS_ALL, PAUSES_ALL, EXECUTORS = 1, 10, 20, 8, 5
 PATIENCE_S = 300
 
 
@@ -52,23 +61,18 @@ class Driver:
     process: "subprocess.Popen[str]"
     java: int
 
-    def begin(self, job: str) -> None:
-        """Has a job run."""
+    def begin(self, *jobs: str) -> None:
+        """Has jobs run, side by side."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{job}\n")
+        self.process.stdin.write(f"{' '.join(jobs)}\n")
         self.process.stdin.flush()
 
     def ended(self) -> str | None:
-        """What the job said at its end; None: nothing was wrong.
-
-        Raises:
-            EOFError: the driver is gone.
-        """
+        """What the job said at its end; None: nothing was wrong."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        if not line:
-            raise EOFError
-        said = json.loads(line)
+        assert line, (self.folder / "errors").read_text()[-2000:]
+        [said] = json.loads(line)
         assert said is None or isinstance(said, str)
         return said
 
@@ -77,14 +81,39 @@ class Driver:
         self.begin(job)
         return self.ended()
 
-    def plan(self, what: str, at: int, delay_ms: float = 0) -> None:
-        """Says what is to happen in the next run; see `points`."""
+    def plan(self, job: str, what: str, at: int, delay_ms: float = 0) -> None:
+        """Says what is to happen in the next run of a job; see `points`."""
         pids = (self.process.pid, self.java)
-        set_plan(self.folder, Plan(what=what, at=at, pids=pids, delay_ms=delay_ms))
+        set_plan(self.folder / job, Plan(what=what, at=at, pids=pids, delay_ms=delay_ms))
 
-    def forget_plan(self) -> None:
+    def forget_plan(self, job: str) -> None:
         """Nothing is to happen any more."""
-        (self.folder / "plan").unlink(missing_ok=True)
+        (self.folder / job / "plan").unlink(missing_ok=True)
+
+    def kill(self) -> set[int]:
+        """The driver and its Java process, with signal 9. What they had started outlives them for a
+        moment: these are its ids."""
+        workers = descendants(self.java)
+        for pid in (self.process.pid, self.java):
+            os.kill(pid, signal.SIGKILL)
+        return workers
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below one."""
+    children: set[int] = set()
+    with suppress(OSError):  # it has ended meanwhile
+        children.update(children_of(pid))
+    return children.union(*map(descendants, children))
+
+
+def have_ended(pids: Iterable[int]) -> bool:
+    """Whether none of these runs any more; of some a parent may not have taken note yet."""
+    states = []
+    for pid in pids:
+        with suppress(OSError):
+            states.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+    return set(states) <= {"Z", "X"}
 
 
 @contextmanager
@@ -121,6 +150,7 @@ class Drivers:
         self.master = master
         self._stack = ExitStack()
         self._driver: Driver | None = None
+        self._totals: dict[tuple[str, str], int] = {}
 
     @property
     def one(self) -> Driver:
@@ -133,6 +163,32 @@ class Drivers:
         """The one that was is gone, or is going."""
         self._stack.close()
         self._driver = None
+
+    def total(self, job: str, what: str) -> int:
+        """How many points a job has where this can happen to it.
+
+        One run, to which nothing happens, tells those of the driver and of workers.
+        """
+        if (job, what) not in self._totals:
+            work = fresh(self.folder, job)
+            self.one.plan(job, what if what == "kill executor" else "count", 0)
+            assert self.one.run(job) is None
+            CHECKS[job](work)
+            folder = self.folder / job
+            if what == "kill executor":
+                self._totals[job, what] = counted(folder)
+            else:
+                self._totals[job, "pause"] = counted(folder)
+                self._totals[job, "kill worker"] = counted(folder, of_driver=False)
+        return self._totals[job, what]
+
+    def points(self, job: str, what: str, count: int) -> list[int]:
+        """So many points of a job: one that is drawn, or all over it."""
+        total = self.total(job, what)
+        if count == FEW:
+            # not the last ones: a run is not quite like another one, and has to come by them
+            return [random.Random(f"{commit()} {job} {what}").randint(1, max(1, total * 4 // 5))]
+        return sorted({1 + (2 * nth + 1) * total // (2 * count) for nth in range(count)})
 
 
 @pytest.fixture(scope="module")
@@ -158,16 +214,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def drivers(folder: Path) -> Iterator[Drivers]:
     """With an archive to restore, too."""
     drivers = Drivers(folder)
-    fresh(folder)
+    work = fresh(folder, "archive")
     assert drivers.one.run("archive") is None
-    (folder / "work" / "out").rename(folder / "pristine" / "archived")
+    (work / "out").rename(folder / "pristine" / "archived")
     yield drivers
     drivers.buried()
 
 
-def fresh(folder: Path) -> Path:
-    """What jobs work on, as it was at first."""
-    work = folder / "work"
+def fresh(folder: Path, job: str) -> Path:
+    """What a job works on, as it was at first."""
+    work = folder / job / "work"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(folder / "pristine", work)
     return work
@@ -203,7 +259,7 @@ def is_audited(work: Path) -> None:
     assert less[:2] == [False, sum(COUNTS)]
     assert len(less[2]) == 1
     for name in ("queue", "same", "copy2"):
-        before = sorted((work.parent / "pristine" / name).iterdir())
+        before = sorted((work.parents[1] / "pristine" / name).iterdir())
         assert [each.name for each in sorted((work / name).iterdir())] == [
             each.name for each in before
         ]
@@ -235,44 +291,50 @@ CHECKS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def spread(total: int, count: int) -> list[int]:
-    """So many points of all: in the middle of so many equal parts."""
-    return sorted({1 + (2 * nth + 1) * total // (2 * count) for nth in range(count)})
+MADE = {"restore": "back", "rebuild": "new"}  # whose store files come whole, or not at all
 
 
-def points_of(drivers: Drivers, job: str, what: str, count: int) -> list[int]:
-    """Some points of a job that nothing happens to."""
-    work = fresh(drivers.folder)
-    drivers.one.plan(what, 0)
-    assert drivers.one.run(job) is None
-    CHECKS[job](work)
-    return spread(counted(drivers.folder), count)
+def sweep_drivers(drivers: Drivers, other: Driver, jobs: Sequence[str], count: int) -> None:
+    """Each time one driver is killed, at one point of each job; another one runs them again."""
+    points = {job: drivers.points(job, "pause", count) for job in jobs}
+    for nth in range(count):
+        at = {job: points[job][min(nth, len(points[job]) - 1)] for job in jobs}
+        driver = drivers.one
+        works = {job: fresh(drivers.folder, job) for job in jobs}
+        for job in jobs:
+            driver.plan(job, "pause", at[job])
+        driver.begin(*jobs)
+        for job in jobs:
+            wait_until_paused(drivers.folder / job)
+        delay_ms = random.Random(f"{commit()} {nth}").choice(DELAYS_MS)
+        if delay_ms:  # for what the kernel does without asking Python
+            go_on(drivers, jobs)
+            time.sleep(delay_ms / 1000)
+        workers = driver.kill()
+        go_on(drivers, jobs)  # tasks outlive their driver for a moment
+        drivers.buried()
+        wait_until(partial(have_ended, workers), "its workers go on")
+        for job in jobs:
+            whole = store_files(works[job] / MADE[job]) if job in MADE else {}
+            other.forget_plan(job)
+            assert other.run(job) is None, f"{job} after point {at[job]}"
+            CHECKS[job](works[job])
+            assert not whole or whole.items() <= store_files(works[job] / MADE[job]).items()
 
 
-def sweep_drivers(drivers: Drivers, job: str, count: int) -> None:
-    killed = 0
-    for nth, at in enumerate(points_of(drivers, job, "kill driver", count)):
-        work = fresh(drivers.folder)
-        drivers.one.plan("kill driver", at, DELAYS_MS[nth % len(DELAYS_MS)])
-        with suppress(EOFError):
-            drivers.one.run(job)
-        if (drivers.folder / "done").exists():  # perhaps after the job's end
-            killed += 1
-            drivers.buried()
-        drivers.one.forget_plan()
-        assert drivers.one.run(job) is None, f"after point {at}"
-        CHECKS[job](work)
-    assert 2 * killed >= count
+def store_files(queue: Path) -> dict[str, bytes]:
+    """What stands in each store file of a queue, if it is there."""
+    return {path.name: path.read_bytes() for path in queue.glob("*.cq4")}
 
 
 def sweep_workers(drivers: Drivers, job: str, count: int, what: str = "kill worker") -> None:
     killed = 0
-    for nth, at in enumerate(points_of(drivers, job, what, count)):
-        work = fresh(drivers.folder)
-        drivers.one.plan(what, at, DELAYS_MS[nth % len(DELAYS_MS)])
+    for nth, at in enumerate(drivers.points(job, what, count)):
+        work = fresh(drivers.folder, job)
+        drivers.one.plan(job, what, at, DELAYS_MS[nth % len(DELAYS_MS)])
         said = drivers.one.run(job)
-        killed += (drivers.folder / "done").exists()
-        drivers.one.forget_plan()
+        killed += (drivers.folder / job / "done").exists()
+        drivers.one.forget_plan(job)
         if said is None:
             CHECKS[job](work)
         assert drivers.one.run(job) is None, f"after point {at}"
@@ -280,22 +342,25 @@ def sweep_workers(drivers: Drivers, job: str, count: int, what: str = "kill work
     assert 2 * killed >= count
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_driver_that_is_killed(drivers: Drivers, job: str) -> None:
-    sweep_drivers(drivers, job, 1)
+def go_on(drivers: Drivers, jobs: Sequence[str]) -> None:
+    """What stands at a point does no longer."""
+    for job in jobs:
+        (drivers.folder / job / "go").touch()
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_worker_that_is_killed(drivers: Drivers, job: str) -> None:
-    sweep_workers(drivers, job, WORKERS_FEW)
+def wait_until(is_so: Callable[[], bool], else_told: str) -> None:
+    """Returns as soon as something is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, else_told
+        time.sleep(0.01)
 
 
 def wait_until_paused(folder: Path) -> None:
-    """The run has got to its point: an early one of all that it has, so it does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (folder / "paused").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    """A job has got to its point: one that a run has, so it does."""
+    paused, ended = folder / "paused", folder / "ended"
+    wait_until(lambda: paused.exists() or ended.exists(), f"{folder.name} does not go on")
+    assert paused.exists(), f"{folder.name} did not come to its point"
 
 
 def run_both(drivers: Drivers, other: Driver, job: str, count: int) -> None:
@@ -303,20 +368,20 @@ def run_both(drivers: Drivers, other: Driver, job: str, count: int) -> None:
 
     It ends right, or is refused in a line; so does the first one then, and one of them is right.
     """
-    for at in points_of(drivers, job, "pause", count):
-        work = fresh(drivers.folder)
-        drivers.one.plan("pause", at)
+    for at in drivers.points(job, "pause", count):
+        work = fresh(drivers.folder, job)
+        drivers.one.plan(job, "pause", at)
         drivers.one.begin(job)
-        wait_until_paused(drivers.folder)
+        wait_until_paused(drivers.folder / job)
         second = other.run(job)
-        (drivers.folder / "go").touch()
+        go_on(drivers, [job])
         first = drivers.one.ended()
         assert None in (first, second), f"at point {at}"
         for said in (first, second):
             assert said is None or said.startswith(("QueueLocked", "QueueError", "JobFailed")), said
             assert said is None or "\n" not in said
         CHECKS[job](work)
-        drivers.one.forget_plan()
+        drivers.one.forget_plan(job)
         assert drivers.one.run(job) is None, f"after point {at}"
         CHECKS[job](work)
 
@@ -328,17 +393,28 @@ def other(drivers: Drivers) -> Iterator[Driver]:
         yield driver
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_two_runs_at_once(drivers: Drivers, other: Driver, job: str) -> None:
-    run_both(drivers, other, job, 2)
+@pytest.mark.timeout(1800)
+def test_workers_and_drivers_that_are_killed_and_two_runs_at_once(
+    drivers: Drivers, other: Driver
+) -> None:
+    """One test, as two processes of a run of tests would each start drivers for theirs."""
+    for job in JOBS:
+        sweep_workers(drivers, job, FEW)
+        run_both(drivers, other, job, FEW)
+    sweep_drivers(drivers, other, list(JOBS), FEW)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("job", JOBS)
-def test_thirty_points(drivers: Drivers, job: str) -> None:
-    sweep_drivers(drivers, job, DRIVERS_ALL)
+def test_workers_at_twenty_points(drivers: Drivers, job: str) -> None:
     sweep_workers(drivers, job, WORKERS_ALL)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_drivers_at_ten_points(drivers: Drivers, other: Driver) -> None:
+    sweep_drivers(drivers, other, list(JOBS), DRIVERS_ALL)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """A table goes into queues by the hash of its keys, once, however often it is begun."""
 
 import json
-import subprocess
-import sys
-import time
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +10,10 @@ from click.testing import CliRunner
 
 import wire
 from cqrepl.cli.main import cli
-from cqrepl.queue import Queue, QueueLayout
-from cqrepl.queue.files.locks import is_alive
+from cqrepl.queue import QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.jobs.partitionhash import key_bytes, partition_of
 from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts
-from tests.support.processes import kill_tree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "partitions.json"
 SYMBOLS = [f"symbol-{n}" for n in range(50)]
-PATIENCE_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -187,57 +181,6 @@ def test_an_order_that_is_none_is_refused(table: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, [*words, "--partitions", "3", "--order-by", "nothing"])
     assert done.exit_code == 2
     assert "expected one of the columns id, symbol, price, day, found 'nothing'" in done.stderr
-
-
-def test_killed_on_the_way(spark: "SparkSession", table: Path, tmp_path: Path) -> None:
-    """kill -9 of all of it while blocks are appended; the next run completes each queue."""
-    out = tmp_path / "out"
-    words = ["spark", "preload", str(table), str(out), "--key", "symbol", "--partitions", "3"]
-    command = [sys.executable, "-P", "-m", "cqrepl", *words, "--block", "1"]
-    run = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        while not held_in(out) and time.monotonic() < deadline:
-            assert run.poll() is None
-            time.sleep(0.001)
-    finally:
-        kill_tree(run.pid)
-        run.wait()
-    wait_for_locks(out, deadline)
-    before = held_in(out)
-    assert 0 < before < 20_000
-    done = CliRunner().invoke(cli, [*words, "--json"])
-    assert done.exit_code == 0, done.output
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sum(row["excerpts"] for row in rows) == 20_000
-    assert sum(row["written"] for row in rows) == 20_000 - before
-    ids = []
-    for nth in range(3):
-        for _, data in excerpts(out / f"partition-{nth:05}"):
-            row = wire.decode(data)
-            assert isinstance(row, dict)
-            ids.append(row["id"])
-    assert sorted(ids) == list(range(20_000))
-
-
-def held_in(out: Path) -> int:
-    total = 0
-    for path in out.glob("partition-*"):
-        if any(path.glob("*.cq4")):
-            with Queue.open(path) as queue:
-                total += queue.count()
-    return total
-
-
-def wait_for_locks(out: Path, deadline: float) -> None:
-    """Waits until workers that were killed are gone, which a lock takes for its holder's end."""
-    for path in out.glob("partition-*"):
-        if not any(path.glob("*.cq4")):
-            continue  # killed before it was a queue: the next run begins it anew
-        with Queue.open(path) as queue:
-            while (holder := queue.append_lock.holder()) is not None and is_alive(holder):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
