@@ -14,13 +14,13 @@ from cqrepl.cli.main import cli
 from tests.bench import stalled, waiters
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.fullhost import full_host_round
-from tests.bench.peers import java, limits, nats, postgres, redis
+from tests.bench.peers import aeron, java, limits, nats, postgres, redis
 from tests.bench.peers.programs import missing_program
 from tests.bench.waitacked import applied_waits
 from wire.header import HEADER_BYTES, align4
 
 SIZES = (64, 256, 1024, 16384)
-OUR_COUNTS = (6_000_000, 3_000_000, 800_000, 50_000)  # Java's too
+OUR_COUNTS = (6_000_000, 3_000_000, 800_000, 50_000)  # Java's and Aeron's too
 REDIS_COUNTS = (600_000, 500_000, 200_000, 10_000)
 NATS_COUNTS = (200_000, 150_000, 100_000, 8_000)
 POSTGRES_COUNTS = (500_000, 300_000, 100_000, 6_000)
@@ -76,6 +76,7 @@ def _catch_up(number: int, share: int) -> Group:
         )
         for name, rate, missing, counts in (
             ("java", java.rate, java.missing, OUR_COUNTS),
+            ("aeron", aeron.rate, aeron.missing, OUR_COUNTS),
             ("redis", redis.rate, redis.missing, REDIS_COUNTS),
             ("nats", nats.rate, nats.missing, NATS_COUNTS),
             ("postgres", postgres.rate, postgres.missing, POSTGRES_COUNTS),

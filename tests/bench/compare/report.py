@@ -9,10 +9,13 @@ from cqrepl.bench.machine import facts_text, machine_facts
 from cqrepl.bench.report import number, table
 from tests.bench.compare.rows import Judged, Kind, Verdict
 from tests.bench.compare.running import LOAD_MAX, Results
-from tests.bench.peers import java, limits, nats, postgres, redis
+from tests.bench.peers import aeron, java, limits, nats, postgres, redis
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-PEERS = {"Java": java, "C": limits, "Redis": redis, "NATS": nats, "PostgreSQL": postgres}
+PEERS = {
+    "Java": java, "Aeron Archive": aeron, "C": limits, "Redis": redis, "NATS": nats,
+    "PostgreSQL": postgres,
+}  # fmt: skip
 SHORT_KEYS = (
     "fresh-64", "fresh-256", "fresh-1024", "fresh-16384", "redis", "nats", "postgres",
     "rtt-p50", "rtt-p99", "live", "append", "tail-viewed", "memory",

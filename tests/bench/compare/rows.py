@@ -130,9 +130,10 @@ def _verdict(row: Row, value: float) -> Verdict:
 
 
 def _rates() -> list[Row]:
-    """Catching up, against Java in its second half and against loopback itself."""
+    """Catching up, against Java in its second half, Aeron, and loopback itself."""
     fresh = ((8, 5), (7, 5), (5, 4.5), (5, 4))
     touched = ((12, 8), (8, 6), (6, 5), (8, 7))
+    aeron = ((2, 1.5), (1.6, 1.3), (1.3, 1.1), (1.8, 1.5))
     stored = ((0.8, 0.65),) * len(SIZES)
     rows = []
     for kind, title, ours, peer, limits in (
@@ -149,6 +150,13 @@ def _rates() -> list[Row]:
             ("ours-touched", "excerpts_per_s"),
             ("java", "half_per_s"),
             touched,
+        ),
+        (
+            "aeron",
+            "catch-up rate, fresh files / Aeron Archive",
+            ("ours-fresh", "excerpts_per_s"),
+            ("aeron", "excerpts_per_s"),
+            aeron,
         ),
         (
             "stored",
