@@ -16,9 +16,10 @@ read no further and all that was sent is acknowledged, until a stream of it begi
 sink ends a wait: what one refuses or holds otherwise another one may take.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import trio
@@ -67,10 +68,20 @@ class AckBell:
     def __init__(self) -> None:
         self.changed = Signal()
         self._bell = new_bell()
+        self._wanted: deque[str] = deque()  # queues of which a level is wanted that was not before
 
     def board(self, queue: str) -> "AckBoard":
         """The board of a queue of this name."""
-        return AckBoard(queue, self._bell.board(), self.changed, self._bell.ring)
+        return AckBoard(queue, self._bell.board(), self.changed, partial(self._want, queue))
+
+    def take_wanted(self) -> list[str]:
+        """The queues of which a level is waited for since the last call that was not before."""
+        return [self._wanted.popleft() for _ in range(len(self._wanted))]
+
+    def _want(self, queue: str) -> None:
+        """Any thread calls this."""
+        self._wanted.append(queue)
+        self._bell.ring()
 
     async def hear(self, count: Callable[[], None]) -> None:
         """Wakes the tasks that wait, each time that it rings.
@@ -100,21 +111,21 @@ class AckBoard:
     """
 
     def __init__(
-        self, queue: str, board: MarkBoard, changed: Signal, ring: Callable[[], None]
+        self, queue: str, board: MarkBoard, changed: Signal, tell_wanted: Callable[[], None]
     ) -> None:
         self._queue = queue
         self._board = board
         self._changed = changed
         self._why = ""  # why nothing more comes
         self._is_closed = False
-        self._ring = ring
+        self._tell_wanted = tell_wanted
         self.wanted = frozenset({_LEVEL})  # levels that anything has waited for
 
     def want(self, level: AckLevel) -> None:
         """Sinks are to tell this level at once, from now on."""
         if level not in self.wanted:
             self.wanted |= {level}
-            self._ring()
+            self._tell_wanted()
 
     @property
     def marks(self) -> Mapping[int, int]:

@@ -83,15 +83,18 @@ class HostMarks:
         self.row.raise_to(level, index)
         self.keep_levels()
 
-    def keep_levels(self) -> None:
-        """Keeps what it has said beyond appended: a native lane raises the mark of this run."""
+    def keep_levels(self) -> bool:
+        """Keeps what it has said beyond appended: a native lane raises the mark of this run. True
+        where that is more than before."""
         synced, applied = self.row.mark(AckLevel.SYNCED), self.row.mark(AckLevel.APPLIED)
+        has_risen = synced > self.synced or applied > self.applied
         if synced > self.synced:
             self.synced = synced
             self._kept.raise_to(self.host_id, MarkLevel.SYNCED, synced)
         if applied > self.applied:
             self.applied = applied
             self._kept.raise_to(self.host_id, MarkLevel.APPLIED, applied)
+        return has_risen
 
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index."""

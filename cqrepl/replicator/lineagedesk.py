@@ -207,7 +207,17 @@ class LineageDesk:
         each.audited = max(each.audited, index)
         self._changed.set()
 
-    def ask_audit(self, each: Outgoing) -> None:
+    @property
+    def is_audited(self) -> bool:
+        """False while the sink is to tell what it has stored."""
+        return all(each.is_audited for each in self._outgoing.values())
+
+    def ask_audits(self) -> None:
+        """Has the sink tell what its files hold of all that it has acknowledged."""
+        for each in self._outgoing.values():
+            self._ask_audit(each)
+
+    def _ask_audit(self, each: Outgoing) -> None:
         """Asks a sink what its files hold of all that it has acknowledged, without waiting for its
         own time; nothing for one that has told, or cannot."""
         index = Index(self._connection.source(each.cid).index_acknowledged + 1)

@@ -15,9 +15,8 @@ from cqrepl.replicator.lineage import first_held
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
-from cqrepl.replicator.queues import QueueSession
 from cqrepl.replicator.returndesk import ReturnDesk
-from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
+from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared, StreamingSession
 from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
 
@@ -37,7 +36,7 @@ class OfferDesk:
 
     def __init__(
         self,
-        session: QueueSession,
+        session: StreamingSession,
         outgoing: dict[Cid, Outgoing],
         queues: Mapping[str, SourceQueue],
         shared: SourceShared,
@@ -50,7 +49,7 @@ class OfferDesk:
         self.offered: set[str] = set()  # names; not those that the sink has let go of
         self.failed: set[str] = set()  # names of queues that could not be offered
         self.let_go: set[Cid] = set()  # of queues that we have withdrawn; the core tells of it yet
-        self._session: QueueSession | None = session
+        self._session: StreamingSession | None = session
         self._outgoing = outgoing
         self._queues = queues
         self._shared = shared

@@ -159,7 +159,8 @@ class Outgoing:
         for level in self.queue.board.wanted:
             source.want_level(level)
         source.tell_commit(self._committed())
-        self.marks.keep_levels()
+        if self.marks.keep_levels():
+            self.queue.touch()  # more may be safe, for other sinks too
         told = source.index_committed
         if source.offer.acknowledgement:
             told = min(told, self.marks.synced)

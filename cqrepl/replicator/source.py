@@ -220,23 +220,40 @@ class Source:
         """Tells sinks up to where their queues are safe, when that has moved: soon after it is
         known here, and at the latest after a second."""
         while True:
-            behind = [session for session in self._sessions() if session.tell_levels()]
-            with trio.move_on_after(COMMIT_SECONDS if behind else math.inf):
+            with trio.move_on_after(COMMIT_SECONDS if self._tell_levels() else math.inf):
                 await self._shared.changed.wait()
             await trio.sleep(COMMIT_PAUSE_SECONDS)
 
-    async def _tell_tailers(self) -> None:
-        """Tells sinks where named tailers stand, ten times a second while any moves."""
-        while True:
-            # apart: a session that is over, and its buffers, is not kept while this sleeps
-            has_moved = await self._have_tailers_moved()
-            await trio.sleep(TAILERS_MOVE_SECONDS if has_moved else TAILERS_REST_SECONDS)
+    def _tell_levels(self) -> bool:
+        """Tells all sinks what is new; true where there may be more soon, and nothing tells of
+        it."""
+        for name in self._bell.take_wanted():
+            if name in self.queues:
+                self.queues[name].touch()
+        sessions = list(self._sessions())
+        for session in sessions:
+            session.words.tell_levels()
+        return any(session.words.is_behind for session in sessions)
 
-    async def _have_tailers_moved(self) -> bool:
+    async def _tell_tailers(self) -> None:
+        """Tells sinks where named tailers stand: of all queues once a second, and ten times a
+        second of those where one moves."""
+        all_at = trio.current_time()
+        while True:
+            is_all = trio.current_time() >= all_at
+            if is_all:
+                all_at = trio.current_time() + TAILERS_REST_SECONDS
+            # apart: a session that is over, and its buffers, is not kept while this sleeps
+            if await self._have_tailers_moved(only_moving=not is_all):
+                await trio.sleep(TAILERS_MOVE_SECONDS)
+            else:
+                await trio.sleep_until(all_at)
+
+    async def _have_tailers_moved(self, *, only_moving: bool) -> bool:
         """Tells all sinks; true where that was anything."""
         has_moved = False
         for session in list(self._sessions()):
-            has_moved = session.tell_tailers() or has_moved
+            has_moved = session.tell_tailers(only_moving=only_moving) or has_moved
             await trio.lowlevel.checkpoint()
         return has_moved
 
@@ -265,8 +282,8 @@ class Source:
         return is_over and not self._lost_files.is_taking
 
     def _count(self) -> None:
+        self._tell_levels()
         for session in list(self._sessions()):
-            session.tell_levels()
             session.catch_up()
 
     def _take(self, queue: SourceQueue) -> None:

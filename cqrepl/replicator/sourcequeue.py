@@ -3,14 +3,17 @@
 import logging
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from cqrepl.kernel import live
 from cqrepl.kernel.batch import NO_LIMIT
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import QueueShape, StopReason
+from cqrepl.protocol.events import QueueStopped
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.keptidentity import new_identity
@@ -40,6 +43,13 @@ if TYPE_CHECKING:
     from cqrepl.replicator.sinkqueue import SinkQueue
 
 _logger = logging.getLogger(__name__)
+
+
+class StreamingSession(QueueSession, Protocol):
+    """Streams a queue."""
+
+    def touch(self, name: str) -> None:
+        """Something may have come of it that its sink is to hear."""
 
 
 class SourceQueue:
@@ -99,7 +109,7 @@ class SourceQueue:
             self._put_in_order()
             self.queue.note_follower(is_follower=False)
         self.target = self.queue.last_index()  # the last excerpt at the start
-        self.sessions: list[QueueSession] = []  # of the connections that it goes out on
+        self.sessions: list[StreamingSession] = []  # of the connections that it goes out on
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.tell_damage: TellDamage = lambda known: None
@@ -285,6 +295,11 @@ class SourceQueue:
             self.note_damage()
         return error
 
+    def touch(self) -> None:
+        """More of it may be safe, or waited for: sinks may have something to hear."""
+        for session in self.sessions:
+            session.touch(self.name)
+
     def check_leads(self, host_id: int) -> None:
         """Does nothing where this host may stream it: one that it passes on it never leads.
 
@@ -294,7 +309,27 @@ class SourceQueue:
         if self.copy is None:
             self.epochs.check_leads(host_id)
 
-    def fence(self, number: int, leader: int, told_by: int) -> None:
+    async def hear_fence(self, marks: HostMarks, event: QueueStopped) -> bool:
+        """A sink has refused the queue, as another host leads it. If it is one that has a copy of
+        it, nothing of the queue goes out any more, and this is true; whoever else says so is
+        believed for itself.
+
+        Args:
+            marks: of that sink.
+        """
+        promise, own = event.promise, self.epochs.now
+        if event.reason is not StopReason.FENCED or promise is None or not marks.is_known:
+            return False
+        if promise.epoch < own.promised or promise == (own.promised, own.promised_to):
+            return False
+        try:
+            await in_thread(partial(self.epochs.promise, promise.epoch, promise.leader))
+        except (QueueError, OSError, ValueError) as error:
+            _logger.warning("queue %r: epoch %d: %s", self.name, promise.epoch, error)
+        self._fence(promise.epoch, promise.leader, marks.host_id)
+        return True
+
+    def _fence(self, number: int, leader: int, told_by: int) -> None:
         """Another host leads the queue, as a sink says: nothing of it goes out any more, on no
         connection."""
         leads = f"host {told_by} says that host {leader} leads it in epoch {number}"

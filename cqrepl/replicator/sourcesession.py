@@ -13,7 +13,6 @@ import trio
 from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
-from cqrepl.net.threads import in_thread
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
@@ -26,7 +25,6 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.holddesk import HoldDesk
-from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.identities import OtherQueue
 from cqrepl.replicator.lineagedesk import LineageDesk
 from cqrepl.replicator.logs import acknowledgement_entry
@@ -42,6 +40,7 @@ from cqrepl.replicator.returndesk import ReturnDesk
 from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.sourcequeue import SourceQueue, SourceShared
 from cqrepl.replicator.stops import Stop, differing_index
+from cqrepl.replicator.worddesk import WordDesk
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ class SourceSession:
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
         self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
+        self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link, shared.found)
 
     @property
@@ -213,7 +213,7 @@ class SourceSession:
     @property
     def is_audited(self) -> bool:
         """False while the sink is to tell what it has stored."""
-        return all(each.is_audited for each in self.outgoing.values())
+        return self._lineage.is_audited
 
     def _end_audited(self) -> None:
         """Once all that was sent is acknowledged, the sink tells what its files hold of it."""
@@ -222,8 +222,7 @@ class SourceSession:
 
     def ask_audits(self) -> None:
         """Has the sink tell what its files hold of all that it has acknowledged."""
-        for each in self.outgoing.values():
-            self._lineage.ask_audit(each)
+        self._lineage.ask_audits()
         self._pump.wake()
 
     def has(self, cid: Cid) -> bool:
@@ -262,34 +261,18 @@ class SourceSession:
                 )
                 self._pump.wake()  # the window may have been full
             case ev.LevelReached():
-                self.outgoing[event.cid].marks.raise_level(event.level, event.index)
+                each = self.outgoing[event.cid]
+                each.marks.raise_level(event.level, event.index)
+                each.queue.touch()
             case ev.QueueStopped():
                 each = self.outgoing[event.cid]
                 if self._holds.offers_again(each, event, self._drop):
                     return
-                is_over = await self._hear_fence(each.queue, each.marks, event)
+                is_over = await each.queue.hear_fence(each.marks, event)
                 each.is_final = each.is_final and (event.is_final or is_over)
                 self._stopped(each, event.reason, event.message, by_peer=event.by_peer)
                 if event.reason is StopReason.DIVERGED:  # its lane is mute by now
                     each.marks.lower_acknowledged(NOTHING)
-
-    async def _hear_fence(
-        self, queue: SourceQueue, marks: HostMarks, event: ev.QueueStopped
-    ) -> bool:
-        """A sink has refused the queue, as another host leads it. If it is one that has a copy of
-        it, nothing of the queue goes out any more, and this is true; whoever else says so is
-        believed for itself."""
-        promise, own = event.promise, queue.epochs.now
-        if event.reason is not StopReason.FENCED or promise is None or not marks.is_known:
-            return False
-        if promise.epoch < own.promised or promise == (own.promised, own.promised_to):
-            return False
-        try:
-            await in_thread(partial(queue.epochs.promise, promise.epoch, promise.leader))
-        except (QueueError, OSError, ValueError) as error:
-            _logger.warning("queue %r: epoch %d: %s", queue.name, promise.epoch, error)
-        queue.fence(promise.epoch, promise.leader, marks.host_id)
-        return True
 
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         return 0 if self._is_draining else self._frames.fill(out, rooms)
@@ -359,6 +342,7 @@ class SourceSession:
     def sent(self, each: Outgoing, sent: ExcerptBatch | SentRun) -> None:
         """These have been framed here, or sent by the native lane."""
         counters = each.queue.counters
+        self.words.touch(each.queue.name)
         self._pauses.forget(each.queue.name)
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
         each.queue.disk.note()
@@ -402,34 +386,27 @@ class SourceSession:
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
             each.tell_levels(self._connection.source(each.cid))
+            self.words.begin(each)
         if each.tailer is not None and next_index >= self._offer_of(each).next_index:
             self._pauses.forget(each.queue.name)  # there is nothing to be read yet
             self._goes_on(each.queue.name)
         self._shared.changed.set()
 
-    def tell_levels(self) -> bool:
-        """Tells this sink which levels are waited for, and up to where queues are safe; true where
-        it may be more soon."""
-        connection, queues = self._connection, self.outgoing.values()
-        is_behind = [each.tell_levels(connection.source(each.cid)) for each in queues]
-        if connection.has_data_to_send:
-            self._pump.wake()
-        return any(is_behind)
+    def touch(self, name: str) -> None:
+        """Something may have come of a queue that its sink is to hear."""
+        self.words.touch(name)
 
-    def tell_tailers(self) -> bool:
-        """Tells this sink where named tailers stand; true where one has moved."""
-        connection, queues = self._connection, list(self.outgoing.values())
-        if not any(connection.source(each.cid).takes_tailers for each in queues):
+    def tell_tailers(self, *, only_moving: bool = False) -> bool:
+        """Tells this sink where named tailers stand; true where one has moved.
+
+        Args:
+            only_moving: of those queues only where one has moved the last time.
+        """
+        if not self.words.has_tailers(only_moving=only_moving):
             return False
         self.catch_up()  # what lanes have sent counts
         all_names = self._shared.settings.all_tailers
-        has_moved = False
-        for each in queues:
-            source = connection.source(each.cid)
-            has_moved = each.tell_tailers(source, all_names=all_names) or has_moved
-        if has_moved:
-            self._pump.wake()
-        return has_moved
+        return self.words.tell_tailers(all_names=all_names, only_moving=only_moving)
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer
@@ -441,6 +418,7 @@ class SourceSession:
         excerpts = sum(event.excerpts for event, _ in noted)
         payload_bytes = sum(event.payload_bytes for event, _ in noted)
         index = noted[-1][0].index
+        each.queue.touch()
         each.queue.counters.count_acknowledged(each.marks, index, excerpts, payload_bytes)
         each.queue.disk.prove(index + 1)
         if each.queue.ack_log.is_wanted:
