@@ -27,6 +27,9 @@ class Session(Protocol):
     async def act(self, event: Event) -> None:
         """Acts on one event of the core; answers through the core's methods."""
 
+    async def settle(self) -> None:
+        """Returns when all that came is acted on: nothing more comes."""
+
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         """Writes frames to be sent into `out`; how many bytes (0: nothing to send now).
 

@@ -49,7 +49,7 @@ _REST_BYTES: Final = 4096
 CLOSE_SECONDS: Final = 1.0  # longest wait for the peer to close after our orderly end
 _USER_TIMEOUT_MS: Final = 60_000
 _OPTION_MAX: Final = (1 << 31) - 1
-_OF_NO_STREAM: Final = (
+OF_NO_STREAM: Final = (
     Acknowledged | LevelReached | LevelWanted | CommitMoved | TailerMoved | CopyAudited
 )
 _logger = logging.getLogger(__name__)
@@ -237,6 +237,7 @@ class Pump:
         try:
             while (event := self._next_event()) is not None:
                 if isinstance(event, OrderlyEnd | PeerLost):
+                    await session.settle()
                     self._note_end(event)
                     return False
                 if isinstance(event, Connected) and not await self._is_admitted(event):
@@ -267,7 +268,7 @@ class Pump:
                 self._clock.deadline = self.connection.next_deadline()
                 self.wake()
                 return True
-            if isinstance(event, _OF_NO_STREAM):  # they change no stream
+            if isinstance(event, OF_NO_STREAM):  # they change no stream
                 await session.act(event)
             else:
                 self._kept = event

@@ -65,6 +65,10 @@ class DuplexSession:
         else:
             await self.sink.act(event)
 
+    async def settle(self) -> None:
+        await self.source.settle()
+        await self.sink.settle()
+
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         """The stream and the back copies in turn, so that neither holds up the other."""
         self._is_sinks_turn = not self._is_sinks_turn

@@ -76,6 +76,8 @@ class LineageDesk:
             await in_thread(partial(check_lineage, chains, index, lineage, each.shift, who))
             await self._proved(each)
         except Diverged:
+            if not self._is_on(each):
+                return
             await self._check_offer(each)
             compared = Compared(
                 end=Index(index),
@@ -88,6 +90,8 @@ class LineageDesk:
 
     async def _proved(self, each: Outgoing) -> None:
         """Both hold the same up to the shorter end."""
+        if not self._is_on(each):
+            return
         source = self._connection.source(each.cid)
         assert source.answer is not None
         next_index = source.answer.next_index
@@ -125,6 +129,8 @@ class LineageDesk:
             if identity is None:
                 settle = partial(each.queue.settle_identity, self._identity_of_sink(each))
                 identity = await in_thread(settle)
+                if not self._is_on(each):
+                    return
                 self._check_identity(each, identity)  # another sink's may have been quicker
         if self._is_on(each):
             self._connection.lineage_compared(each.cid, identity)
@@ -230,17 +236,21 @@ class LineageDesk:
         self, each: Outgoing, compared: Compared, if_equal: Callable[[], Awaitable[None]]
     ) -> None:
         await in_thread(each.queue.chains.check_believed)
+        if not self._is_on(each):
+            return
         self._if_equal[each.cid] = if_equal
         each.search = DivergenceSearch(each.queue.chains, compared, each.shift)
         await self._ask_on(each, each.search.begin)
 
     async def _ask_on(self, each: Outgoing, step: Callable[[], Index | Diverged | None]) -> None:
         place = await in_thread(step)
+        if not self._is_on(each):
+            return
         if isinstance(place, Diverged):
             if not self._connection.source(each.cid).is_streaming:
                 await self._check_offer(each)
             raise place
-        if not self._is_on(each) or self._connection.has_stopped(each.cid):
+        if self._connection.has_stopped(each.cid):
             return
         if place is None:
             each.search = None

@@ -22,6 +22,7 @@ from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.states import ConnectionState
 from cqrepl.queue import LayoutMismatch, QueueDamaged, QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.copylevels import sync_later, take_word
 from cqrepl.replicator.epochdesk import BEYOND, EpochDesk
@@ -32,6 +33,7 @@ from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.proofdesk import ProofDesk
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import ANEW, Signal, until
+from cqrepl.replicator.queueturns import QueueTurns
 from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinklanes import SinkLanes
 from cqrepl.replicator.sinkpauses import SinkPauses
@@ -58,7 +60,6 @@ class SinkSession:
         pump: Pump,
         all_sessions: "Callable[[], Iterable[SinkSession]]",
     ) -> None:
-        self.is_settled = True  # what was received has been acted on when this is asked
         self.waited = None
         self.has_progressed = False
         self._queues = queues
@@ -82,11 +83,17 @@ class SinkSession:
         self._pauses = SinkPauses(queues, connection, pump, self.from_here, changed)
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
         self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
-        self._acts_on: str | None = None  # the queue that an event of is acted on
+        self._acts_on: list[str] = []  # queues that events of are acted on
+        self._turns = QueueTurns(connection, pump)
 
     @property
     def out_bytes(self) -> int:
         return self._back_copies.out_bytes
+
+    @property
+    def is_settled(self) -> bool:
+        """True when what was received has been acted on."""
+        return self._turns.is_idle
 
     @property
     def queue_names(self) -> QueueNames:
@@ -105,18 +112,28 @@ class SinkSession:
             for _ in range(max(1, min(WORKERS, len(self._queues)))):
                 nursery.start_soon(self._answer_all)
             nursery.start_soon(self._pauses.work)
+            nursery.start_soon(self._turns.work, self._act_on)
 
     def drain(self) -> None:
         self._is_draining = True
 
     async def act(self, event: ev.Event) -> None:
+        if not await self._turns.takes(event):
+            await self._act_on(event)
+
+    async def settle(self) -> None:
+        await self._turns.settle()
+
+    async def _act_on(self, event: ev.Event) -> None:
         name = getattr(event, "name", None)
-        if name is None or name in self._queues:
-            self._acts_on = name
+        if name is None:
+            await self._act(event)
+        elif name in self._queues:
+            self._acts_on.append(name)
             try:
                 await self._act(event)
             finally:
-                self._acts_on = None
+                self._acts_on.remove(name)
         elif isinstance(event, ev.QueueOffered) and self._connection.awaits_answer(event):
             self.put_off(event.cid, "it is not taken here any more")
 
@@ -132,7 +149,7 @@ class SinkSession:
             case ev.LineageProved():
                 await self._lock(event)
             case ev.IdentityTold():
-                await self._take_identity(event)
+                await self._take_identity(event, event.identity)
             case ev.CommitMoved() | ev.TailerMoved():
                 await take_word(self._queues[event.name], event)
             case ev.LevelWanted():
@@ -263,6 +280,8 @@ class SinkSession:
 
     async def _lock(self, event: ev.LineageProved) -> None:
         """What this queue holds is its source's: from now on nobody else writes to it."""
+        if self._connection.has_stopped(event.cid):  # before its turn
+            return
         queue = self._queues[event.name]
         try:
             follows = await self._epochs.follow(event, queue)
@@ -273,17 +292,23 @@ class SinkSession:
             return
         if not follows:
             self.put_off(event.cid, BEYOND)
-        elif queue.next_index == self._ends[event.cid]:
-            self._connection.go_on(event.cid)
-        else:
+        elif queue.next_index != self._ends[event.cid]:
             self.put_off(event.cid, "another process has written to it")
+        else:
+            identity = self._turns.take_identity(event)
+            if identity is not None:
+                await self._take_identity(event, identity)
+            if not self._connection.has_stopped(event.cid):
+                self._connection.go_on(event.cid)
 
-    async def _take_identity(self, event: ev.IdentityTold) -> None:
+    async def _take_identity(
+        self, event: ev.LineageProved | ev.IdentityTold, identity: Identity
+    ) -> None:
         """This queue is a copy, and its source has said of which queue."""
         if self._connection.has_stopped(event.cid):
             return
         try:
-            await in_thread(partial(self._queues[event.name].take_identity, event.identity))
+            await in_thread(partial(self._queues[event.name].take_identity, identity))
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
 
@@ -301,6 +326,8 @@ class SinkSession:
 
     async def _prove(self, event: ev.ProofAsked) -> None:
         """The source looks for where the two copies begin to differ."""
+        if self._connection.has_stopped(event.cid):
+            return
         try:
             await self._proofs.prove(event, self._queues[event.name])
         except (QueueError, OSError) as error:
@@ -402,13 +429,15 @@ class SinkSession:
     def uses(self, name: str) -> bool:
         """True while anything here may touch the files of a queue."""
         is_in_lane = any(queue.name == name for _, queue, _ in self._lanes.each)
-        return is_in_lane or name in self._preparing or self._acts_on == name
+        is_at_work = name in self._preparing or name in self._acts_on
+        return is_in_lane or is_at_work or self._turns.has(name)
 
     async def let_go(self, name: str, why: str) -> None:
         """Takes nothing more of a queue. A peer that does not know what this means, as Java, is
         left, and comes again; so is one where it has stopped. What is on its way ends later:
         `uses`."""
         await self._pump.have_back()  # behind the end it would acknowledge on
+        await self._turns.idle(name)
         cid = self._cids.get(name)
         if cid is None or self._connection.state is not ConnectionState.OPEN:
             return

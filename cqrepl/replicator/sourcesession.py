@@ -35,6 +35,7 @@ from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
 from cqrepl.replicator.queues import ANEW
+from cqrepl.replicator.queueturns import QueueTurns
 from cqrepl.replicator.resenddesk import ResendDesk
 from cqrepl.replicator.returndesk import ReturnDesk
 from cqrepl.replicator.sinkprogress import SinkProgress
@@ -72,6 +73,7 @@ class SourceSession:
         )
         self._holds = HoldDesk(self.outgoing, self._offers, self._pauses, link, pump)
         self._steps: list[Cid] = []  # of queues that a step is taken in
+        self._turns = QueueTurns(link, pump)
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
         self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
@@ -170,6 +172,7 @@ class SourceSession:
         """What goes on beside the streams: back copies, what sinks tell of their files, and
         queues that could not be read."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._turns.work, self._act)
             nursery.start_soon(self._work_on_returns)
             nursery.start_soon(self._work_on_audits)
             nursery.start_soon(self._work_on_pauses)
@@ -230,11 +233,23 @@ class SourceSession:
         return cid in self.outgoing or cid in self._offers.let_go
 
     async def act(self, event: ev.Event) -> None:
+        if isinstance(event, ev.QueueWithdrawn):
+            self._turns.drop(event)  # the core knows of it no more
+        elif await self._turns.takes(event):
+            return
+        await self._act(event)
+
+    async def settle(self) -> None:
+        await self._turns.settle()
+
+    async def _act(self, event: ev.Event) -> None:
         match event:
             case ev.QueueWithdrawn() if event.cid in self._offers.let_go:
                 self._offers.let_go.discard(event.cid)
             case _ if getattr(event, "cid", None) in self._offers.let_go:
                 pass  # it came before we let go
+            case ev.LineageClaimed() | ev.ProofGiven() if event.cid not in self.outgoing:
+                pass  # the sink let go of it before its turn
             case ev.Connected() if not self._connection.names_queues:
                 self._offers.offer(self._queues)
             case ev.QueuesNamed():
@@ -332,7 +347,8 @@ class SourceSession:
     def _drop(self, each: Outgoing) -> None:
         del self.outgoing[each.cid]
         each.close()
-        each.queue.sessions.remove(self)
+        if each.cid not in self._steps:  # else its files are still used
+            each.queue.sessions.remove(self)
         self._frames.drop(each)
 
     def _try_again(self, name: str) -> None:
@@ -368,6 +384,8 @@ class SourceSession:
                 self._stop(each, error)
         finally:
             self._steps.remove(cid)
+            if self.outgoing.get(cid) is not each and cid not in self._steps:
+                each.queue.sessions.remove(self)
             self._shared.changed.set()
 
     def _start(self, each: Outgoing, next_index: int) -> None:

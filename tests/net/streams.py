@@ -139,6 +139,9 @@ class Recorder:
     async def act(self, event: Event) -> None:
         self.acted.append(event)
 
+    async def settle(self) -> None:
+        """Nothing is left for later."""
+
     def frame(self, out: bytearray, rooms: Rooms) -> int:
         assert len(out) == self.out_bytes
         self.looks += 1
