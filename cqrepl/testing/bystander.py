@@ -7,7 +7,8 @@ import trio
 from cqrepl.queue import Queue, QueueError, Tailer
 from cqrepl.queue.format.index import format_index
 from cqrepl.surroundings import within
-from cqrepl.testing.checker import BrokenPromiseError, Written, check_invented, digest_of
+from cqrepl.testing.checker import BrokenPromiseError, check_invented, digest_of
+from cqrepl.testing.cluster import Stream
 from cqrepl.testing.labhosts import Copy
 
 READ_SECONDS: Final = 1.5  # between two looks
@@ -16,9 +17,10 @@ READ_SECONDS: Final = 1.5  # between two looks
 class Bystander:
     """Reads what comes, and checks that it was written, each once and in order."""
 
-    def __init__(self, copy: Copy, written: Written) -> None:
+    def __init__(self, copy: Copy, stream: Stream) -> None:
         self._copy = copy
-        self._written = written
+        self._stream = stream
+        self._written = stream.application.written
         self._process = copy.host.machine.start("reader")
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
@@ -63,7 +65,7 @@ class Bystander:
         copy = self._copy
         # those are judged in the end; a link leads into the source's directory, not to a copy
         is_judged = not (copy.holds_others or copy.was_cut or copy.path.is_symlink())
-        if is_judged and copy.flipped_at is None:
+        if is_judged and not self._stream.may_be_flipped(copy):
             check_invented(f"{copy.title}, as a reader sees it,", found, self._written)
 
     def _leave(self) -> None:

@@ -80,6 +80,12 @@ class Stream:
         """The ids of the hosts by which it comes to one, which is the first."""
         return [host, *(self.way(self.vias.get(host, self.master)) if host != self.master else ())]
 
+    def may_be_flipped(self, copy: Copy) -> bool:
+        """True for a copy in which a bit was changed, or that has come by such a one: that is
+        found within a second, and may have been passed on by then."""
+        hosts = self.way(copy.host.host)[:-1]
+        return any(self._copy_of(host).flipped_at is not None for host in hosts)
+
     def _copy_of(self, host: int) -> Copy:
         return next(each for each in self.sinks if each.host.host == host)
 

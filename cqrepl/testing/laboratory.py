@@ -161,7 +161,7 @@ class _Laboratory:
             nursery.start_soon(self._write_back)
             for stream in streams:
                 for copy in (stream.source, *stream.sinks):
-                    nursery.start_soon(Bystander(copy, stream.application.written).run)
+                    nursery.start_soon(Bystander(copy, stream).run)
             injector = Injector(plan, self._cluster)
             self.injected = injector.injected
             if self._cluster.led is not None:
