@@ -156,7 +156,7 @@ class OutgoingLanes:
             each.has_much,
             self._budget if source.offer.acknowledgement else None,
             source.held,
-            None if self._found is None else (self._found, stand.file),
+            None if self._found is None else (self._found, (each.queue.opening, stand.file[1])),
         )
         return KeptLane(lane, stand)
 

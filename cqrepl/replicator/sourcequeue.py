@@ -4,8 +4,9 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from cqrepl.replicator.sinkqueue import SinkQueue
 
 _logger = logging.getLogger(__name__)
+_OPENINGS: Final = count()
 
 
 class StreamingSession(QueueSession, Protocol):
@@ -78,6 +80,7 @@ class SourceQueue:
         epochs: KeptEpochs | None = None,
     ) -> None:
         self.name = name
+        self.opening = next(_OPENINGS)  # what is known of its files is not of another one's
         self.copy = copy
         self.passed_by = passed_by
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's

@@ -16,7 +16,8 @@ use crate::batch::documents::HEADER_BYTES;
 use crate::batch::runs::gap_behind;
 use crate::mem::Source;
 
-/// The device and the number of a file, which tell it from all others.
+/// A number of this opening of a queue, and the number of a file. Once the queue is opened anew its
+/// tail may have been cut off, and other excerpts may stand there in the same file.
 pub type File = (u64, u64);
 
 /// So many runs are kept,
