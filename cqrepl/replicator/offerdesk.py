@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from cqrepl.net.pump import Pump
@@ -156,4 +157,5 @@ class OfferDesk:
         if not self._connection.compares_lineage:
             return None
         identity = queue.queue.identity.load() if self._connection.tells_identities else None
-        return first_held(queue.chains, surroundings().place_of(queue.path), identity)
+        held = first_held(queue.chains, surroundings().place_of(queue.path), identity)
+        return held if queue.copy is None else replace(held, places_before=queue.copy.way.places)

@@ -64,7 +64,8 @@ class OfferGate:
         if self._connection.config.settings.host_id in path:
             self._refuse_loop(event.cid, queue, path)
             return False
-        queue.way.passed_by = path
+        lineage = event.offer.lineage
+        queue.way.passed_by, queue.way.places = path, () if lineage is None else lineage.places
         return True
 
     def _refuse_loop(self, cid: Cid, queue: SinkQueue, path: tuple[int, ...]) -> None:

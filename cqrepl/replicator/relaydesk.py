@@ -46,10 +46,12 @@ class Way:
 
     Args:
         passed_by: ids of the hosts that it came by, when it was offered last.
+        places: of the directories that these have it in.
         is_passed_on: a source of ours streams it: its files stay where they are.
     """
 
     passed_by: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
     is_passed_on: bool = False
 
 

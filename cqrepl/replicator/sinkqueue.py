@@ -7,7 +7,7 @@ source has compared what both hold. A source that cannot compare is believed.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -189,9 +189,11 @@ class SinkQueue:
         is_open = self._appender is not None and self.owner is not None and self.stop is None
         return is_open and self.disk.unproved_from is None
 
-    def is_at(self, place: int) -> bool:
-        """True when this queue's directory is that of a source, which says where it has its own."""
-        return place != 0 and place == surroundings().place_of(self.path)
+    def is_at(self, places: Collection[int]) -> bool:
+        """True when this queue's directory is that of a source, which says where it has its own,
+        and where those have it that it came by."""
+        own = surroundings().place_of(self.path)
+        return own != 0 and own in places
 
     @property
     def received_excerpts(self) -> int:

@@ -238,9 +238,10 @@ class SinkSession:
         self._changed.set()
         self._note_free(queue)
         offer = event.offer
-        if offer.lineage is not None and queue.is_at(offer.lineage.place):
+        if offer.lineage is not None and queue.is_at(offer.lineage.places):
             queue.close()  # those that write there are the source's
-            why = "another directory than the source's expected, it is the same"
+            whose = "the source's" if not offer.lineage.places_before else "its sources'"
+            why = f"another directory than {whose} expected, it is the same"
             self._stop(event.cid, event.name, LayoutMismatch(why, path=queue.path))
             return
         lineage, next_index, end = None, NEXT_OF_EMPTY, NEXT_OF_EMPTY

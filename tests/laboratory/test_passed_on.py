@@ -36,6 +36,11 @@ def test_a_host_that_passes_on_is_away(kind: Kind) -> None:
     assert outcome.injected[kind.value] == 1
 
 
+def test_a_sink_at_the_end_of_a_chain_is_led_into_the_directory_of_the_first_source() -> None:
+    """Who passes the queue on has it in another one."""
+    assert run(plan(Fault(3.0, Kind.SAME_DIRECTORY, 4, 0, 0.3, queue=1))).broken is None
+
+
 def test_what_never_comes_to_the_end_of_a_chain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The copies are judged by who gives them: not by the source, which knows nothing of them."""
     giver = Stream.giver

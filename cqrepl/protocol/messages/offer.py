@@ -22,10 +22,12 @@ EXTENSION_VERSION: Final = 1
 _FIRST_CYCLE: Final = "firstCycle"
 _CHAIN: Final = "chain"
 _PLACE: Final = "place"
+_PLACES_BEFORE: Final = "placesBefore"
 _CYCLES: Final = "cycles"
 _EPOCHS: Final = "epochs"
 _PASSED_BY: Final = "passedBy"
 _HOST_ID: Final = re.compile(r"[1-9][0-9]?|1[01][0-9]|12[0-7]")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _HOSTS_MAX: Final = 127  # of a path: each stands in it once
 
 
@@ -61,6 +63,7 @@ class Lineage:
         cycles: an answer's: over all cycles before that one that both sides may have, see
             `queue.read.chains`.
         place: an offer's: where the queue is, see `Surroundings.place_of`; 0 if not said.
+        places_before: the same of the hosts that it has come by before.
         identity: which queue it is; None for one that has none, or to a peer that knows of none.
     """
 
@@ -68,7 +71,13 @@ class Lineage:
     chain: bytes = b""
     cycles: bytes = b""
     place: int = 0
+    places_before: tuple[int, ...] = ()
     identity: Identity | None = None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """All that an offer says, its own last."""
+        return (*self.places_before, self.place) if self.place else self.places_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +148,9 @@ def _write_lineage(writer: Writer, lineage: Lineage) -> None:
     if lineage.place:
         writer.name(_PLACE)
         writer.integer(lineage.place)
+    if lineage.places_before:
+        writer.name(_PLACES_BEFORE)
+        writer.text(" ".join(map(str, lineage.places_before)))
     if lineage.identity is not None:
         writer.name(IDENTITY)
         writer.text(lineage.identity)
@@ -210,10 +222,13 @@ def read_epochs(fields: dict[str, Reader]) -> History | None:
 
 def _read_passed_by(fields: dict[str, Reader]) -> tuple[int, ...]:
     """A path of host ids; none for what is no such text."""
-    words = (known_text(fields, _PASSED_BY) or "").split(" ")
-    if not 1 <= len(words) <= _HOSTS_MAX or not all(map(_HOST_ID.fullmatch, words)):
-        return ()
-    return tuple(map(int, words))
+    return tuple(map(int, _read_words(fields, _PASSED_BY, _HOST_ID)))
+
+
+def _read_words(fields: dict[str, Reader], name: str, kind: re.Pattern[str]) -> list[str]:
+    """Words with spaces between, one for a host of a path; none for what is no such text."""
+    words = (known_text(fields, name) or "").split(" ")
+    return words if len(words) <= _HOSTS_MAX and all(map(kind.fullmatch, words)) else []
 
 
 def _read_optional_bool(reader: Reader | None) -> bool:
@@ -230,6 +245,7 @@ def _read_lineage(fields: dict[str, Reader]) -> Lineage | None:
         chain=chain,
         cycles=cycles,
         place=known_int(fields, _PLACE) or 0,
+        places_before=tuple(map(int, _read_words(fields, _PLACES_BEFORE, _NUMBER))),
         identity=_read_identity(fields),
     )
 

@@ -33,6 +33,7 @@ from cqrepl.protocol.messages import (
     write_uber,
 )
 from cqrepl.protocol.messages.excerpts import Promise, StopSaid, read_stopped, write_stopped
+from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch
 from cqrepl.queue.format.index import Index
 from tests.support.peer import (
@@ -281,6 +282,44 @@ def test_the_path_of_hosts_is_written_where_there_is_one() -> None:
     assert routing_of(stream).handler == handler
     (said,) = decoded(stream)
     assert said["handler"][1]["cqrepl"]["passedBy"] == "1 20"
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("1 -2", (1, -2)),
+        (" ".join(["7"] * 128), ()),
+        ("1 x", ()),
+        ("1" * 20, ()),
+        ("", ()),
+        (5, ()),
+    ],
+)
+def test_the_places_on_the_way_are_read_as_far_as_they_are_some(
+    said: object, wanted: object
+) -> None:
+    fields = {"v": 1, "firstCycle": 3, "place": 9, "placesBefore": said}
+    body = replication_body() | {"cqrepl": fields}
+    handler = routing_of(register(CSP, CID, Typed(REPLICATION + SINK_HANDLER, body))).handler
+    assert isinstance(handler, ReplicationHandler)
+    assert handler.lineage is not None
+    assert handler.lineage.places_before == wanted
+    assert handler.lineage.places == (*handler.lineage.places_before, 9)
+
+
+def test_the_places_on_the_way_are_written_where_there_are_some() -> None:
+    lineage = Lineage(first_cycle=3, place=9, places_before=(1, -20))
+    handler = ReplicationHandler(
+        kind=SINK_HANDLER,
+        queue_name="q",
+        acknowledgement=True,
+        next_index=0,
+        source_id=1,
+        shape=SHAPE,
+        lineage=lineage,
+    )
+    stream = write_registration(CSP, CID, handler, WireShape.NETWORK)
+    assert routing_of(stream).handler == handler
 
 
 def test_the_extension_is_one_block_and_comes_last() -> None:
