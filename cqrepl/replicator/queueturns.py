@@ -3,7 +3,7 @@
 Theory of operation. The reader of a connection acts on one event after the other. Some take a
 disk's time, or read store files in a thread: what a sink claims to hold, the lock that a proof
 brings, an identity. A peer that begins with a thousand queues would wait for the sum of them. So
-such an event begins a *turn* of its queue, which a worker takes, and the reader goes on with other
+such an event begins a *turn* of its queue, a task of its own, and the reader goes on with other
 queues. What comes of that queue meanwhile waits behind, in its order. With excerpts the reader
 waits itself, until the turn is over: so what is kept here is small, and a live pump never stores
 in front of something that still waits. What changes no stream waits for nothing. Before the end of
@@ -74,7 +74,7 @@ class QueueTurns:
             await self._moved.wait()
 
     async def takes(self, event: ev.Event) -> bool:
-        """True for an event that is acted on later, by a worker; false for one whose time is now,
+        """True for an event that is acted on later; false for one whose time is now,
         which it may have waited for."""
         name = getattr(event, "name", None)
         if name is None or isinstance(event, OF_NO_STREAM):
@@ -118,20 +118,24 @@ class QueueTurns:
         Args:
             act: acts on one event. It is not kept: a circle would keep the buffers of what is over.
         """
-        async with trio.open_nursery() as nursery:
-            for _ in range(TURNS_MAX):
-                nursery.start_soon(self._work, act)
+        places = trio.Semaphore(TURNS_MAX)
+        async with trio.open_nursery() as nursery:  # a task for each turn: most peers bring none
+            async for turn in self._due:
+                await places.acquire()
+                nursery.start_soon(self._take, turn, act, places)
 
-    async def _work(self, act: Callable[[ev.Event], Awaitable[None]]) -> None:
-        async for turn in self._due:
-            await act(turn.event)
-            while turn.behind:
-                self._behind -= 1
-                await act(turn.behind.popleft())
-                self._moved.set()
-            del self._turns[turn.event.name]
+    async def _take(
+        self, turn: QueueTurn, act: Callable[[ev.Event], Awaitable[None]], places: trio.Semaphore
+    ) -> None:
+        await act(turn.event)
+        while turn.behind:
+            self._behind -= 1
+            await act(turn.behind.popleft())
             self._moved.set()
-            if self._connection.has_events:
-                self._pump.look()  # it has brought something to act on
-            else:
-                self._pump.wake()
+        del self._turns[turn.event.name]
+        self._moved.set()
+        places.release()
+        if self._connection.has_events:
+            self._pump.look()  # it has brought something to act on
+        else:
+            self._pump.wake()
