@@ -28,6 +28,7 @@ __all__ = [
     "FoundRuns",
     "LiveControl",
     "Pen",
+    "QueueRuns",
     "SendBudget",
     "SinkLane",
     "SourceLane",
@@ -164,6 +165,10 @@ class SendBudget:
 @final
 class FoundRuns:
     def __new__(cls) -> FoundRuns: ...
+    def of_queue(self) -> QueueRuns: ...
+
+@final
+class QueueRuns: ...
 
 @final
 class SourceLane:
@@ -184,7 +189,7 @@ class SourceLane:
         has_much: bool = False,
         budget: SendBudget | None = None,
         held: int = 0,
-        found: tuple[FoundRuns, tuple[int, int]] | None = None,
+        runs: tuple[QueueRuns, int] | None = None,
     ) -> SourceLane: ...
     @property
     def has_much(self) -> bool: ...

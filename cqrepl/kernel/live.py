@@ -17,6 +17,7 @@ AVAILABLE: Final = KERNEL.Pen is not None
 if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import FoundRuns as FoundRuns
     from cqrepl._native import LiveControl as LiveControl
+    from cqrepl._native import QueueRuns as QueueRuns
     from cqrepl._native import SendBudget as SendBudget
     from cqrepl._native import SinkLane as SinkLane
     from cqrepl._native import SourceLane as SourceLane

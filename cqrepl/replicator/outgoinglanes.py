@@ -27,7 +27,7 @@ from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.replicator.outgoingqueue import KeptLane, Outgoing
 
 if TYPE_CHECKING:
-    from cqrepl.kernel.live import FoundRuns, SendBudget, SourceLane
+    from cqrepl.kernel.live import SendBudget, SourceLane
 
 T = TypeVar("T")
 
@@ -53,15 +53,10 @@ class OutgoingLanes:
 
     Args:
         outgoing: the queues that are on the connection, as they come and go.
-        found: the runs that lanes of all connections have found; None without live pumps.
     """
 
     def __init__(
-        self,
-        owner: LaneOwner,
-        outgoing: Mapping[Cid, Outgoing],
-        connection: Connection,
-        found: "FoundRuns | None",
+        self, owner: LaneOwner, outgoing: Mapping[Cid, Outgoing], connection: Connection
     ) -> None:
         self.sent = 0  # excerpts, so far
         # of queues without a lane, the last time that a live pump was lent the connection; None:
@@ -72,7 +67,6 @@ class OutgoingLanes:
         self._owner: LaneOwner | None = owner
         self._outgoing = outgoing
         self._connection = connection
-        self._found = found
 
     def close(self) -> None:
         """Lets go of the session: a circle would keep the buffers of what is over."""
@@ -156,7 +150,7 @@ class OutgoingLanes:
             each.has_much,
             self._budget if source.offer.acknowledgement else None,
             source.held,
-            None if self._found is None else (self._found, (each.queue.opening, stand.file[1])),
+            None if each.queue.runs is None else (each.queue.runs, stand.file),
         )
         return KeptLane(lane, stand)
 

@@ -14,6 +14,7 @@ from typing import Final, Unpack
 
 import trio
 
+from cqrepl.kernel import live
 from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
@@ -486,6 +487,7 @@ class SourceOpener:
     def __init__(self, settings: SourceSettings, syncer: Syncer) -> None:
         self.settings = settings
         self.bell = AckBell()
+        self._found = live.FoundRuns() if live.AVAILABLE else None
         self._syncer = syncer
         self._open: list[SourceQueue] = []
         self._logs: dict[str, Path | None] = {}
@@ -509,8 +511,9 @@ class SourceOpener:
             QueueError: the directory holds no queue that can be read.
         """
         log = self._logs.get(name)
+        runs = None if self._found is None else self._found.of_queue()
         queue = SourceQueue(
-            name, path, log, self._syncer, self.settings, self.bell, copy, passed_by, epochs
+            name, path, log, self._syncer, self.settings, self.bell, runs, copy, passed_by, epochs
         )
         self._open.append(queue)
         return queue

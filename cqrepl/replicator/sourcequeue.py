@@ -4,13 +4,11 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from cqrepl.kernel import live
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import QueueShape, StopReason
@@ -41,10 +39,10 @@ from cqrepl.replicator.syncer import DiskEnd, Syncer
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
+    from cqrepl.kernel.live import QueueRuns
     from cqrepl.replicator.sinkqueue import SinkQueue
 
 _logger = logging.getLogger(__name__)
-_OPENINGS: Final = count()
 
 
 class StreamingSession(QueueSession, Protocol):
@@ -58,6 +56,7 @@ class SourceQueue:
     """One queue of a source, over all connections.
 
     Args:
+        runs: what its lanes share; None without live pumps.
         copy: what the host takes in, of a queue that it passes on; None for one of its own.
         passed_by: the ids of the hosts that such a one has come by, with this one; else none.
         epochs: of the queue, where they are known already.
@@ -75,12 +74,13 @@ class SourceQueue:
         syncer: Syncer,
         settings: SourceSettings,
         bell: AckBell,
+        runs: "QueueRuns | None" = None,
         copy: "SinkQueue | None" = None,
         passed_by: tuple[int, ...] = (),
         epochs: KeptEpochs | None = None,
     ) -> None:
         self.name = name
-        self.opening = next(_OPENINGS)  # what is known of its files is not of another one's
+        self.runs = runs
         self.copy = copy
         self.passed_by = passed_by
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
@@ -382,7 +382,6 @@ class SourceShared:
 
     def __init__(self, settings: SourceSettings, late: Mapping[str, Stop], changed: Signal) -> None:
         self.late = late  # queues that are not open yet, and why
-        self.found = live.FoundRuns() if live.AVAILABLE else None
         self.settings = settings
         self.changed = changed
         self.stop_noted = Signal()

@@ -78,7 +78,7 @@ class SourceSession:
         self._is_leaving = False  # for another connection, where what has stopped here goes on
         self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
-        self._lanes = OutgoingLanes(self, self.outgoing, link, shared.found)
+        self._lanes = OutgoingLanes(self, self.outgoing, link)
 
     @property
     def out_bytes(self) -> int:

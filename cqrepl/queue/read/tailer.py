@@ -66,7 +66,7 @@ class Stand:
     Args:
         data: the mapped file, for as long as the tailer is not used otherwise, or `is_at` says so.
         mapped: the same, as its owner has it; it says nothing once the file is mapped anew.
-        file: what tells the file from all others.
+        file: its number, by which no other file of the queue goes while this one is there.
         position: of the next header.
         certain_end: all headers before this position agree with what writers recorded.
         recorded: where they do: position of the word that names the last excerpt's header; position
@@ -76,7 +76,7 @@ class Stand:
 
     data: memoryview
     mapped: memoryview
-    file: tuple[int, int]
+    file: int
     position: Position
     index: Index
     sequence: Sequence
@@ -230,7 +230,7 @@ class Tailer:
         recorded = (store.header.write_position, bits, slots)
         end = self._agreement.end
         data = mapped.toreadonly()
-        file = store.mapping.identity
+        _, file = store.mapping.identity
         return Stand(data, mapped, file, self._position, self._index, sequence, end, recorded)
 
     def is_at(self, mapped: memoryview, position: int, sequence_end: int) -> bool:

@@ -10,14 +10,14 @@
 //! first and the last header; the sink walks over all of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::batch::documents::HEADER_BYTES;
 use crate::batch::runs::gap_behind;
 use crate::mem::Source;
 
-/// A number of this opening of a queue, and the number of a file. Once the queue is opened anew its
-/// tail may have been cut off, and other excerpts may stand there in the same file.
+/// The number of an open queue, see `FoundRuns::next_queue`, and that of a file of it.
 pub type File = (u64, u64);
 
 /// So many runs are kept,
@@ -93,13 +93,22 @@ struct Kept {
 
 /// The runs found last. Any lane in any thread may look, and keep what it has found.
 #[derive(Default)]
-pub struct FoundRuns(Mutex<Kept>);
+pub struct FoundRuns {
+    kept: Mutex<Kept>,
+    queues: AtomicU64,
+}
 
 impl FoundRuns {
+    /// A number for a queue that is opened now. Another one each time: until then the queue's tail
+    /// may have been cut off, and other excerpts may stand there in the same file.
+    pub fn next_queue(&self) -> u64 {
+        self.queues.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// What is known of a file from the excerpt with this index on.
     pub fn from(&self, file: File, index: i64) -> Option<RestOfRun> {
         let run = {
-            let kept = self.0.try_lock().ok()?;
+            let kept = self.kept.try_lock().ok()?;
             let (_, run) = kept.runs.range((file, i64::MIN)..=(file, index)).next_back()?;
             Arc::clone(run)
         };
@@ -114,7 +123,7 @@ impl FoundRuns {
     /// the same excerpt.
     pub fn keep(&self, file: File, run: FoundRun) {
         let (start, count) = ((file, run.index), run.lengths.len());
-        let Ok(mut kept) = self.0.try_lock() else {
+        let Ok(mut kept) = self.kept.try_lock() else {
             return;
         };
         if kept.runs.contains_key(&start) {

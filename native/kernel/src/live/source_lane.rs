@@ -87,7 +87,7 @@ pub struct SourceLane<'a> {
     pub has_runs: bool,
     /// What the lane is held against.
     pub recorded: Recorded,
-    /// What lanes have found of this file, and of others; `None` when it is the only lane.
+    /// What lanes have found of this file, and of others; `None` when it is the queue's only lane.
     pub found: Option<(&'a FoundRuns, File)>,
     /// What was sent, for the event loop, which asks while the pump runs.
     pub sent: &'a Mutex<Sent>,

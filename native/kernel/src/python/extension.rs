@@ -6,13 +6,13 @@ use crate::python::atomic_words::PyAtomicWords;
 use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
 use crate::python::live_classes::{
-    self, PyFoundRuns, PyLiveControl, PySendBudget, PySinkLane, PySourceLane,
+    self, PyFoundRuns, PyLiveControl, PyQueueRuns, PySendBudget, PySinkLane, PySourceLane,
 };
 use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 16;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -46,6 +46,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySourceLane>()?;
     module.add_class::<PySendBudget>()?;
     module.add_class::<PyFoundRuns>()?;
+    module.add_class::<PyQueueRuns>()?;
     module.add_class::<PySinkLane>()?;
     module.add_function(wrap_pyfunction!(live_classes::run_live, module)?)
 }

@@ -134,6 +134,30 @@ impl PyFoundRuns {
     fn new() -> Self {
         PyFoundRuns(Arc::default())
     }
+
+    /// For one queue that is open, until it is closed.
+    fn of_queue(&self) -> PyQueueRuns {
+        let number = Arc::new(self.0.next_queue());
+        PyQueueRuns { found: Arc::clone(&self.0), number }
+    }
+}
+
+/// Those of one queue, for all lanes of it.
+#[pyclass(frozen, from_py_object, name = "QueueRuns", module = "cqrepl._native")]
+#[derive(Clone)]
+pub struct PyQueueRuns {
+    found: Arc<FoundRuns>,
+    /// Each lane holds it, so that it is known whether there is more than one.
+    number: Arc<u64>,
+}
+
+impl PyQueueRuns {
+    /// What a lane has of them; nothing while it is the only one of its queue, which would keep all
+    /// that it finds in vain.
+    fn shared(&self, file: u64) -> Option<(&FoundRuns, File)> {
+        let lanes = Arc::strong_count(&self.number) - 1; // beside the queue's own
+        (lanes > 1).then(|| (&*self.found, (*self.number, file)))
+    }
 }
 
 /// One queue of a source, for one slice of time after the other.
@@ -145,7 +169,8 @@ pub struct PySourceLane {
     payload_max: i64,
     has_runs: bool,
     recorded: Recorded,
-    found: Option<(Arc<FoundRuns>, File)>,
+    /// Those of its queue, and the number of its file.
+    runs: Option<(PyQueueRuns, u64)>,
     sent: Mutex<Sent>,
     is_logged: bool,
     row: Row,
@@ -161,7 +186,7 @@ impl PySourceLane {
     #[pyo3(signature = (
         store, place, cid_document, payload_max, recorded, room, is_logged, row, index_sent,
         target, index_held, has_runs = false, has_much = false, budget = None,
-        held = 0, found = None
+        held = 0, runs = None
     ))]
     fn new(
         store: &Bound<'_, PyAny>,
@@ -179,7 +204,7 @@ impl PySourceLane {
         has_much: bool,
         budget: Option<&PySendBudget>,
         held: i64,
-        found: Option<(PyRef<'_, PyFoundRuns>, File)>,
+        runs: Option<(PyQueueRuns, u64)>,
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
@@ -214,7 +239,7 @@ impl PySourceLane {
             payload_max,
             has_runs,
             recorded,
-            found: found.map(|(found, file)| (Arc::clone(&found.0), file)),
+            runs,
             sent: Mutex::new(sent),
             is_logged,
             row: row.0.clone(),
@@ -299,11 +324,6 @@ impl PySourceLane {
     }
 }
 
-/// True when more than one lane has the runs found, beside Python: else none is kept in vain.
-fn is_shared((found, _): &&(Arc<FoundRuns>, File)) -> bool {
-    Arc::strong_count(found) > 2
-}
-
 /// The half of the room that a lane has: with less of it, acknowledgements are wanted.
 fn half((excerpts, bytes): (i64, i64)) -> (i64, i64) {
     (excerpts / 2, bytes / 2)
@@ -348,7 +368,7 @@ impl PySourceLane {
             payload_max: self.payload_max,
             has_runs: self.has_runs,
             recorded: self.recorded,
-            found: self.found.as_ref().filter(is_shared).map(|(found, file)| (&**found, *file)),
+            found: self.runs.as_ref().and_then(|(runs, file)| runs.shared(*file)),
             sent: &self.sent,
             is_logged: self.is_logged,
             row: &self.row,
