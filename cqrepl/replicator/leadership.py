@@ -106,9 +106,10 @@ class Leading:
         else:
             self.admit(len(payloads), policy or self.policy)
         index = self._opened().append_many(payloads)
-        self._note(index, len(payloads), policy or self.policy)
-        if policy is not None:
-            self._check_leads(self.wait(index, policy), index, policy)
+        if policy is None:
+            self._note(index, len(payloads), self.policy)
+        else:
+            self.settle(index, len(payloads), policy)
         return index
 
     def admit(self, count: int, policy: AckPolicy) -> None:

@@ -24,8 +24,7 @@ from cqrepl.testing.transcript import record, told, transcript
 SECONDS = 60.0
 FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
 FOR_MANY = {"jobs": "--jobs", "results": "--results"}
-ROLES = {"one-way": False, "both-ways": True}
-PASSED_ON, CHANGING = "passed-on", "changing"
+ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING = "one-way", "both-ways", "passed-on", "changing"
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -48,7 +47,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--hosts", type=click.IntRange(2, 9), help="So many; drawn if not given.")
 @click.option(
     "--roles",
-    type=click.Choice([*ROLES, PASSED_ON, CHANGING]),
+    type=click.Choice([ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING]),
     help="A source and its sinks, or hosts that are both (drawn if not given); hosts that are both "
     "and pass copies on; or hosts of one queue that operators pause and promote.",
 )
@@ -122,10 +121,11 @@ def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPl
     runs = options["runs"]
     if roles == CHANGING:
         return RunPlan.of(seed, seconds, hosts, left_out, changing=True, runs=runs)
-    if roles == PASSED_ON:
-        return RunPlan.of(seed, seconds, hosts, left_out, both_ways=True, passed_on=True, runs=runs)
-    both_ways = None if roles is None else ROLES[roles]
-    return RunPlan.of(seed, seconds, hosts, left_out, both_ways=both_ways, runs=runs)
+    both_ways = None if roles is None else roles != ONE_WAY
+    passed_on = True if roles == PASSED_ON else None
+    return RunPlan.of(
+        seed, seconds, hosts, left_out, both_ways=both_ways, passed_on=passed_on, runs=runs
+    )
 
 
 def _one(plan: RunPlan, options: dict[str, Any]) -> int:

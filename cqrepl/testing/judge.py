@@ -102,12 +102,12 @@ class Judge:
         """Why this copy goes no further was said: by both sides, or by a process that has ended
         and says so each time that it is started; of it, or of one by which the queue comes to
         it."""
-        source = self._stream.giver(sink)
-        if source is not self._stream.source and self._has_told(source):
+        giver = self._stream.giver(sink)
+        if not giver.is_own and self._has_told(giver):
             return True
-        if sink.host.node is None or source.host.node is None:
-            return bool(sink.host.ends if sink.host.node is None else source.host.ends)
-        return sink.has_stopped and source.has_told_of(sink)
+        if sink.host.node is None or giver.host.node is None:
+            return bool(sink.host.ends if sink.host.node is None else giver.host.ends)
+        return sink.has_stopped and giver.has_told_of(sink)
 
     def judge(self, *, was_collected: bool) -> None:
         """When all is quiet.

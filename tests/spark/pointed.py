@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueError, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
-from tests.spark.points import VARIABLE
+from tests.spark.points import VARIABLE, WORK
 from tests.spark.queues import CYCLE, DAY_MS
 from tests.spark.quickjava import OPTIONS
 
@@ -119,7 +119,7 @@ def main() -> None:
         said = None
         try:
             with one_line():
-                JOBS[job](spark, root / job / "work")
+                JOBS[job](spark, root / job / WORK)
         except (JobFailed, QueueError, BadArguments, OSError) as error:
             said = f"{type(error).__name__}: {error}"
         (root / job / "ended").touch()

@@ -40,6 +40,7 @@ _EVENTS: Final = frozenset(
         "os.listdir",
     )
 )
+WORK: Final = "work"  # in a job's folder, all that it touches
 _PAUSE_S: Final = 0.01
 _OF_DRIVER, _OF_OTHERS = b"d", b"w"  # what a point adds to the file `count`
 
@@ -95,7 +96,7 @@ def install() -> None:
 
 class _Points:
     def __init__(self, root: str) -> None:
-        self._job = re.compile(re.escape(root) + "/([^/]+)/work/")
+        self._job = re.compile(f"{re.escape(root)}/([^/]+)/{WORK}/")
         self._root = root
         self._within = threading.local()
 

@@ -27,7 +27,7 @@ import pytest
 
 from tests.spark.cluster import cluster
 from tests.spark.conftest import spark_missing
-from tests.spark.points import Plan, counted, environment, set_plan
+from tests.spark.points import WORK, Plan, counted, environment, set_plan
 from tests.spark.queues import excerpts, make_queue
 from tests.support.processes import children_of
 from tests.support.requirements import require
@@ -223,7 +223,7 @@ def drivers(folder: Path) -> Iterator[Drivers]:
 
 def fresh(folder: Path, job: str) -> Path:
     """What a job works on, as it was at first."""
-    work = folder / job / "work"
+    work = folder / job / WORK
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(folder / "pristine", work)
     return work

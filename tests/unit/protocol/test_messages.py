@@ -246,6 +246,19 @@ def test_what_is_written_is_read(handler: Handler, shape: WireShape) -> None:
         assert len(documents(stream)) == (1 if shape is WireShape.NETWORK else 2)
 
 
+def offer(**more: Any) -> ReplicationHandler:
+    """Of a queue without excerpts, with the extension."""
+    return ReplicationHandler(
+        kind=SINK_HANDLER,
+        queue_name="q",
+        acknowledgement=True,
+        next_index=0,
+        source_id=1,
+        shape=SHAPE,
+        **more,
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "wanted"),
     [
@@ -269,15 +282,7 @@ def test_the_path_of_hosts_is_read_as_far_as_it_is_one(said: object, wanted: obj
 
 
 def test_the_path_of_hosts_is_written_where_there_is_one() -> None:
-    handler = ReplicationHandler(
-        kind=SINK_HANDLER,
-        queue_name="q",
-        acknowledgement=True,
-        next_index=0,
-        source_id=1,
-        shape=SHAPE,
-        passed_by=(1, 20),
-    )
+    handler = offer(passed_by=(1, 20))
     stream = write_registration(CSP, CID, handler, WireShape.NETWORK)
     assert routing_of(stream).handler == handler
     (said,) = decoded(stream)
@@ -309,28 +314,13 @@ def test_the_places_on_the_way_are_read_as_far_as_they_are_some(
 
 def test_the_places_on_the_way_are_written_where_there_are_some() -> None:
     lineage = Lineage(first_cycle=3, place=9, places_before=(1, -20))
-    handler = ReplicationHandler(
-        kind=SINK_HANDLER,
-        queue_name="q",
-        acknowledgement=True,
-        next_index=0,
-        source_id=1,
-        shape=SHAPE,
-        lineage=lineage,
-    )
+    handler = offer(lineage=lineage)
     stream = write_registration(CSP, CID, handler, WireShape.NETWORK)
     assert routing_of(stream).handler == handler
 
 
 def test_the_extension_is_one_block_and_comes_last() -> None:
-    handler = ReplicationHandler(
-        kind=SINK_HANDLER,
-        queue_name="q",
-        acknowledgement=True,
-        next_index=0,
-        source_id=1,
-        shape=SHAPE,
-    )
+    handler = offer()
     (said,) = decoded(write_registration(CSP, CID, handler, WireShape.NETWORK))
     fields = said["handler"][1]
     assert list(fields) == [
