@@ -121,7 +121,7 @@ def test_nothing_noted_is_lost_to_one_who_forgets(tmp_path: Path) -> None:
 
     def forget() -> None:
         for nth in range(each_notes):
-            ClosedCycles(tmp_path).forget({Cycle(-nth)})
+            ClosedCycles(tmp_path).forget({Cycle(-1 - nth)})  # none of those that are noted
 
     with ThreadPoolExecutor(writers + 1) as pool:
         for done in [pool.submit(forget), *(pool.submit(note, n) for n in range(writers))]:
