@@ -33,6 +33,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NEXT_OF_EMPTY, NotAQueue, Queue
+from cqrepl.spark.activesession import activate
 from cqrepl.spark.catalogtable import (
     created_options,
     metadata_of,
@@ -65,7 +66,8 @@ FORMAT = "chronicle"
 
 def register(spark: SparkSession) -> None:
     """Makes `format("chronicle")` and `chronicle_range` known to a session; once more replaces
-    them."""
+    them. The session becomes the active one of the calling thread, which writing asks for."""
+    activate(spark)
     spark.dataSource.register(ChronicleSource)
     register_function(spark)
 

@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cqrepl.console import exitcodes
+from cqrepl.spark.activesession import active
 from cqrepl.spark.failures import JobFailed, is_interrupted, one_line
 from cqrepl.spark.java import find_java
 from cqrepl.spark.shipment import beside, ship_settings
@@ -63,16 +64,17 @@ class SessionSettings:
 
 @contextmanager
 def session(settings: SessionSettings, name: str) -> Iterator[SparkSession]:
-    """A session for the length of a block. One that is active in this process is used, and stays.
+    """A session for the length of a block, the active one of the calling thread. One that is there
+    in this process is used, and stays.
 
     Raises:
         BadArguments: there is no Java for it.
         JobFailed: it cannot be started, the master cannot be reached, or has no executors.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        with one_line():
-            yield active
+    there = _session_of_process()
+    if there is not None:
+        with active(there), one_line():
+            yield there
         return
     os.environ["JAVA_HOME"] = str(find_java().home)
     # the driver tells the workers, and this is where it looks; the setting is for spark-submit
@@ -88,6 +90,15 @@ def session(settings: SessionSettings, name: str) -> Iterator[SparkSession]:
                 yield spark
         finally:
             _stop(spark)
+
+
+def _session_of_process() -> SparkSession | None:
+    """The active session of the calling thread, else the one that another thread has made."""
+    try:
+        found = SparkSession.active()
+    except PySparkRuntimeError:  # there is none
+        return None
+    return None if found.sparkContext._jsc is None else found  # it may have been stopped
 
 
 def _start(settings: SessionSettings, name: str, folder: Path) -> SparkSession:

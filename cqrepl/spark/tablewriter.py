@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
 from cqrepl.queue.format.rollcycle import by_name
+from cqrepl.spark.activesession import activate
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import type_of
 from cqrepl.spark.staging import StagedPart, Target, begin, commit, discard, stage, sweep
@@ -47,7 +48,11 @@ def in_index_order(frame: DataFrame, tasks: int) -> DataFrame:
 
     A stream over one queue has this order, and Spark sorts none: it is left as it is. Where
     something has shuffled it, the writer says so.
+
+    The frame's session becomes the active one of the calling thread, as Spark finds what the frame
+    is written to only there.
     """
+    activate(frame.sparkSession)
     if frame.isStreaming:
         return frame
     return frame.repartitionByRange(tasks, "index").sortWithinPartitions("index")

@@ -125,14 +125,9 @@ def main() -> None:
         (root / job / "ended").touch()
         return said
 
-    def begin_thread() -> None:
-        """Where no session is the active one of a thread, Spark finds no source to write to."""
-        java = spark._jsparkSession
-        java.setActiveSession(java)
-
     with (
         session(SessionSettings(master=master, conf=conf), "points") as spark,
-        ThreadPoolExecutor(len(JOBS), initializer=begin_thread) as threads,
+        ThreadPoolExecutor(len(JOBS)) as threads,
     ):
         register(spark)
         gateway = spark.sparkContext._gateway

@@ -1,6 +1,7 @@
 """A table goes into queues by the hash of its keys, once, however often it is begun."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,10 @@ def test_vectors() -> None:
 def test_each_row_is_in_the_queue_of_its_key(
     spark: "SparkSession", table: Path, tmp_path: Path
 ) -> None:
-    filled = loaded(spark.read.parquet(str(table)), tmp_path / "out")
+    # in a thread that has no session as its active one
+    with ThreadPoolExecutor(1) as threads:
+        frame = spark.read.parquet(str(table))
+        filled = threads.submit(loaded, frame, tmp_path / "out").result()
     assert sum(each.excerpts for each in filled) == 20_000
     seen = []
     for nth, each in enumerate(filled):

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,18 +18,19 @@ try:
     from py4j.protocol import Py4JJavaError
     from pyspark import TaskContext
     from pyspark.errors import PySparkException
-    from pyspark.sql import Row
+    from pyspark.sql import Row, SparkSession
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-    from cqrepl.spark import in_index_order
+    from cqrepl.spark import in_index_order, register
     from cqrepl.spark.datasource import ChronicleSource
+    from cqrepl.spark.session import SessionSettings, session
     from cqrepl.spark.tablewriter import ChronicleStreamWriter, ChronicleWriter
     from tests.spark.committing import record_batches
 except ImportError:
     require("spark", "pyspark is not installed")
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 DAY = "FAST_DAILY"
 QUERY_S = 300
@@ -68,6 +69,36 @@ def test_a_copy_is_the_same(
     assert_nothing_is_staged(copy)
     save(load(spark, source[0]), copy)
     assert read(copy) == source[1]
+
+
+def in_new_thread(work: Callable[[], None]) -> None:
+    """Does it in a thread that has no session as its active one; raises what it raises."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(work).result()
+
+
+def test_in_threads_without_an_active_session(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    """Spark finds what is written to only in the active session of a thread."""
+    like = str(source[0])
+
+    def ordered() -> None:
+        save(in_index_order(load(spark, source[0]), 2), tmp_path / "ordered", like=like)
+
+    def registered() -> None:
+        register(spark)
+        save(load(spark, source[0]), tmp_path / "registered", like=like)
+
+    def in_session() -> None:
+        with session(SessionSettings(), "a test") as found:
+            assert found.sparkContext is spark.sparkContext
+            save(load(found, source[0]), tmp_path / "in_session", like=like)
+        assert SparkSession.getActiveSession() is None
+
+    for work in (ordered, registered, in_session):
+        in_new_thread(work)
+        assert read(tmp_path / work.__name__) == source[1]
 
 
 def test_rows_in_any_order(

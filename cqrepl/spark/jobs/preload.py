@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
+from cqrepl.spark.activesession import active
 from cqrepl.spark.failures import one_line
 from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, FillSource
 from cqrepl.spark.jobs.keycolumns import (
@@ -90,7 +91,8 @@ def preload(
     frame.sparkSession.dataSource.register(FillSource)
     with tempfile.TemporaryDirectory(prefix="cqrepl-preload-") as folder:
         report = Path(folder) / "report"
-        with progress(frame.sparkSession, "filled"), one_line():
+        spark = frame.sparkSession
+        with active(spark), progress(spark, "filled"), one_line():
             writer = _spread(frame, settings).write.format(FORMAT).mode("append")
             writer.option("filling", filling.to_text()).option("report", str(report)).save()
         told = [json.loads(line) for line in report.read_text().splitlines()]
