@@ -74,7 +74,12 @@ class AtomicWords:
 @final
 class WordLooks:
     def __new__(
-        cls, words: Sequence[memoryview], values: bytes, pause_seconds: float
+        cls,
+        words: Sequence[memoryview],
+        values: bytes,
+        pause_seconds: float,
+        later_pause_seconds: float,
+        count: int,
     ) -> WordLooks: ...
     def until_changed(self) -> bool: ...
     def cancel(self) -> None: ...

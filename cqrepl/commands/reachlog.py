@@ -6,6 +6,7 @@ excerpt that is on its way is no news.
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.ticks import until_tick
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.reaches import Reach, reaches_of
@@ -84,7 +86,9 @@ async def log_reaches(replicator: Source | Sink | Host) -> None:
         began = time.thread_time()
         log.look(_reaches_of(replicator), trio.current_time())
         worked = time.thread_time() - began
-        await trio.sleep(min(max(LOOK_SECONDS, worked / WORK_SHARE), QUIET_SECONDS))
+        # whole seconds: the loop is awake then
+        seconds = math.ceil(min(max(LOOK_SECONDS, worked / WORK_SHARE), QUIET_SECONDS))
+        await until_tick(seconds)
 
 
 def _reaches_of(replicator: Source | Sink | Host) -> Iterator[Reach]:

@@ -14,14 +14,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 16  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 17  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
     """Looks at words of shared memory, again and again, until one is not what it was."""
 
-    def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
+    def __init__(
+        self,
+        words: Sequence[memoryview],
+        values: bytes,
+        pause_seconds: float,
+        later_pause_seconds: float,
+        count: int,
+        /,
+    ) -> None:
         """Words of 4 bytes each, and what stood in them, one after the other.
+
+        Args:
+            pause_seconds: before each of the first `count` looks.
+            later_pause_seconds: before all later ones.
 
         Raises:
             ValueError: words and values do not belong together, or a pause is below 0.

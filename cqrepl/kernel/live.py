@@ -32,7 +32,8 @@ def looks_of(words: "Sequence[WatchedWord]") -> "WordLooks | None":
     """What `run_live` looks at beside its lanes; None for no words."""
     if not words:
         return None
-    return WordLooks([word.word for word in words], b"".join(word.value for word in words), 0.0)
+    values = b"".join(word.value for word in words)
+    return WordLooks([word.word for word in words], values, 0.0, 0.0, 0)
 
 
 class Ended(IntEnum):

@@ -42,11 +42,14 @@ def atomic_words() -> type[AtomicWords] | None:
     return choose.KERNEL.AtomicWords
 
 
-def looks_at(words: Sequence[WatchedWord], pause_seconds: float) -> Looks:
-    """Looks at all these words with such a pause before each look."""
-    return choose.KERNEL.WordLooks(
-        [word.word for word in words], b"".join(word.value for word in words), pause_seconds
-    )
+def looks_at(
+    words: Sequence[WatchedWord], pause_seconds: float, later_pause_seconds: float, count: int
+) -> Looks:
+    """Looks at all these words, with the first pause before each of `count` looks, and the other
+    one before each look after them."""
+    values = b"".join(word.value for word in words)
+    memory = [word.word for word in words]
+    return choose.KERNEL.WordLooks(memory, values, pause_seconds, later_pause_seconds, count)
 
 
 def page_populator() -> Callable[[memoryview, int, int], None] | None:

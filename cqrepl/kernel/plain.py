@@ -13,7 +13,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from operator import add
 from typing import TYPE_CHECKING, Final
 
@@ -79,25 +79,34 @@ def name_cut_files(speaker: str, code_cut: int, code_full: int) -> None:
 class WordLooks:
     """See `cqrepl.kernel.interface.Looks`."""
 
-    def __init__(self, words: Sequence[memoryview], values: bytes, pause_seconds: float, /) -> None:
+    def __init__(
+        self,
+        words: Sequence[memoryview],
+        values: bytes,
+        pause_seconds: float,
+        later_pause_seconds: float,
+        count: int,
+        /,
+    ) -> None:
         if any(len(word) != _WORD_BYTES for word in words) or len(values) != _WORD_BYTES * len(
             words
         ):
             raise ValueError("expected 4 bytes for each word, and for its value")
-        if not 0 <= pause_seconds < math.inf:
+        if not all(0 <= each < math.inf for each in (pause_seconds, later_pause_seconds)):
             raise ValueError("expected a pause of 0 seconds or more")
         self._words = list(words)
         self._values = values
-        self._pause_seconds = pause_seconds
+        self._pauses = chain(repeat(pause_seconds, count), repeat(later_pause_seconds))
         self._is_cancelled = False
 
     def until_changed(self) -> bool:
-        while True:
-            time.sleep(self._pause_seconds)
+        for pause_seconds in self._pauses:
+            time.sleep(pause_seconds)
             if self._is_cancelled:
                 return False
             if b"".join(self._words) != self._values:
                 return True
+        raise AssertionError("there is always another pause")
 
     def cancel(self) -> None:
         self._is_cancelled = True

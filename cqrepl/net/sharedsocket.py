@@ -28,6 +28,7 @@ from cqrepl.net.livepump import (
     pump_for,
 )
 from cqrepl.net.reception import Reception
+from cqrepl.net.ticks import next_tick
 from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection
@@ -231,7 +232,7 @@ class SharedSocket:
         goes_on = True
         while goes_on:
             documents = b""
-            with trio.move_on_after(LOOK_SECONDS):
+            with trio.move_on_at(next_tick(LOOK_SECONDS)):
                 documents = await pump.handed_over()
             session.catch_up()  # what it has done before is known before what came behind
             self._note_sent(session)

@@ -88,7 +88,11 @@ class WriterPauser:
             self._stay_awake()  # more may have to come before there is an excerpt
             wake.set()
 
-        with trio.move_on_after(min(REST_SECONDS, limit_s)), word_watch().watching(words, tell):
+        quiet_s = trio.current_time() - self._awake_from
+        with (
+            trio.move_on_after(min(REST_SECONDS, limit_s)),
+            word_watch().watching(words, tell, quiet_s),
+        ):
             await wake.wait()
 
     def _stay_awake(self) -> None:

@@ -19,6 +19,7 @@ from cqrepl.net.endpoint import Endpoint
 from cqrepl.net.eventloop import check_in_trio
 from cqrepl.net.program import Program
 from cqrepl.net.pump import Pump
+from cqrepl.net.ticks import next_tick
 from cqrepl.protocol import AckPolicy, Connection, StopReason
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.queue import QueueError
@@ -243,7 +244,7 @@ class Source:
         while True:
             is_all = trio.current_time() >= all_at
             if is_all:
-                all_at = trio.current_time() + TAILERS_REST_SECONDS
+                all_at = next_tick(TAILERS_REST_SECONDS)
             # apart: a session that is over, and its buffers, is not kept while this sleeps
             if await self._have_tailers_moved(only_moving=not is_all):
                 await trio.sleep(TAILERS_MOVE_SECONDS)

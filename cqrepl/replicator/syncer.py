@@ -41,6 +41,7 @@ import trio
 
 from cqrepl.console.units import plural
 from cqrepl.net.threads import in_thread
+from cqrepl.net.ticks import until_tick
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
@@ -60,6 +61,7 @@ FULL_LOOK_SECONDS: Final = 45.0  # to the next one where nothing in the director
 TURN_QUEUES: Final = 32  # looked at before other tasks have their turn
 SCRUB_SECONDS: Final = 0.01  # between two stretches at least
 AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
+AUDIT_REST_SECONDS: Final = 1.0  # where nothing had come
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 _logger: Final = logging.getLogger(__name__)
 
@@ -530,23 +532,24 @@ class Syncer:
                 if end.has_to_look:
                     await end.look()
                 await _turn_for_others(nth)
-            await trio.sleep(LOOK_SECONDS)
+            await until_tick(LOOK_SECONDS)
 
     async def _look_at_names(self) -> None:
         while True:
-            await trio.sleep(NAMES_SECONDS)
+            await until_tick(NAMES_SECONDS)
             for nth, end in self._each():
                 end.look_at_names()
                 await _turn_for_others(nth)
 
     async def _audit_all(self) -> None:
+        had_any = False
         while True:
-            await trio.sleep(AUDIT_SECONDS)
-            await self._audit_due([end for _, end in self._each() if end.has_to_audit])
+            await until_tick(AUDIT_SECONDS if had_any else AUDIT_REST_SECONDS)
+            had_any = await self._audit_due([end for _, end in self._each() if end.has_to_audit])
 
-    async def _audit_due(self, due: "list[DiskEnd]") -> None:
+    async def _audit_due(self, due: "list[DiskEnd]") -> bool:
         """All for a short time together, however many they are. Then those to which nothing has
-        come meanwhile to their ends: their streams are at rest."""
+        come meanwhile to their ends: their streams are at rest. False where there are none."""
         behind = []
         for nth, end in enumerate(due, 1):
             if await end.audit_a_while(FOLLOW_SECONDS / len(due)):
@@ -554,6 +557,7 @@ class Syncer:
             await _turn_for_others(nth)
         for end in behind:
             await end.audit()
+        return bool(due)
 
     def _each(self) -> Iterator[tuple[int, DiskEnd]]:
         """Every queue that is not closed meanwhile, with a number."""

@@ -3,11 +3,18 @@
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 
+import pytest
 import trio
+import trio.testing
 
-from cqrepl.kernel.memory import WatchedWord
+from cqrepl.kernel.memory import WatchedWord, looks_at
+from cqrepl.net import wordwatch
+from cqrepl.net.ticks import until_tick
 from cqrepl.net.wordwatch import WordWatch, word_watch
+from cqrepl.surroundings import Surroundings
+from tests.support.kernels import NAMES, kernel_named
 from tests.support.replicas import eventually
 
 LEFT = """
@@ -106,6 +113,59 @@ async def test_it_ends_with_the_last_and_begins_anew() -> None:
         with watch.watching([memory.word(0)], told.set):
             memory.change(0)
             await told.wait()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_looks_have_another_pause(name: str) -> None:
+    """Whoever takes the wrong one of the two is here for an hour."""
+    memory, hour_s = Memory(), 3600.0
+    word = memory.word(0)
+    memory.change(0)
+    for pause_s, later_s, count in ((0.0, hour_s, 1), (hour_s, 0.0, 0)):
+        looks = kernel_named(name).WordLooks([word.word], word.value, pause_s, later_s, count)
+        assert looks.until_changed()
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "looks"), [([0.0], True), ([5.0, 60.0], True), ([60.0, 10.0], False)]
+)
+async def test_it_looks_less_often_once_all_are_quiet(
+    monkeypatch: pytest.MonkeyPatch, quiet_s: list[float], looks: bool
+) -> None:
+    """No time passes here: one look sooner is one that would be."""
+    taken = []
+
+    def noted(words: object, pause_s: float, later_s: float, count: int) -> object:
+        taken.append(count)
+        return looks_at([], 0.0, 0.0, 0)
+
+    monkeypatch.setattr(wordwatch, "looks_at", noted)
+    monkeypatch.setattr(Surroundings, "has_threads", False)
+    watch, memory = WordWatch(), Memory()
+    with ExitStack() as stack:
+        for seconds in quiet_s:
+            stack.enter_context(watch.watching([memory.word(0)], lambda: None, seconds))
+        assert (taken[-1] > 0) == looks
+
+
+async def test_those_that_look_now_and_then_do_so_together(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    woken = []
+
+    async def look(after: float, seconds: float, times: int) -> None:
+        await trio.sleep(after)
+        for _ in range(times):
+            began = trio.current_time()
+            await until_tick(seconds)
+            assert seconds / 2 <= trio.current_time() - began < 1.5 * seconds
+            woken.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        for nth in range(10):
+            nursery.start_soon(look, 0.173 * nth, 1.0, 10)
+        nursery.start_soon(look, 0.2, 2.0, 5)
+    assert len(set(woken)) <= 12
 
 
 async def test_one_that_has_left_is_not_told() -> None:

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::live::words::{until_changed, Word};
+use crate::live::words::{until_changed, Pauses, Word};
 use crate::mem::{Source, View};
 
 /// How many bytes a word has.
@@ -20,7 +20,7 @@ const WORD_BYTES: usize = 4;
 pub struct PyWordLooks {
     /// With what stood in each.
     words: Vec<(View, Option<u32>)>,
-    pause: Duration,
+    pauses: Pauses,
     is_cancelled: AtomicBool,
 }
 
@@ -34,24 +34,35 @@ impl PyWordLooks {
 #[pymethods]
 impl PyWordLooks {
     #[new]
-    fn new(words: Vec<Bound<'_, PyAny>>, values: &[u8], pause_seconds: f64) -> PyResult<Self> {
+    fn new(
+        words: Vec<Bound<'_, PyAny>>,
+        values: &[u8],
+        pause_seconds: f64,
+        later_pause_seconds: f64,
+        count: u64,
+    ) -> PyResult<Self> {
         let views: Vec<View> = words.iter().map(View::of).collect::<PyResult<_>>()?;
         let is_word = |view: &View| view.source().len() == WORD_BYTES;
         if values.len() != WORD_BYTES * views.len() || !views.iter().all(is_word) {
             return Err(PyValueError::new_err("expected 4 bytes for each word, and for its value"));
         }
-        let pause = Duration::try_from_secs_f64(pause_seconds)
-            .map_err(|_| PyValueError::new_err("expected a pause of 0 seconds or more"))?;
+        let pause = |seconds| {
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|_| PyValueError::new_err("expected a pause of 0 seconds or more"))
+        };
+        let (first, later) = (pause(pause_seconds)?, pause(later_pause_seconds)?);
+        let pauses = Pauses { first, later, count };
         let values = values.chunks(WORD_BYTES).map(|value| Source::from(value).header(0));
         let words = views.into_iter().zip(values).collect();
-        Ok(PyWordLooks { words, pause, is_cancelled: AtomicBool::new(false) })
+        Ok(PyWordLooks { words, pauses, is_cancelled: AtomicBool::new(false) })
     }
 
-    /// Pauses before each look, the first too; true when a word has changed, false when cancelled.
+    /// Pauses before each look, the first too, and after `count` looks longer; true when a word has
+    /// changed, false when cancelled.
     fn until_changed(&self, py: Python<'_>) -> bool {
         let words = self.words();
-        let (pause, is_cancelled) = (self.pause, &self.is_cancelled);
-        py.detach(move || until_changed(&words, pause, is_cancelled))
+        let (pauses, is_cancelled) = (self.pauses, &self.is_cancelled);
+        py.detach(move || until_changed(&words, pauses, is_cancelled))
     }
 
     /// Has `until_changed` come back at its next look. Any thread may call it.
