@@ -29,6 +29,15 @@ fuzz_target!(|input: (Batch, Room, [Number; 5], u8)| {
         assert_eq!(store, before);
         return;
     };
+    let part = start as usize..start as usize + count as usize;
+    let each: Vec<Source> =
+        part.map(|nth| Source::from(batch.payload(nth).expect("within the data"))).collect();
+    let mut copied = before.clone();
+    let measured_each = MeasuredBatch::of_each(&each).expect("there are payloads");
+    let laid_each = measured_each
+        .lay(Target::from(&mut *copied), position, sequence, spacing)
+        .expect("as before");
+    assert_eq!((&laid_each, &copied), (&laid, &store));
     let (mut image, mut apart) = (vec![0; measured.size], Apart::default());
     let again = measured
         .lay_image(&mut image, position as usize, sequence, spacing, apart_min, &mut apart)

@@ -238,6 +238,38 @@ fn what_is_laid_is_found() {
 }
 
 #[test]
+fn payloads_that_lie_apart_are_laid_as_those_side_by_side() {
+    let data = b"abcdefghij";
+    let (offsets, lengths) = ([0, 3, 3, 9], [3, 0, 5, 1]);
+    let each: Vec<Source> = [&data[..3], &[], &data[3..8], &data[9..]].map(Source::from).into();
+    let apart = MeasuredBatch::of_each(&each).expect("there are payloads");
+    let (offsets, lengths) = (Longs::from(&offsets[..]), Longs::from(&lengths[..]));
+    let within =
+        MeasuredBatch::new(Source::from(&data[..]), offsets, lengths, 0, 4).expect("within");
+    assert_eq!((apart.size, apart.bytes, apart.longest), (within.size, 9, 5));
+    let [one, other] = [&apart, &within].map(|measured| {
+        let mut store = vec![NOISE; 8 + measured.size + 8];
+        let laid = measured.lay(Target::from(&mut *store), 8, 6, 4).expect("there is room");
+        (laid, store)
+    });
+    assert_eq!(one, other);
+    assert!(matches!(MeasuredBatch::of_each(&[]), Err(Fault::Value(_))));
+}
+
+#[test]
+fn a_payload_may_be_where_the_batch_is_laid() {
+    let mut store = *b"0123456789abcdef0123456789abcdef";
+    let there = Cells::from(&mut store[..]);
+    let part = |from, count| there.source().part(from, count).expect("within");
+    // each would stand where the other one is read
+    let each = [part(20, 4), part(4, 8)];
+    let measured = MeasuredBatch::of_each(&each).expect("there are payloads");
+    let target = there.target().expect("it may be written");
+    measured.lay(target, 0, 1, 100).expect("there is room");
+    assert_eq!(&store, b"01234567\x08\0\0\x00456789ab\0\0\0\0\0\0\0\0cdef");
+}
+
+#[test]
 fn words_are_aligned_and_within() {
     let mut bytes = [0_u8; 24];
     let shift = bytes.as_ptr().align_offset(8);

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,26 @@ def test_the_usual_append_does_not_go_the_long_way(
     assert appender.next_index == noon_index("TEST2_DAILY", sequence=5)
     appender.append_at(ExcerptBatch.of(appender.next_index, [b"d", b"e"]))
     assert [data for _, data in read(path)] == [b"first", b"a", b"b", b"c", b"\x8f", b"d", b"e"]
+    check_marks(path)
+
+
+class Name(bytes):
+    """Bytes of a program's own type."""
+
+
+def test_payloads_are_copied_from_where_they_are(path: Path, appender: Appender) -> None:
+    """Of any type, and from the store file itself."""
+    with Queue.open(path) as reading:
+        batch = reading.tailer().next_batch()
+        assert batch is not None
+        whole = bytearray(b"0123456789")
+        payloads: list[Any] = [Name(b"own"), batch.payload(0), whole, memoryview(whole)[2:5]]
+        payloads.append(array("H", [0]))
+        appender.append(payloads, NOON_MS)
+        payloads.clear()
+        whole.append(0)  # nothing holds it any more
+    expected = [b"first", b"own", b"first", b"0123456789", b"234", bytes(2)]
+    assert [data for _, data in read(path)] == expected
     check_marks(path)
 
 

@@ -1,11 +1,10 @@
 //! Payloads that a caller gave one by one, put side by side.
 
-use pyo3::prelude::*;
-
-use crate::mem::fault::push;
-use crate::mem::Payload;
+use crate::mem::fault::{push, Fault};
+use crate::mem::Source;
 
 /// A batch that is made of copies.
+#[derive(Default)]
 pub struct Joined {
     /// The bytes of all payloads.
     pub data: Vec<u8>,
@@ -16,20 +15,14 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// The batch of the items of a sequence; `None` if an item has no bytes, or has them in several
-    /// pieces.
-    pub fn of(payloads: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let (mut data, mut offsets, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-        for payload in payloads.try_iter()? {
-            let payload = payload?;
-            let Some(payload) = Payload::of(&payload) else {
-                return Ok(None);
-            };
-            let source = payload.source();
-            push(&mut offsets, data.len() as i64)?;
-            push(&mut lengths, source.len() as i64)?;
-            source.append_to(&mut data)?;
+    /// The batch of these payloads.
+    pub fn of(payloads: &[Source]) -> Result<Self, Fault> {
+        let mut joined = Joined::default();
+        for payload in payloads {
+            push(&mut joined.offsets, joined.data.len() as i64)?;
+            push(&mut joined.lengths, payload.len() as i64)?;
+            payload.append_to(&mut joined.data)?;
         }
-        Ok(Some(Joined { data, offsets, lengths }))
+        Ok(joined)
     }
 }

@@ -27,11 +27,48 @@ pub struct Laid {
     pub marks: Vec<(i64, usize)>,
 }
 
+/// Where the payloads of a batch are.
+enum PayloadPlaces<'a> {
+    /// In one piece of memory.
+    Within { data: Source<'a>, offsets: Longs<'a>, lengths: Longs<'a> },
+    /// Each in memory of its own.
+    Each(&'a [Source<'a>]),
+}
+
+impl<'a> PayloadPlaces<'a> {
+    /// A payload. Its place is compared each time, as the arrays may change.
+    #[inline]
+    fn get(&self, nth: usize) -> Result<Source<'a>, Fault> {
+        let payload = match self {
+            PayloadPlaces::Each(payloads) => payloads.get(nth).copied(),
+            PayloadPlaces::Within { data, offsets, lengths } => {
+                offsets.get(nth).zip(lengths.get(nth)).and_then(|(offset, length)| {
+                    let (offset, length) = (usize::try_from(offset), usize::try_from(length));
+                    data.piece(offset.ok()?, length.ok()?)
+                })
+            }
+        };
+        let payload = payload.ok_or(fault::EXCERPT_OUTSIDE)?;
+        if payload.len() > BODY_MAX {
+            return Err(fault::TOO_LONG);
+        }
+        Ok(payload)
+    }
+
+    /// True when a byte of them is a byte of the store, too.
+    fn overlap(&self, store: &Target) -> bool {
+        match self {
+            PayloadPlaces::Within { data, .. } => store.overlaps(*data),
+            PayloadPlaces::Each(payloads) => {
+                payloads.iter().any(|payload| store.overlaps(*payload))
+            }
+        }
+    }
+}
+
 /// A part of a batch that was compared with its data, so that it is known how many bytes it takes.
 pub struct MeasuredBatch<'a> {
-    data: Source<'a>,
-    offsets: Longs<'a>,
-    lengths: Longs<'a>,
+    payloads: PayloadPlaces<'a>,
     start: usize,
     stop: usize,
     /// The bytes from the first header to the end of the zeros behind the last document.
@@ -57,10 +94,22 @@ impl<'a> MeasuredBatch<'a> {
         if count == 0 || stop > offsets.len() || offsets.len() != lengths.len() {
             return Err(fault::PART_OUTSIDE);
         }
+        Self::measure(PayloadPlaces::Within { data, offsets, lengths }, start, stop)
+    }
+
+    /// All of these payloads, at least one, each of which is copied from where it is.
+    pub fn of_each(payloads: &'a [Source<'a>]) -> Result<Self, Fault> {
+        if payloads.is_empty() {
+            return Err(fault::PART_OUTSIDE);
+        }
+        Self::measure(PayloadPlaces::Each(payloads), 0, payloads.len())
+    }
+
+    fn measure(payloads: PayloadPlaces<'a>, start: usize, stop: usize) -> Result<Self, Fault> {
         let (size, bytes, longest) = (TAIL.len(), 0, 0);
-        let mut batch = MeasuredBatch { data, offsets, lengths, start, stop, size, bytes, longest };
+        let mut batch = MeasuredBatch { payloads, start, stop, size, bytes, longest };
         for nth in start..stop {
-            let (_, length) = batch.excerpt(nth)?;
+            let length = batch.payloads.get(nth)?.len();
             let laid = HEADER_BYTES + padded(length.max(EMPTY_STORED.len()));
             batch.size = batch.size.checked_add(laid).ok_or(fault::POSITION_OUTSIDE)?;
             batch.bytes += length; // this cannot overflow, as the size did not
@@ -82,25 +131,6 @@ impl<'a> MeasuredBatch<'a> {
         size_bound(self.count(), self.bytes)
     }
 
-    /// Where in the data an excerpt lies. It is compared each time, as the arrays may change.
-    fn excerpt(&self, nth: usize) -> Result<(usize, usize), Fault> {
-        let (offset, length) = self
-            .offsets
-            .get(nth)
-            .zip(self.lengths.get(nth))
-            .and_then(|(offset, length)| {
-                usize::try_from(offset).ok().zip(usize::try_from(length).ok())
-            })
-            .ok_or(fault::EXCERPT_OUTSIDE)?;
-        if !self.data.has(offset, length) {
-            return Err(fault::EXCERPT_OUTSIDE);
-        }
-        if length > BODY_MAX {
-            return Err(fault::TOO_LONG);
-        }
-        Ok((offset, length))
-    }
-
     /// Lays the batch from the header at `position` on, and leaves the first header word as it is.
     pub fn lay(
         &self,
@@ -117,7 +147,7 @@ impl<'a> MeasuredBatch<'a> {
         if spacing < 1 {
             return Err(Fault::Value("expected an index spacing of at least 1"));
         }
-        if !store.overlaps(self.data) {
+        if !self.payloads.overlap(&store) {
             let slots = SlotCounter::new(sequence, spacing, self.stop - self.start)?;
             return self.write(&mut store, position, slots, usize::MAX, &mut Apart::default());
         }
@@ -134,7 +164,7 @@ impl<'a> MeasuredBatch<'a> {
         Ok(laid)
     }
 
-    /// Lays the batch into `image`, which has its size, as it is to stand at `position`. Payloads
+    /// Lays the batch into `image`, which has its size, as it is to stand at `position`. PayloadPlaces
     /// of at least `apart_min` bytes are put into `apart`, which must be empty. All but the first
     /// header word is written.
     pub fn lay_image(
@@ -168,7 +198,8 @@ impl<'a> MeasuredBatch<'a> {
     ) -> Result<Laid, Fault> {
         let (mut at, mut last, mut first_word) = (position, position, 0);
         for nth in self.start..self.stop {
-            let (offset, length) = self.excerpt(nth)?;
+            let data = self.payloads.get(nth)?;
+            let length = data.len();
             slots.pass(at)?;
             let body = at + HEADER_BYTES;
             let stored = length.max(EMPTY_STORED.len());
@@ -177,7 +208,6 @@ impl<'a> MeasuredBatch<'a> {
             let here = at - apart.bytes;
             let payload = here + HEADER_BYTES;
             let put = if length >= apart_min.max(1) {
-                let data = self.data.part(offset, length).ok_or(fault::EXCERPT_OUTSIDE)?;
                 apart.put(payload, data)?;
                 store.put(payload, &[0; HEADER_BYTES])
             } else {
@@ -186,7 +216,7 @@ impl<'a> MeasuredBatch<'a> {
                 gap.and(if length == 0 {
                     store.put(payload, &EMPTY_STORED)
                 } else {
-                    store.copy(payload, self.data, offset, length)
+                    store.copy(payload, data, 0, length)
                 })
             };
             if nth == self.start {

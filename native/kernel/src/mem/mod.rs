@@ -24,5 +24,5 @@ mod views;
 pub use cut_files::name_cut_files;
 pub use of_files::{allocate, named_file_size, open_file, write_at};
 #[cfg(feature = "python")]
-pub use of_python::{new_bytes, number_bytes, Payload, View, ViewOfLongs};
+pub use of_python::{new_bytes, number_bytes, Payload, Payloads, View, ViewOfLongs};
 pub use views::{Cells, Longs, Source, Target};

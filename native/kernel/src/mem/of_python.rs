@@ -9,9 +9,9 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
-use crate::mem::fault::{Fault, EXCERPT_OUTSIDE};
+use crate::mem::fault::{push, Fault, EXCERPT_OUTSIDE};
 use crate::mem::views::{Cells, Longs, Source, Target};
 
 impl From<Fault> for PyErr {
@@ -60,6 +60,69 @@ impl<'a, 'py> Payload<'a, 'py> {
             Payload::View(view) => view.source(),
         }
     }
+}
+
+/// Payloads that a caller gave one by one. They stay where they are, and are held as long as this
+/// lives.
+pub struct Payloads<'py> {
+    /// The bytes of each item, whose true life is that of the fields below.
+    sources: Vec<Source<'static>>,
+    _views: Vec<View>,
+    _items: Bound<'py, PyTuple>,
+}
+
+impl<'py> Payloads<'py> {
+    /// The items of a sequence; `None` if an item has no bytes, or has them in several pieces.
+    pub fn of(sequence: &Bound<'py, PyAny>) -> PyResult<Option<Self>> {
+        let py = sequence.py();
+        // the tuple is ours: code that a buffer of Python runs cannot take an item out of it
+        // SAFETY: the call answers a new tuple, or null with an exception set, and this line looks
+        let items = unsafe {
+            let items = ffi::PySequence_Tuple(sequence.as_ptr());
+            Bound::from_owned_ptr_or_err(py, items)?.cast_into_unchecked::<PyTuple>()
+        };
+        let (mut sources, mut views) = (Vec::new(), Vec::new());
+        sources.try_reserve_exact(items.len()).map_err(Fault::from)?;
+        for item in items.iter_borrowed() {
+            if let Some(source) = source_of_bytes(&item) {
+                push(&mut sources, source)?;
+            } else if let Ok(view) = View::of(&item) {
+                let View(buffer) = &view;
+                let (start, length) = (buffer.buf_ptr().cast(), buffer.len_bytes());
+                push(&mut sources, Source { start, length, life: PhantomData })?;
+                push(&mut views, view)?;
+            } else {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Payloads { sources, _views: views, _items: items }))
+    }
+
+    /// The bytes of each payload, to be read.
+    pub fn sources(&self) -> &[Source<'_>] {
+        &self.sources
+    }
+}
+
+/// The bytes of a `bytes` object, which never move; `None` for another object. They live as long
+/// as the object, which the caller sees to.
+#[inline]
+fn source_of_bytes(object: &Bound<'_, PyAny>) -> Option<Source<'static>> {
+    let (mut start, mut length) = (std::ptr::null_mut(), 0);
+    // SAFETY: the object is there. The first call only compares its type, which the second one
+    // spares most objects; the last is for objects of that type alone, and then does not fail
+    unsafe {
+        let at = object.as_ptr();
+        if ffi::PyBytes_CheckExact(at) == 0 && ffi::PyBytes_Check(at) == 0 {
+            return None;
+        }
+        if ffi::PyBytes_AsStringAndSize(at, &raw mut start, &raw mut length) != 0 {
+            ffi::PyErr_Clear();
+            return None;
+        }
+    }
+    let length = usize::try_from(length).ok()?;
+    Some(Source { start: start.cast_const().cast(), length, life: PhantomData })
 }
 
 impl View {

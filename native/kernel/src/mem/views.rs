@@ -46,6 +46,8 @@ pub struct Source<'a> {
 // SAFETY: the memory belongs to no thread, and stays for 'a; other threads and processes may change
 // it at any time anyway
 unsafe impl Send for Source<'_> {}
+// SAFETY: a view that is shared can do no more than a copy of it, which may be sent
+unsafe impl Sync for Source<'_> {}
 
 impl<'a> From<&'a [u8]> for Source<'a> {
     fn from(bytes: &'a [u8]) -> Self {
@@ -62,6 +64,12 @@ impl<'a> Source<'a> {
         // SAFETY: offset and count were compared with the length above
         let start = unsafe { self.start.add(offset) };
         Some(Source { start, length: count, life: PhantomData })
+    }
+
+    /// The same, where no bytes lie anywhere: their offset says nothing.
+    #[inline]
+    pub fn piece(&self, offset: usize, count: usize) -> Option<Source<'a>> {
+        self.part(if count == 0 { 0 } else { offset }, count)
     }
 
     /// The bytes as an argument of a system call, which is the only use that is allowed.

@@ -16,7 +16,7 @@ use crate::batch::joined::Joined;
 use crate::batch::layout::{self, MeasuredBatch};
 use crate::batch::{columns, frames, runs};
 use crate::mem::fault::{self, Fault};
-use crate::mem::{self, View, ViewOfLongs};
+use crate::mem::{self, Payloads, View, ViewOfLongs};
 
 /// So many excerpts, or bytes, are handled before the GIL is released.
 const HELD_EXCERPTS: usize = 64;
@@ -173,9 +173,9 @@ pub fn join_payloads<'py>(
     payloads: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyBytes>, Array<'py>, Array<'py>)> {
     let py = payloads.py();
-    let joined = Joined::of(payloads)?;
-    let joined = joined
+    let payloads = Payloads::of(payloads)?
         .ok_or_else(|| PyTypeError::new_err("expected payloads that are bytes in one piece"))?;
+    let joined = Joined::of(payloads.sources())?;
     let data = PyBytes::new(py, &joined.data);
     Ok((data, array(py, &joined.offsets)?, array(py, &joined.lengths)?))
 }

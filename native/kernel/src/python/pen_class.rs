@@ -6,10 +6,9 @@ use pyo3::prelude::*;
 
 use crate::append::pen::{self, PenPlace};
 use crate::append::terms::{Refusal, Terms};
-use crate::batch::joined::Joined;
 use crate::batch::layout::MeasuredBatch;
 use crate::mem::fault::Fault;
-use crate::mem::{Payload, Source, View, ViewOfLongs};
+use crate::mem::{Payload, Payloads, Source, View, ViewOfLongs};
 use crate::python::functions::HELD_BYTES;
 
 /// A writer of one open store file, for the usual case. Any thread may use it.
@@ -89,17 +88,15 @@ impl PyPen {
         let Some(payload) = Payload::of(payload) else {
             return Ok(-(Refusal::Unfit as i64));
         };
-        let source = payload.source();
-        let (offsets, lengths) = ([0], [source.len() as i64]);
-        self.append_last(source, &offsets, &lengths, now_ms)
+        self.append_last(&[payload.source()], now_ms)
     }
 
     #[pyo3(signature = (payloads, now_ms=None))]
     fn append_many(&self, payloads: &Bound<'_, PyAny>, now_ms: Option<i64>) -> PyResult<i64> {
-        let Some(Joined { data, offsets, lengths }) = Joined::of(payloads)? else {
+        let Some(payloads) = Payloads::of(payloads)? else {
             return Ok(-(Refusal::Unfit as i64));
         };
-        self.append_last(Source::from(&*data), &offsets, &lengths, now_ms)
+        self.append_last(payloads.sources(), now_ms)
     }
 
     fn append_at(
@@ -122,19 +119,12 @@ impl PyPen {
 }
 
 impl PyPen {
-    fn append_last(
-        &self,
-        data: Source,
-        offsets: &[i64],
-        lengths: &[i64],
-        now_ms: Option<i64>,
-    ) -> PyResult<i64> {
+    fn append_last(&self, payloads: &[Source], now_ms: Option<i64>) -> PyResult<i64> {
         let pen = self.pen()?;
         if pen.has_rolled(now_ms) {
             return Ok(-(Refusal::Roll as i64));
         }
-        let batch =
-            MeasuredBatch::new(data, offsets.into(), lengths.into(), 0, lengths.len() as i64)?;
+        let batch = MeasuredBatch::of_each(payloads)?;
         Ok(answer(pen.append_batch(&batch, None, false)?))
     }
 }
