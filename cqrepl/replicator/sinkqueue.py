@@ -43,6 +43,7 @@ from cqrepl.replicator.copylevels import BeyondAppended, tell_synced
 from cqrepl.replicator.copytail import CopyTail
 from cqrepl.replicator.counters import SinkCounters
 from cqrepl.replicator.descriptors import is_none_left, opening
+from cqrepl.replicator.diskend import DiskEnd
 from cqrepl.replicator.firstindex import FirstIndexes
 from cqrepl.replicator.freespace import FreeSpace
 from cqrepl.replicator.identities import check_own_copy
@@ -54,7 +55,7 @@ from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import PAUSED, TakingSession, TellDamage, shape_of
 from cqrepl.replicator.relaydesk import Way
 from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import DiskEnd, Syncer
+from cqrepl.replicator.syncer import Syncer
 from cqrepl.surroundings import surroundings
 
 _logger: Final = logging.getLogger(__name__)

@@ -26,6 +26,7 @@ from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.backcopy import release_dead_back_copy
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.counters import NOTHING, SourceCounters
+from cqrepl.replicator.diskend import DiskEnd
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.keptepochs import Fenced, KeptEpochs
 from cqrepl.replicator.leadership import Leading
@@ -35,7 +36,7 @@ from cqrepl.replicator.relaydesk import CopyDisk
 from cqrepl.replicator.settings import SourceSettings
 from cqrepl.replicator.sinkprogress import SinkProgress
 from cqrepl.replicator.stops import Stop
-from cqrepl.replicator.syncer import DiskEnd, Syncer
+from cqrepl.replicator.syncer import Syncer
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.replicator.syncer import DiskEnd
+from cqrepl.replicator.diskend import DiskEnd
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan

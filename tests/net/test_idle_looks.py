@@ -9,8 +9,9 @@ import trio
 
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator import syncer
-from cqrepl.replicator.syncer import DiskEnd, Syncer
+from cqrepl.replicator import diskend, syncer
+from cqrepl.replicator.diskend import DiskEnd
+from cqrepl.replicator.syncer import Syncer
 from tests.support.replicas import acked, eventually, joined
 from tests.support.samples import fill, noon_path, read
 
@@ -88,7 +89,7 @@ async def test_what_is_written_into_a_file_has_its_turn(
     await watched.rest()
     os.truncate(noon_path(watched.queue.path, ahead=1), 0)
     assert not watched.is_due()
-    monkeypatch.setattr(syncer, "FULL_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(diskend, "FULL_LOOK_SECONDS", 0.0)
     assert watched.is_due()
     await watched.disk.look()
     assert "found a file without a header" in watched.damages[0].reason
@@ -104,12 +105,12 @@ async def test_a_running_pair_mends_what_is_written_into_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syncer, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(syncer, "FULL_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(diskend, "FULL_LOOK_SECONDS", 1.0)
     written = fill(tmp_path / "q", "FAST_DAILY", COUNTS)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await acked(source, written[-1][0])
         disk = source.queues["q"].disk
-        assert isinstance(disk, syncer.DiskEnd)
+        assert isinstance(disk, DiskEnd)
         await eventually(lambda: not disk.has_to_look)
         file = noon_path(tmp_path / "q", ahead=1)
         os.truncate(file, 0)

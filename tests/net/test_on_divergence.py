@@ -71,6 +71,7 @@ async def test_what_is_stored_otherwise_than_it_was_sent(
     path, copy = tmp_path / "q", tmp_path / "copy"
     fill(path, "FAST_DAILY", {0: 50})
     monkeypatch.setattr(syncer, "AUDIT_SECONDS", 1.0)
+    monkeypatch.setattr(syncer, "until_tick", trio.sleep)  # from the start on
     async with joined(path, copy, on_divergence="quarantine") as (source, sink):
         for each in (path, copy):
             await eventually((each / SYNCED_FILE_NAME).exists)
