@@ -45,26 +45,24 @@ def archive(spark: "SparkSession", work: Path) -> None:
 
 
 def restore(spark: "SparkSession", work: Path) -> None:
-    """Gives `queue` back from `archived` as `back`."""
+    """Gives `large` back from `archived` as `back`, its large cycle by two tasks."""
     from cqrepl.spark.jobs.restore import restore as job
 
-    job(spark, work / "archived", work / "back")
+    job(spark, work / "archived", work / "back", task_bytes=1)
 
 
 def rebuild(spark: "SparkSession", work: Path) -> None:
-    """Makes `new` of two copies of which none is whole."""
+    """Makes `new` of two copies of which none is whole, its large cycle by two tasks."""
     from cqrepl.spark.jobs.rebuild import rebuild as job
 
-    job(spark, [work / "copy1", work / "copy2"], work / "new", task_bytes=1)
+    job(spark, [work / "large1", work / "large2"], work / "new", task_bytes=1)
 
 
 def audit(spark: "SparkSession", work: Path) -> None:
-    """Compares `queue` with `same`, and with `copy2`; what is told goes into `told`."""
+    """Compares `queue` with `same`, and with `less`; what is told goes into `told`."""
     from cqrepl.spark.jobs.audit import audit as job
 
-    found = [
-        job(spark, [work / "queue", work / other], task_bytes=1) for other in ("same", "copy2")
-    ]
+    found = [job(spark, [work / "queue", work / other], task_bytes=1) for other in ("same", "less")]
     told = [(each.is_same, each.count, [str(one) for one in each.differences]) for each in found]
     (work.parent / "told").write_text(json.dumps(told))
 

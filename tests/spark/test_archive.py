@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,23 @@ def archived(spark: "SparkSession", queue: Path, out: Path, **options: bool) -> 
     return manifest.count, new
 
 
-def restored(spark: "SparkSession", archive: Path, target: Path) -> tuple[int, ...]:
+def restored(
+    spark: "SparkSession", archive: Path, target: Path, task_bytes: int = SMALL_TASKS
+) -> tuple[int, ...]:
     from cqrepl.spark.jobs.restore import restore
 
-    return restore(spark, archive, target).made
+    return restore(spark, archive, target, task_bytes=task_bytes).made
+
+
+def jobs_of(spark: "SparkSession", work: Callable[..., tuple[int, ...]], *arguments: object) -> int:
+    """How many jobs of Spark it takes to make all three cycles."""
+    context = spark.sparkContext
+    context.setJobGroup(str(arguments[1]), "counted")
+    try:
+        assert work(spark, *arguments) == (CYCLE, CYCLE + 1, CYCLE + 2)
+    finally:
+        context.setJobGroup("none", "")
+    return len(context.statusTracker().getJobIdsForGroup(str(arguments[1])))
 
 
 def assert_same(spark: "SparkSession", *paths: Path) -> None:
@@ -57,8 +71,13 @@ def test_java_verifies_what_is_restored(
 ) -> None:
     assert archived(spark, queue, tmp_path / "out", with_open=True) == (101_500, 3)
     back = tmp_path / "back"
-    assert restored(spark, tmp_path / "out", back) == (CYCLE, CYCLE + 1, CYCLE + 2)
+    assert jobs_of(spark, restored, tmp_path / "out", back) == 2  # parts of a cycle are joined
     assert_same(spark, queue, back)
+    whole = tmp_path / "whole"  # each cycle by one task: the same files
+    assert jobs_of(spark, restored, tmp_path / "out", whole, 1 << 30) == 1
+    for file in sorted(whole.glob("*.cq4")):
+        assert (back / file.name).read_bytes() == file.read_bytes()
+    assert restored(spark, tmp_path / "out", back) == ()
     answer = java.call("verify", back, 2000)
     assert answer.exit == 0, answer
     assert answer.lines[0]["count"] == 101_500

@@ -40,6 +40,7 @@ try:
     from cqrepl.spark.jobs.archivefiles import checked_pieces, read_manifest
     from cqrepl.spark.jobs.archiveplace import place_of
     from cqrepl.spark.jobs.archivesweep import left_over
+    from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS
     from tests.spark.pointed import JOBS, LOCAL, PARTITIONS
 except ImportError:
     require("spark", "pyspark or pyarrow is not installed")
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.timeout(900)
 
 ROOT = Path(__file__).parents[2]
 COUNTS = (300, 300, 300, 200)
+LARGE = (300, BLOCK_EXCERPTS + 500)  # of which a cycle is made by two tasks
 DELAYS_MS = (0, 1, 5, 20)
 FEW, DRIVERS_ALL, WORKERS_ALL, PAUSES_ALL, EXECUTORS = 1, 10, 20, 8, 5
 PATIENCE_S = 300
@@ -198,8 +200,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pristine = folder / "pristine"
     queue = make_queue(pristine / "queue", COUNTS)
     shutil.copytree(queue, pristine / "same")
-    sorted(shutil.copytree(queue, pristine / "copy1").glob("*.cq4"))[0].unlink()
-    make_queue(pristine / "copy2", (*COUNTS[:-1], COUNTS[-1] - 50))
+    make_queue(pristine / "less", (*COUNTS[:-1], COUNTS[-1] - 50))
+    large = make_queue(pristine / "large", LARGE)
+    sorted(shutil.copytree(large, pristine / "large1").glob("*.cq4"))[0].unlink()
+    make_queue(pristine / "large2", (LARGE[0], LARGE[1] - 50))
     numbers = range(900)
     table = {
         "id": list(numbers),
@@ -215,6 +219,8 @@ def drivers(folder: Path) -> Iterator[Drivers]:
     """With an archive to restore, too."""
     drivers = Drivers(folder)
     work = fresh(folder, "archive")
+    shutil.rmtree(work / "queue")
+    (work / "large").rename(work / "queue")
     assert drivers.one.run("archive") is None
     (work / "out").rename(folder / "pristine" / "archived")
     yield drivers
@@ -243,11 +249,11 @@ def is_archived(work: Path) -> None:
     assert left_over(out, manifest) == []
 
 
-def is_queue_at(name: str) -> Callable[[Path], None]:
-    """The check that a queue has come to hold the same as `queue`."""
+def is_queue_at(name: str, like: str) -> Callable[[Path], None]:
+    """The check that a queue has come to hold the same as another one."""
 
     def check(work: Path) -> None:
-        assert excerpts(work / name) == excerpts(work / "queue")
+        assert excerpts(work / name) == excerpts(work / like)
         assert not list(work.glob("*.building"))
 
     return check
@@ -258,7 +264,7 @@ def is_audited(work: Path) -> None:
     assert same == [True, sum(COUNTS), []]
     assert less[:2] == [False, sum(COUNTS)]
     assert len(less[2]) == 1
-    for name in ("queue", "same", "copy2"):
+    for name in ("queue", "same", "less"):
         before = sorted((work.parents[1] / "pristine" / name).iterdir())
         assert [each.name for each in sorted((work / name).iterdir())] == [
             each.name for each in before
@@ -283,11 +289,11 @@ def is_filled(work: Path) -> None:
 
 CHECKS: dict[str, Callable[[Path], None]] = {
     "archive": is_archived,
-    "restore": is_queue_at("back"),
-    "rebuild": is_queue_at("new"),
+    "restore": is_queue_at("back", "large"),
+    "rebuild": is_queue_at("new", "large"),
     "audit": is_audited,
     "preload": is_filled,
-    "write": is_queue_at("written"),
+    "write": is_queue_at("written", "queue"),
 }
 
 

@@ -106,7 +106,7 @@ def tasks_of(
     filled: list[IndexRange] = []
     size = 0
     for whole in ranges:
-        for part in _cut(whole, task_bytes):
+        for part in cut_at_blocks(whole, task_bytes):
             filled.append(part)
             size += part.size_bytes
             if size >= task_bytes:
@@ -115,7 +115,7 @@ def tasks_of(
     return [*tasks, tuple(filled)] if filled else tasks
 
 
-def _cut(whole: IndexRange, task_bytes: int) -> Iterator[IndexRange]:
+def cut_at_blocks(whole: IndexRange, task_bytes: int) -> Iterator[IndexRange]:
     """A range in parts of whole blocks, each of about a task's size."""
     each = whole.size_bytes / whole.count
     blocks = max(1, round(task_bytes / (each * BLOCK_EXCERPTS)))

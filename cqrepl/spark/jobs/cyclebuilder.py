@@ -1,7 +1,8 @@
 """Makes the store files of a queue one by one, and puts them into place. Knows nothing of Spark.
 
 Theory of operation. A cycle is a store file that stands for itself, so each is made apart, in a
-queue directory of its own beside the target, by the task that has it. Nothing is in the target
+queue directory of its own beside the target, by the task that has it (`cyclemaker` tells how a
+large one is made by several). Nothing is in the target
 before the driver links the finished and synced files there, the lowest cycle first; a name that
 exists is never replaced. Last the table store is made, and cycles below the last one are closed,
 as every writer does. A run that was cut off leaves whole files only, and the next one
@@ -18,11 +19,12 @@ from typing import Final
 from uuid import uuid4
 
 from cqrepl.kernel.batch import NO_LIMIT
-from cqrepl.queue import Queue, QueueError, QueueLayout
+from cqrepl.queue import ExcerptBatch, Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME
-from cqrepl.spark.jobs.blocks import Piece, batch_of, digest_of, read_pieces
+from cqrepl.spark.jobs.blocks import digest_of, read_pieces
 from cqrepl.surroundings import sync_path
 
+Span = tuple[int, int, str]  # first index, last index and digest of a block
 _SUFFIX: Final = ".building"
 
 
@@ -68,7 +70,7 @@ def _locked(folder: Path) -> int:
 
 
 def build_cycle(
-    folder: Path, layout: QueueLayout, pieces: Iterable[Piece], *, is_closed: bool
+    folder: Path, layout: QueueLayout, batches: Iterable[ExcerptBatch], *, is_closed: bool
 ) -> Path:
     """A store file that holds these excerpts of one cycle, somewhere in the folder.
 
@@ -78,8 +80,8 @@ def build_cycle(
     with Queue.open_for_append(folder / uuid4().hex, create=layout) as queue:
         # their lengths have been kept where they came from
         appender = queue.appender(payload_max=NO_LIMIT)
-        for piece in pieces:
-            appender.append_at(batch_of(piece))
+        for batch in batches:
+            appender.append_at(batch)
         if is_closed:
             appender.end_cycle()
         path = next(queue.path.glob("*.cq4"))
@@ -106,18 +108,31 @@ def install(target: Path, layout: QueueLayout, files: Sequence[Path]) -> None:
     sync_path(target)
 
 
-def check_held(file: Path, spans: Sequence[tuple[int, int, str]]) -> None:
-    """Does nothing when a store file holds these blocks, and nothing else.
+def check_built(file: Path, spans: Sequence[Span]) -> None:
+    """Does nothing when the only store file of a directory holds these blocks.
+
+    Raises:
+        QueueError: one of them is another one, or cannot be read.
+    """
+    with Queue.open(file.parent) as queue:
+        for first, last, digest in spans:
+            if digest_of(first, read_pieces(queue, first, last)) != digest:
+                raise QueueError(f"{first:#x} to {last:#x} became something else", path=file)
+
+
+def check_held(file: Path, spans: Sequence[Span], *, is_last: bool) -> None:
+    """Does nothing when a store file holds these blocks.
 
     Args:
-        spans: first index, last index and digest of each block, without a gap.
+        spans: without a gap.
+        is_last: nothing else may follow them.
 
     Raises:
         QueueError: it holds something else, or cannot be read.
     """
     first, last = spans[0][0], spans[-1][1]
     with Queue.open(file.parent) as queue:
-        is_same = queue.count(first, last + 1) == last + 1 - first and all(
+        is_same = queue.count(first, last + is_last) == last + 1 - first and all(
             digest_of(start, read_pieces(queue, start, end)) == digest
             for start, end, digest in spans
         )

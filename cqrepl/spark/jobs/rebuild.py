@@ -1,27 +1,40 @@
 """Makes a queue anew from the best parts of several copies of it.
 
 Theory of operation. An audit tells what each copy holds. Where copies hold other bytes under one
-index, a person has to say which one wins, or nothing is made. Then each cycle is a task: its
-excerpts come from any copy that can be read, its file is built beside the target, read back, and
-compared with the digests of copies that hold its blocks whole. An excerpt within a cycle that no
-copy holds stops everything: a queue has no gaps.
+index, a person has to say which one wins, or nothing is made. Then tasks make each cycle, several
+of them a large one (`cyclemaker`): its excerpts come from any copy that can be read, its file is
+built beside the target, read back, and compared with the digests of copies that hold its blocks
+whole. An excerpt within a cycle that no copy holds stops everything: a queue has no gaps.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import Queue, QueueDamaged, QueueError, cycle_of
 from cqrepl.queue.format.index import Cycle, Index
+from cqrepl.queue.inspection.neighbours import joined
 from cqrepl.spark.jobs.blockaudit import Block, BlockAudit, audit_blocks
 from cqrepl.spark.jobs.blockcomparer import BlockVerdict, Difference
-from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, TASK_BYTES, block_spans, digest_of, read_pieces
-from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
-from cqrepl.spark.jobs.stitcher import Stitcher, Taken
-from cqrepl.spark.jobs.tasks import Answer, run_tasks
+from cqrepl.spark.jobs.blocks import (
+    BLOCK_EXCERPTS,
+    TASK_BYTES,
+    Piece,
+    block_spans,
+    cut_at_blocks,
+)
+from cqrepl.spark.jobs.cyclebuilder import Span, install, workshop
+from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make_cycles
+from cqrepl.spark.jobs.stitcher import Stitcher, Taken, goes_on
+from cqrepl.spark.jobs.tasks import Answer
+from cqrepl.spark.ranges import IndexRange
+
+_DISK_BLOCK: Final = 512  # bytes of what a file's status counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ class _RebuiltCycle:
     index_first: int
     index_last: int
     is_closed: bool
-    spans: tuple[tuple[int, int, str], ...]
+    spans: tuple[Span, ...]
 
     @property
     def is_known(self) -> bool:
@@ -86,16 +99,27 @@ def rebuild(
     if clashes:
         return Rebuilt(audit=found, clashes=clashes)
     cycles = list(_cycles(found, order))
+    sizes = [_size_of(found.paths, cycle.file) for cycle in cycles]
+    planned = [
+        _planned(cycle, size, task_bytes if is_split(size, sum(sizes), spark, task_bytes) else None)
+        for cycle, size in zip(cycles, sizes, strict=True)
+    ]
+    copies, layout = found.paths, found.layout
+    for cycle in cycles:
+        if not cycle.is_known and (target / cycle.file).exists():
+            raise QueueError("it is there, and no copy holds all of it", path=target / cycle.file)
+
+    def read(span: tuple[int, int], told: list[Answer]) -> Iterator[Piece]:
+        stitcher = Stitcher(copies, order)
+        yield from stitcher.pieces(*span)
+        told.extend(asdict(each) for each in stitcher.taken)
+
     with workshop(target) as folder:
-
-        def work(cycle: _RebuiltCycle) -> Iterator[Answer]:
-            yield _build(folder, target, found, cycle, order)
-
-        answers = run_tasks(spark, "rebuilt", work, cycles)
-        files = [Path(answer["file"]) for answer in answers if answer["file"]]
-        install(target, found.layout, files)
-    taken = tuple(Taken(**each) for answer in answers for each in answer["taken"])
-    return Rebuilt(audit=found, taken=taken)
+        places = target, folder
+        made = make_cycles(spark, "rebuilt", places, layout, planned, read, is_read_back=True)
+        install(target, layout, [each.file for each in made if each.file is not None])
+    taken = [Taken(**one) for each in made for one in each.told]
+    return Rebuilt(audit=found, taken=tuple(joined(iter(taken), goes_on)))
 
 
 def _place(path: Path, paths: list[Path]) -> int:
@@ -151,7 +175,7 @@ def _cycles(found: BlockAudit, order: list[int]) -> Iterator[_RebuiltCycle]:
         )
 
 
-def _spans(blocks: list[Block], best: int, clashing: set[int]) -> Iterator[tuple[int, int, str]]:
+def _spans(blocks: list[Block], best: int, clashing: set[int]) -> Iterator[Span]:
     """Of each block the digest in the best of the copies that hold all of it.
 
     Of a block that differs between copies, which begins at one of `clashing`, only the very best
@@ -175,20 +199,37 @@ def _has_ended(path: Path, cycle: Cycle) -> bool:
             return False
 
 
-def _build(
-    folder: Path, target: Path, found: BlockAudit, cycle: _RebuiltCycle, order: list[int]
-) -> Answer:
-    """Makes the file of a cycle, or compares it with the one that is there."""
-    if (target / cycle.file).exists():
-        if not cycle.is_known:
-            raise QueueError("it is there, and no copy holds all of it", path=target / cycle.file)
-        check_held(target / cycle.file, cycle.spans)
-        return {"file": None, "taken": []}
-    stitcher = Stitcher(found.paths, order)
-    pieces = stitcher.pieces(cycle.index_first, cycle.index_last)
-    file = build_cycle(folder, found.layout, pieces, is_closed=cycle.is_closed)
-    with Queue.open(file.parent) as queue:
-        for first, last, digest in cycle.spans:
-            if digest_of(first, read_pieces(queue, first, last)) != digest:
-                raise QueueError(f"{first:#x} to {last:#x} became something else", path=file)
-    return {"file": str(file), "taken": [asdict(each) for each in stitcher.taken]}
+def _size_of(copies: Sequence[Path], file: str) -> int:
+    """The bytes on the disk of a store file, in the copy where they are most; 0: in none."""
+    sizes = [0]
+    for path in copies:
+        with suppress(OSError):
+            sizes.append((path / file).stat().st_blocks * _DISK_BLOCK)
+    return max(sizes)
+
+
+def _planned(
+    cycle: _RebuiltCycle, size: int, task_bytes: int | None
+) -> PlannedCycle[tuple[int, int]]:
+    """A cycle of so many bytes in parts of about `task_bytes`; None: in one."""
+    whole = IndexRange(
+        queue=Path(cycle.file),
+        index_first=cycle.index_first,
+        index_last=cycle.index_last,
+        size_bytes=max(1, size),
+    )
+    parts = [whole] if task_bytes is None else cut_at_blocks(whole, task_bytes)
+    return PlannedCycle(
+        cycle=cycle.cycle,
+        file=cycle.file,
+        is_closed=cycle.is_closed,
+        parts=tuple(
+            CyclePart(
+                source=(part.index_first, part.index_last),
+                spans=tuple(
+                    span for span in cycle.spans if part.index_first <= span[0] <= part.index_last
+                ),
+            )
+            for part in parts
+        ),
+    )

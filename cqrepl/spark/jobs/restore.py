@@ -1,7 +1,8 @@
 """Gives a queue back from an archive: each cycle a store file, every excerpt under its index.
 
-A task builds a cycle's file from its parts and checks the digests on the way; a cycle that is in
-the target already is compared instead, so a run that was cut off can be repeated.
+Tasks make a cycle's file from its parts, several tasks that of a large cycle (`cyclemaker`), and
+check the digests on the way; a cycle that is in the target already is compared instead, so a run
+that was cut off can be repeated.
 """
 
 from collections.abc import Iterator
@@ -13,13 +14,17 @@ from pyspark.sql import SparkSession
 
 from cqrepl.spark.jobs.archivefiles import (
     ArchivedCycle,
+    ArchivePart,
     Manifest,
     checked_pieces,
     read_manifest,
 )
 from cqrepl.spark.jobs.archiveplace import ArchivePlace, place_of
-from cqrepl.spark.jobs.cyclebuilder import build_cycle, check_held, install, workshop
-from cqrepl.spark.jobs.tasks import Answer, run_tasks
+from cqrepl.spark.jobs.blocks import TASK_BYTES, Piece
+from cqrepl.spark.jobs.cyclebuilder import install, workshop
+from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make_cycles
+from cqrepl.spark.jobs.tasks import Answer
+from wire.header import HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +36,16 @@ class Restored:
 
 
 def restore(
-    spark: SparkSession, archive: Path | str | ArchivePlace, target: Path | str
+    spark: SparkSession,
+    archive: Path | str | ArchivePlace,
+    target: Path | str,
+    *,
+    task_bytes: int = TASK_BYTES,
 ) -> Restored:
     """Makes a queue of an archive, in a directory that is not there, or holds a part of it.
+
+    Args:
+        task_bytes: what a task makes of a large cycle at least, about.
 
     Raises:
         QueueError: there is no archive; or the target holds something else.
@@ -41,19 +53,44 @@ def restore(
     """
     place, target = place_of(archive), Path(target).absolute()
     manifest = read_manifest(place)
+    total = sum(map(_size_of, manifest.cycles))
+    cycles = [
+        _planned(cycle, task_bytes if is_split(_size_of(cycle), total, spark, task_bytes) else None)
+        for cycle in manifest.cycles
+    ]
+
+    def read(parts: tuple[ArchivePart, ...], _: list[Answer]) -> Iterator[Piece]:
+        return chain.from_iterable(checked_pieces(place, part) for part in parts)
+
     with workshop(target) as folder:
-
-        def work(cycle: ArchivedCycle) -> Iterator[Answer]:
-            if (target / cycle.file).exists():
-                spans = [span for part in cycle.parts for span in part.spans()]
-                check_held(target / cycle.file, spans)
-                yield {"cycle": cycle.cycle, "file": None}
-            else:
-                pieces = chain.from_iterable(checked_pieces(place, part) for part in cycle.parts)
-                path = build_cycle(folder, manifest.layout, pieces, is_closed=cycle.is_closed)
-                yield {"cycle": cycle.cycle, "file": str(path)}
-
-        answers = run_tasks(spark, "restored", work, manifest.cycles)
-        made = {answer["cycle"]: answer["file"] for answer in answers if answer["file"]}
-        install(target, manifest.layout, [Path(file) for file in made.values()])
+        places = target, folder
+        found = make_cycles(
+            spark, "restored", places, manifest.layout, cycles, read, is_read_back=False
+        )
+        made = {each.cycle: each.file for each in found if each.file is not None}
+        install(target, manifest.layout, list(made.values()))
     return Restored(manifest=manifest, made=tuple(made))
+
+
+def _size_of(cycle: ArchivedCycle) -> int:
+    """About the bytes of a cycle in its store file."""
+    return sum(part.payload_bytes for part in cycle.parts) + HEADER_BYTES * cycle.count
+
+
+def _planned(cycle: ArchivedCycle, task_bytes: int | None) -> PlannedCycle[tuple[ArchivePart, ...]]:
+    """A cycle in parts of about so many bytes; None: in one."""
+    groups: list[list[ArchivePart]] = [[]]
+    for part in cycle.parts:
+        filled = sum(each.payload_bytes for each in groups[-1])
+        if groups[-1] and task_bytes is not None and filled >= task_bytes:
+            groups.append([])
+        groups[-1].append(part)
+    return PlannedCycle(
+        cycle=cycle.cycle,
+        file=cycle.file,
+        is_closed=cycle.is_closed,
+        parts=tuple(
+            CyclePart(source=tuple(group), spans=tuple(s for part in group for s in part.spans()))
+            for group in groups
+        ),
+    )

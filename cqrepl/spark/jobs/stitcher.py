@@ -22,6 +22,11 @@ class Taken:
     index_last: int
 
 
+def goes_on(taken: Taken, further: Taken) -> bool:
+    """Whether the second goes on where the first ends, in the same copy."""
+    return taken.copy == further.copy and taken.index_last + 1 == further.index_first
+
+
 class Stitcher:
     """The excerpts of one cycle; `taken` tells afterwards where they came from."""
 
@@ -60,13 +65,11 @@ class Stitcher:
                 queue.close()
 
     def _note(self, copy: int, piece: Piece) -> None:
-        last = self.taken[-1] if self.taken else None
-        if last is not None and last.copy == copy and last.index_last + 1 == piece.index_first:
-            self.taken[-1] = replace(last, index_last=piece.index_last)
+        taken = Taken(copy=copy, index_first=piece.index_first, index_last=piece.index_last)
+        if self.taken and goes_on(self.taken[-1], taken):
+            self.taken[-1] = replace(self.taken[-1], index_last=piece.index_last)
         else:
-            self.taken.append(
-                Taken(copy=copy, index_first=piece.index_first, index_last=piece.index_last)
-            )
+            self.taken.append(taken)
 
 
 def _readable(queue: Queue, index: int, index_last: int) -> Iterator[Piece]:

@@ -1,0 +1,187 @@
+"""Makes the store files of cycles in tasks of Spark: one task for a cycle, several for a large one.
+
+Theory of operation. A cycle that is larger than what each processor has to do is cut into parts
+between blocks. Each part is laid by a task of its own (`laidparts` tells why not into the store
+file itself), and then one task for each such cycle joins what was laid, which takes about half as
+long as making it in one task would. Cycles of one part are built at once. A cycle that the target
+has already is compared instead, part by part, too.
+
+All that is made is in the workshop of the run, under names that no other attempt has: what tasks
+leave that were killed, or that Spark has given up, is in nobody's way.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pyspark.sql import SparkSession
+
+from cqrepl.queue import QueueLayout
+from cqrepl.spark.jobs.blocks import Piece, batch_of
+from cqrepl.spark.jobs.cyclebuilder import Span, build_cycle, check_built, check_held
+from cqrepl.spark.jobs.laidparts import LaidPart, laid_batches, lay_part
+from cqrepl.spark.jobs.tasks import Answer, run_tasks
+
+Source = TypeVar("Source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CyclePart(Generic[Source]):
+    """What one task makes of a cycle: consecutive whole blocks of it.
+
+    Args:
+        source: where its excerpts come from; carried to the task.
+        spans: the blocks of it of which the digest is known.
+    """
+
+    source: Source
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCycle(Generic[Source]):
+    """A cycle that the target is to hold; `file` is the name of its store file."""
+
+    cycle: int
+    file: str
+    is_closed: bool
+    parts: tuple[CyclePart[Source], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeCycle:
+    """What became of it: its store file, or None where the target has it already; and what the
+    reading of its parts has told."""
+
+    cycle: int
+    file: Path | None
+    told: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task(Generic[Source]):
+    """One part of a cycle."""
+
+    planned: PlannedCycle[Source]
+    nth: int
+    is_there: bool
+
+    @property
+    def part(self) -> CyclePart[Source]:
+        return self.planned.parts[self.nth]
+
+
+Reading = Callable[[Source, list[Answer]], Iterator[Piece]]
+
+
+def is_split(size_bytes: int, total_bytes: int, spark: SparkSession, task_bytes: int) -> bool:
+    """Whether a cycle is made by several tasks: where one alone would be waited for.
+
+    Args:
+        total_bytes: of all cycles.
+        task_bytes: what a part has at least, about.
+    """
+    share = total_bytes // max(1, spark.sparkContext.defaultParallelism)
+    return size_bytes > max(share, task_bytes)
+
+
+def make_cycles(
+    spark: SparkSession,
+    what: str,
+    places: tuple[Path, Path],
+    layout: QueueLayout,
+    cycles: Sequence[PlannedCycle[Source]],
+    read: Reading[Source],
+    *,
+    is_read_back: bool,
+) -> list[MadeCycle]:
+    """Makes those cycles that the target does not have yet, and compares the others.
+
+    Args:
+        what: the word for it in the line of progress.
+        places: the target, and the workshop beside it.
+        read: gives the excerpts of a part's source; what it adds to the list goes to the driver.
+        is_read_back: what was made is read again, and its digests compared.
+
+    Raises:
+        JobFailed: a task has failed, as where the target holds something else.
+    """
+    target, folder = places
+    tasks = [
+        _Task(planned=planned, nth=nth, is_there=(target / planned.file).exists())
+        for planned in cycles
+        for nth in range(len(planned.parts))
+    ]
+
+    def work(task: _Task[Source]) -> Iterator[Answer]:
+        planned, part, told = task.planned, task.part, list[Answer]()
+        if task.is_there:
+            is_last = task.nth == len(planned.parts) - 1
+            check_held(target / planned.file, part.spans, is_last=is_last)
+            yield {"told": told}
+            return
+        batches = map(batch_of, read(part.source, told))
+        if len(planned.parts) > 1:
+            laid = lay_part(folder, batches)
+            yield {"told": told, "laid": asdict(laid)}
+            return
+        file = build_cycle(folder, layout, batches, is_closed=planned.is_closed)
+        if is_read_back:
+            check_built(file, part.spans)
+        yield {"told": told, "file": str(file)}
+
+    made: dict[int, MadeCycle] = {}
+    laid: dict[int, list[LaidPart]] = {}
+    told: dict[int, list[Answer]] = {}
+    for task, answer in zip(tasks, run_tasks(spark, what, work, tasks), strict=True):
+        cycle = task.planned.cycle
+        file = Path(answer["file"]) if "file" in answer else None
+        told.setdefault(cycle, []).extend(answer["told"])
+        made[cycle] = MadeCycle(cycle=cycle, file=file, told=tuple(told[cycle]))
+        if "laid" in answer:
+            laid.setdefault(cycle, []).append(LaidPart(**answer["laid"]))
+    large = [planned for planned in cycles if planned.cycle in laid]
+    files = _joined(spark, folder, layout, large, laid)
+    if is_read_back:
+        _read_back(spark, large, files)
+    for planned, file in zip(large, files, strict=True):
+        cycle = planned.cycle
+        made[cycle] = MadeCycle(cycle=cycle, file=file, told=tuple(told[cycle]))
+    return [made[planned.cycle] for planned in cycles]
+
+
+def _joined(
+    spark: SparkSession,
+    folder: Path,
+    layout: QueueLayout,
+    cycles: Sequence[PlannedCycle[Source]],
+    laid: dict[int, list[LaidPart]],
+) -> list[Path]:
+    """The store files of cycles that were laid in parts."""
+
+    def work(task: tuple[list[LaidPart], bool]) -> Iterator[Answer]:
+        own, is_closed = task
+        batches = chain.from_iterable(map(laid_batches, own))
+        yield {"file": str(build_cycle(folder, layout, batches, is_closed=is_closed))}
+
+    tasks = [(laid[planned.cycle], planned.is_closed) for planned in cycles]
+    return [Path(answer["file"]) for answer in run_tasks(spark, "joined", work, tasks)]
+
+
+def _read_back(
+    spark: SparkSession, cycles: Sequence[PlannedCycle[Source]], files: Sequence[Path]
+) -> None:
+    """Compares what was joined with the digests that are known."""
+
+    def work(task: tuple[Path, tuple[Span, ...]]) -> Iterator[Answer]:
+        check_built(*task)
+        return iter(())
+
+    tasks = [
+        (file, part.spans)
+        for planned, file in zip(cycles, files, strict=True)
+        for part in planned.parts
+    ]
+    run_tasks(spark, "read back", work, tasks)
