@@ -39,6 +39,7 @@ def append(path: Path, first: int, count: int, *, ahead: int = 0) -> int:
 @pytest.fixture
 def late_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time to change something between the append and the reading."""
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 3.0)  # what is synced is read then, too
     monkeypatch.setattr(syncer, "AUDIT_SECONDS", 1.5)
     monkeypatch.setattr(syncer, "until_tick", trio.sleep)  # from the start on
 

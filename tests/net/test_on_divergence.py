@@ -70,6 +70,7 @@ async def test_what_is_stored_otherwise_than_it_was_sent(
 ) -> None:
     path, copy = tmp_path / "q", tmp_path / "copy"
     fill(path, "FAST_DAILY", {0: 50})
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 2.0)  # what is synced is read then, too
     monkeypatch.setattr(syncer, "AUDIT_SECONDS", 1.0)
     monkeypatch.setattr(syncer, "until_tick", trio.sleep)  # from the start on
     async with joined(path, copy, on_divergence="quarantine") as (source, sink):
