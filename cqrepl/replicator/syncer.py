@@ -34,7 +34,7 @@ class Syncer:
 
     def __init__(self, scrub_bytes_per_s: int = 0) -> None:
         self._scrub_bytes_per_s = scrub_bytes_per_s
-        self._ends: dict[Queue, DiskEnd] = {}
+        self._ends: dict[Queue, DiskEnd] = {}  # threads add to it: only a copy is walked over
         self._changed = Signal()
         self._nursery: trio.Nursery | None = None  # while it runs
         self._scrubbing = trio.CancelScope()
@@ -106,16 +106,16 @@ class Syncer:
 
     async def _work(self) -> None:
         while True:
-            while not any(end.is_dirty and not end.is_at_once for end in self._ends.values()):
+            while not any(end.is_dirty and not end.is_at_once for _, end in self._each()):
                 await self._changed.wait()
-            if not any(end.is_urgent for end in self._ends.values()):
+            if not any(end.is_urgent for _, end in self._each()):
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 
     async def _work_at_once(self) -> None:
         """Syncs what is waited for. What comes during a sync goes with the next one."""
         while True:
-            waited_for = [end for end in self._ends.values() if end.is_at_once and end.is_dirty]
+            waited_for = [end for _, end in self._each() if end.is_at_once and end.is_dirty]
             if not waited_for:
                 await self._changed.wait()
                 continue
@@ -160,7 +160,7 @@ class Syncer:
 
     def _each(self) -> Iterator[tuple[int, DiskEnd]]:
         """Every queue that is not closed meanwhile, with a number."""
-        for nth, (queue, end) in enumerate(list(self._ends.items()), 1):
+        for nth, (queue, end) in enumerate(self._ends.copy().items(), 1):
             if queue in self._ends:
                 yield nth, end
 
@@ -168,13 +168,13 @@ class Syncer:
         """One queue after the other, each as a whole."""
         with scope:
             while True:
-                for queue, end in list(self._ends.items()):
+                for queue, end in self._ends.copy().items():
                     while queue in self._ends and (count := await end.scrub_a_while()) is not None:
                         await trio.sleep(max(count / bytes_per_s, SCRUB_SECONDS))
                 await trio.sleep(LOOK_SECONDS)
 
     async def _sync_all(self) -> None:
-        dirty = [end for end in self._ends.values() if end.is_dirty]
+        dirty = [end for _, end in self._each() if end.is_dirty]
         for end in dirty:
             if end.is_dirty:
                 await end.sync()

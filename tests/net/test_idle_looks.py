@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,10 @@ COUNTS = {0: 30, 1: 40, 2: 4}
 class Watched:
     """A queue, as a source watches it, but only when it is told to."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, of: Syncer | None = None) -> None:
         self.damages: list[QueueDamaged] = []
         self.queue = queue
-        self.disk: DiskEnd = Syncer().watch(
+        self.disk: DiskEnd = (of or Syncer()).watch(
             "q",
             queue,
             queue.next_index,
@@ -99,6 +100,31 @@ async def test_a_directory_that_is_gone_is_looked_at(watched: Watched, tmp_path:
     await watched.rest()
     watched.queue.path.rename(tmp_path / "elsewhere")
     assert watched.is_due()
+
+
+async def test_one_that_is_opened_while_all_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads open queues, and so between two of them at any moment."""
+    with ExitStack() as stack:
+        queues = []
+        for name in ("first", "second", "third"):
+            fill(tmp_path / name, "FAST_DAILY", COUNTS)
+            queues.append(stack.enter_context(Queue.open(tmp_path / name)))
+        late, host = queues.pop(), Syncer()
+        opened = [Watched(queue, host) for queue in queues]
+
+        def is_urgent(end: DiskEnd) -> bool:
+            if len(opened) == 2:
+                opened.append(Watched(late, host))
+            return False
+
+        monkeypatch.setattr(DiskEnd, "is_urgent", property(is_urgent))
+        async with host.running():
+            opened[0].disk.note()
+            await eventually(lambda: len(opened) == 3 and not opened[0].disk.is_dirty)
+            opened[2].disk.note()
+            await eventually(lambda: not opened[2].disk.is_dirty)
 
 
 async def test_a_running_pair_mends_what_is_written_into_a_file(
