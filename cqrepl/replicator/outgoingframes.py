@@ -4,7 +4,8 @@ out."""
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 import trio
 
@@ -22,6 +23,19 @@ from cqrepl.surroundings import surroundings
 _logger: Final = logging.getLogger(__name__)
 MANY: Final = 16  # queues of one connection
 ALL_SECONDS: Final = 0.05  # while many start, all of them are looked at no more often
+# among many, one that has nothing is looked at when its word has changed; and for what no word
+# tells, as a file that was replaced, so many of them a second, in all, and each after that time
+LOOKS_PER_SECOND: Final = 100
+LOOK_SECONDS_MAX: Final = 5.0  # a writer that rests looks itself every 10 s: at all then
+
+
+class Guarded(Protocol):
+    """Ends a queue where `work` cannot read it."""
+
+    def __call__(
+        self, each: Outgoing, work: Callable[[], ExcerptBatch | None], /
+    ) -> ExcerptBatch | None:
+        """What `work` gives; None where the queue cannot be read."""
 
 
 class OutgoingFrames:
@@ -30,21 +44,25 @@ class OutgoingFrames:
 
     Args:
         outgoing: the queues that are on the connection, as they come and go.
-        look: what comes next in a queue; None when there is nothing now, or it cannot be read.
+        guarded: does what reads a queue.
         note_sent: is told of what has been framed.
+
+    Attributes:
+        looks: how often a queue was read so far.
     """
 
     def __init__(
         self,
         outgoing: Mapping[Cid, Outgoing],
         connection: Connection,
-        look: Callable[[Outgoing, Tailer], ExcerptBatch | None],
+        guarded: Guarded,
         note_sent: Callable[[Outgoing, ExcerptBatch], None],
     ) -> None:
         self.out_bytes = OUT_BYTES
+        self.looks = 0
         self._outgoing = outgoing
         self._connection = connection
-        self._look = look
+        self._guarded = guarded
         self._note_sent = note_sent
         self._started: list[Outgoing] = []  # and not looked at to the end of what they have
         self._started_at = self._looked_at = -math.inf
@@ -53,7 +71,7 @@ class OutgoingFrames:
 
     def close(self) -> None:
         """Lets go of the session: a circle would keep the buffers of what is over."""
-        self._look = lambda each, tailer: None
+        self._guarded = lambda each, work: None
         self._note_sent = lambda each, sent: None
 
     def begin(self, each: Outgoing) -> None:
@@ -75,11 +93,10 @@ class OutgoingFrames:
         Args:
             rooms: no excerpt is begun behind so many bytes.
         """
-        filled = 0
-        looked_at = self._in_turn()
-        for each in looked_at:
+        filled, now = 0, trio.current_time()
+        for each in self._in_turn(now):
             room = each.room(rooms)
-            if each.tailer is not None and filled < room:
+            if each.tailer is not None and filled < room and each.rests(now) is None:
                 filled = self._frame_queue(each, each.tailer, out, filled, room)
         self._started = [each for each in self._started if each.batch is not None]
         self._turn += 1
@@ -92,9 +109,8 @@ class OutgoingFrames:
         is_young = trio.current_time() - self._started_at < ALL_SECONDS
         return is_young and len(self._outgoing) >= MANY
 
-    def _in_turn(self) -> list[Outgoing]:
+    def _in_turn(self, now: float) -> list[Outgoing]:
         if self.is_filling:
-            now = trio.current_time()
             if self._large is None and now - self._looked_at < ALL_SECONDS:
                 return self._started
             self._looked_at = now
@@ -104,6 +120,17 @@ class OutgoingFrames:
         at = live.index(large) if large is not None else self._turn % max(len(live), 1)
         in_turn = live[at:] + live[:at]
         return sorted(in_turn, key=lambda each: each.has_much and each is not large)
+
+    def _look(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
+        """What comes next in a queue; None when there is nothing now, or it cannot be read."""
+        self.looks += 1
+        payload_max = self._connection.config.settings.payload_max
+        batch = each.next_batch(tailer, OUT_BYTES, payload_max)
+        many = len(self._outgoing)
+        if batch is None and many >= MANY:
+            rest_seconds = min(many / LOOKS_PER_SECOND, LOOK_SECONDS_MAX)
+            each.rest(tailer, trio.current_time() + rest_seconds)
+        return batch
 
     def _frame_queue(
         self, each: Outgoing, tailer: Tailer, out: bytearray, filled: int, room: int
@@ -119,7 +146,7 @@ class OutgoingFrames:
             if each.batch is None:
                 if len(out) - filled < OUT_BYTES // 4 and filled:
                     break  # what is left is too little to be worth a look
-                each.batch = self._look(each, tailer)
+                each.batch = self._guarded(each, partial(self._look, each, tailer))
                 each.start = 0
                 if each.batch is None:
                     each.has_much = False

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from cqrepl.kernel.memory import WatchedWord
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.source import SourceHandler
@@ -76,6 +77,7 @@ class Outgoing:
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
         self._tailers = ToldTailers()
+        self._rests: tuple[WatchedWord, float] | None = None  # and until when, by trio's clock
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
@@ -117,6 +119,29 @@ class Outgoing:
         self.awaits_turn = self.queue.returning is not self
         return not self.awaits_turn
 
+    def rest(self, tailer: Tailer, until: float) -> None:
+        """It was just found to have nothing: there is no need to look at it before the word has
+        changed that tells of what follows.
+
+        Args:
+            tailer: this queue's.
+            until: by trio's clock; then it is looked at all the same.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        if self.queue.held_from is None:  # else it is for another reason
+            word = tailer.watched()
+            self._rests = None if word is None else (word, until)
+
+    def rests(self, now: float) -> WatchedWord | None:
+        """The word that will tell, while nothing can have come since it was found to have
+        nothing."""
+        if self._rests is None:
+            return None
+        word, until = self._rests
+        return None if now >= until or word.has_changed else word
+
     def tail(self, index: int) -> Tailer:
         """A tailer that stands at an index.
 
@@ -136,6 +161,7 @@ class Outgoing:
         Raises:
             QueueError: it cannot be read.
         """
+        self._rests = None  # before the file may be mapped anew: the word holds the mapping
         held = self.queue.held_from
         if held is not None and tailer.next_index >= held:
             return None
@@ -210,7 +236,7 @@ class Outgoing:
             self.lane.mute()
         self.marks.keep_levels()
         self.drop_lane()
-        self.batch = self.lane = None
+        self.batch = self.lane = self._rests = None
         if self.tailer is not None:
             self.tailer.close()
             self.tailer = None

@@ -318,6 +318,8 @@ class Source:
         its files hold."""
         if self._lost_files.is_mending or self._caught_up():
             return None
+        if any(session.has_one_under_way for session in self._sessions()):
+            return None
         progresses = self._progresses()
         if not progresses:  # one that comes again may give back what a damaged queue has lost
             return (self._damaged(is_own=True) or None) if self._shared.has_left else None

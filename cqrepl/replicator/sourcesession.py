@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from cqrepl.kernel.memory import WatchedWord
-from cqrepl.net.link import OUT_BYTES
 from cqrepl.net.pump import Pump
 from cqrepl.net.tokenbucket import Rooms
 from cqrepl.protocol import Connection, StopReason
@@ -20,7 +19,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.queuenames import QueueNames
 from cqrepl.protocol.sendwindow import SentRun
-from cqrepl.queue import QueueError, Tailer
+from cqrepl.queue import QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.consent import ReturnRefused
 from cqrepl.replicator.counters import NOTHING
@@ -34,6 +33,7 @@ from cqrepl.replicator.outgoinglanes import OutgoingLanes
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.pause import is_passing
 from cqrepl.replicator.pausedesk import PauseDesk
+from cqrepl.replicator.queuebehind import QueueBehind
 from cqrepl.replicator.queues import ANEW
 from cqrepl.replicator.queueturns import QueueTurns
 from cqrepl.replicator.resenddesk import ResendDesk
@@ -72,17 +72,18 @@ class SourceSession:
             self, self.outgoing, queues, shared, self._returns, self._pauses, link, pump
         )
         self._holds = HoldDesk(self.outgoing, self._offers, self._pauses, link, pump)
+        self._behind = QueueBehind(self.outgoing)
         self._steps: list[Cid] = []  # of queues that a step is taken in
         self._turns = QueueTurns(link, pump)
         self._resends = ResendDesk(self.outgoing, pump)
         self._is_leaving = False  # for another connection, where what has stopped here goes on
-        self._frames = OutgoingFrames(self.outgoing, link, self._look, self.sent)
+        self.frames = OutgoingFrames(self.outgoing, link, self.guarded, self.sent)
         self.words = WordDesk(self.outgoing, link, pump)
         self._lanes = OutgoingLanes(self, self.outgoing, link)
 
     @property
     def out_bytes(self) -> int:
-        return self._frames.out_bytes
+        return self.frames.out_bytes
 
     def polls(self, rooms: Rooms) -> bool:
         each_reads = (self._reads(each, rooms) for each in self.outgoing.values())
@@ -96,10 +97,12 @@ class SourceSession:
         return not is_held and self._connection.source(each.cid).has_room
 
     def watched(self, rooms: Rooms) -> list[WatchedWord] | None:
-        words = []
+        words, now = [], trio.current_time()
         for each in list(self.outgoing.values()):
             if self._reads(each, rooms) and each.tailer is not None:
-                word = None if each.has_more else self.guarded(each, each.tailer.watched)
+                word = each.rests(now)
+                if word is None and not each.has_more:
+                    word = self.guarded(each, each.tailer.watched)
                 if word is None:
                     return None
                 words.append(word)
@@ -115,11 +118,18 @@ class SourceSession:
     @property
     def is_caught_up(self) -> bool:
         """True when this sink has all that was in the queues at the start."""
-        return (
-            len(self.outgoing) == len(self._queues)
-            and not self._shared.late
-            and all(self.has_target(each) for each in self.outgoing.values())
-        )
+        are_all_here = len(self.outgoing) == len(self._queues) and not self._shared.late
+        return are_all_here and self._behind.find(self.has_target) is None
+
+    @property
+    def has_one_under_way(self) -> bool:
+        """True where a queue is known that the sink takes, and has not got all of: `progress` says
+        the same, and has to look at all of them for that."""
+        each = self._behind.find(self.has_target)
+        if each is None or each.has_stopped or not self.has_offered:
+            return False
+        name = each.queue.name
+        return name in self._offers.offered and name not in self.withdrawn
 
     @property
     def has_stopped(self) -> bool:
@@ -290,14 +300,10 @@ class SourceSession:
                     each.marks.lower_acknowledged(NOTHING)
 
     def frame(self, out: bytearray, rooms: Rooms) -> int:
-        return 0 if self._is_draining else self._frames.fill(out, rooms)
-
-    def _look(self, each: Outgoing, tailer: Tailer) -> ExcerptBatch | None:
-        payload_max = self._connection.config.settings.payload_max
-        return self.guarded(each, partial(each.next_batch, tailer, OUT_BYTES, payload_max))
+        return 0 if self._is_draining else self.frames.fill(out, rooms)
 
     def lanes_out(self) -> "list[SourceLane]":
-        return [] if self._is_draining or self._frames.is_filling else self._lanes.lend()
+        return [] if self._is_draining or self.frames.is_filling else self._lanes.lend()
 
     def lanes_in(self) -> "list[SinkLane]":
         return []
@@ -321,7 +327,7 @@ class SourceSession:
             is_known = self.has_offered and self._pump.ended_orderly
             self._shared.note_left(self.progress if is_known else None)
         self._offers.end()
-        self._frames.close()
+        self.frames.close()
         self._lanes.close()
         for each in self.outgoing.values():
             each.close()
@@ -349,7 +355,7 @@ class SourceSession:
         each.close()
         if each.cid not in self._steps:  # else its files are still used
             each.queue.sessions.remove(self)
-        self._frames.drop(each)
+        self.frames.drop(each)
 
     def _try_again(self, name: str) -> None:
         """A queue may go on that did not."""
@@ -396,7 +402,7 @@ class SourceSession:
         each.tailer = self.guarded(each, lambda: each.queue.queue.tailer(next_index))
         if each.queue.held_from is not None:
             self._returns.look()
-        self._frames.begin(each)
+        self.frames.begin(each)
         self._shared.forget_stop(each.queue.name, each.marks.host_id)
         each.queue.disk.note_compared()
         if each.tailer is not None and self._shared.asks_ack(each.queue.name):

@@ -6,7 +6,8 @@ looked at that may have something to say: those that were *touched* since, as so
 acknowledged, by any sink, or as a level is waited for that was not before; and those that are
 *behind*, whose sink was sent more than it was told is safe, or than is known to be on its disk. A
 native lane raises the marks of its host without a word, but only of what it has sent before, and
-until all of that is told and on the disk its queue is behind. What that leaves, as what a program
+until all of that is told and on the disk its queue is behind. Of many that are, some are looked at
+each time, in turn. What that leaves, as what a program
 of the sink takes later still, is met by a round: some others, in turn, are looked at each time.
 
 Readers of any process move named tailers, and nothing tells of it. All queues are looked at once a
@@ -22,6 +23,7 @@ from cqrepl.protocol.cid import Cid
 from cqrepl.replicator.outgoingqueue import Outgoing
 
 ROUND: Final = 8  # queues that nothing is known to have touched, looked at each time
+BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has touched since
 
 
 class WordDesk:
@@ -66,8 +68,10 @@ class WordDesk:
     def tell_levels(self) -> None:
         """Tells this sink which levels are waited for, and up to where queues are safe."""
         self.rounds += 1
-        due, self._touched, self._behind = [*self._touched, *self._behind], {}, []
-        due = list(dict.fromkeys([*due, *self._next_in_round()]))
+        behind, left = self._behind[:BEHIND_ROUND], self._behind[BEHIND_ROUND:]
+        due = list(dict.fromkeys([*self._touched, *behind, *self._next_in_round()]))
+        looked_at = set(due)
+        self._touched, self._behind = {}, [name for name in left if name not in looked_at]
         for name in due:
             each = self._stream(name)
             if each is not None:

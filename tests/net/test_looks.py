@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from cqrepl.kernel.board import AckLevel
+from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
+from cqrepl.replicator import outgoingframes, worddesk
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
@@ -87,3 +90,70 @@ async def test_one_tailer_that_moves(paths: dict[str, Path], tmp_path: Path) -> 
                     assert session.tell_tailers(only_moving=only_moving) is bool(is_moved)
                     looks.append(session.words.looks_at_tailers)
             assert [after - before for before, after in pairwise(looks)] == [COUNT, 1, 1, 0]
+
+
+async def test_the_tasks_look_where_something_has_come(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queues that begin one after the other, and of those that have begun: no more looks than
+    things that came, however often the tasks run."""
+    monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+    monkeypatch.setattr(outgoingframes, "LOOKS_PER_SECOND", 0.01)  # those by the clock apart
+    monkeypatch.setattr(outgoingframes, "LOOK_SECONDS_MAX", 1000.0)
+    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
+    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
+            await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES), 60)
+            frames = session_of(source).frames
+            assert COUNT <= frames.looks <= 4 * COUNT
+            looks = frames.looks
+            for nth in range(3, 6):
+                more_excerpts(paths[LIVE], nth, 1)
+                await eventually(partial(is_committed, sink, noon_index(sequence=nth)))
+            assert 3 <= frames.looks - looks <= COUNT
+            for name in NAMES:  # and none is forgotten
+                if name != LIVE:
+                    more_excerpts(paths[name], 3, 1)
+            await eventually(lambda: all(committed(sink, name) > LAST for name in NAMES), 60)
+
+
+async def test_many_that_are_behind_have_their_turns(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worddesk, "BEHIND_ROUND", 2)
+    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
+    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
+            await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES), 60)
+            words = session_of(source).words
+            await eventually(lambda: not words.is_behind, 60)
+
+
+async def test_one_queue_stands_for_all_that_are_still_behind(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a sink has everything is asked for each thing that happens."""
+    asked, has_target = [], SourceSession.has_target
+
+    def counted(session: SourceSession, each: Outgoing) -> bool:
+        asked.append(each.queue.name)
+        return has_target(session, each)
+
+    monkeypatch.setattr(SourceSession, "has_target", counted)
+    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
+    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+            await source.wait_caught_up()
+            session = session_of(source)
+            began = len(asked)
+            assert session.is_caught_up
+            assert sorted(asked[began:]) == NAMES
+            del asked[:]
+            monkeypatch.setattr(
+                SourceSession,
+                "has_target",
+                lambda self, each: each.queue.name != LIVE and counted(self, each),
+            )
+            assert not any(session.is_caught_up for _ in range(COUNT))
+            assert len(asked) < COUNT  # the look for it, once
+            assert session.has_one_under_way
