@@ -47,10 +47,11 @@ const PROCESS_MASK: i64 = 0xFFFF_FFFF;
 const END_MARK_BYTES: usize = 8;
 /// A pen walks over so many excerpts of other writers.
 const CAUGHT_MAX: i64 = 4096;
-/// From this size on, pages are brought into memory before they are written, and so many bytes
-/// ahead of the batch.
+/// From this size on, pages are brought into memory before they are written.
 const LONG_BATCH_BYTES: usize = 32 << 10;
-const POPULATED_BYTES: usize = 1 << 20;
+/// And so many bytes ahead of the batch. More at once holds up one batch in many for longer, and
+/// has left the processor's caches by the time that it is written.
+const POPULATED_BYTES: usize = 128 << 10;
 /// A batch that is longer is stored through the mapping.
 const IMAGE_BYTES_MAX: usize = 1 << 20;
 /// The longest step in which space is allocated.
