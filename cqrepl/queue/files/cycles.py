@@ -37,6 +37,7 @@ class Cycles:
         self.closed = ClosedCycles(path)
         self._epoch = epoch
         self._known: dict[str, Cycle] = {}
+        self._names: dict[Cycle, str] = {}  # the same the other way; a cycle has one name
         self._table_seen = self._table_identity()
 
     @property
@@ -50,11 +51,13 @@ class Cycles:
         Raises:
             QueueError: no file can be named for this cycle.
         """
-        try:
-            name = self.roll_cycle.file_name(cycle, self._epoch)
-        except ValueError as error:
-            raise QueueError(str(error), path=self.path) from error
-        return self.path / (name + SUFFIX)
+        name = self._names.get(cycle)
+        if name is None:
+            try:
+                name = self.roll_cycle.file_name(cycle, self._epoch) + SUFFIX
+            except ValueError as error:
+                raise QueueError(str(error), path=self.path) from error
+        return self.path / name
 
     def has(self, cycle: Cycle) -> bool:
         """True when the cycle has a store file, ready or not."""
@@ -125,7 +128,8 @@ class Cycles:
             NotAQueue: the directory has gone.
         """
         known = {name: self._cycle(name) for name in store_names(self.path)}
-        self._known = known  # forgets what has been removed
+        if known != self._known:  # forgets what has been removed
+            self._known, self._names = known, {cycle: name for name, cycle in known.items()}
         return sorted(known.values())
 
     def following(self, cycle: Cycle) -> Cycle | None:

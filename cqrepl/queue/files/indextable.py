@@ -196,9 +196,10 @@ class Indexing:
         return walked.place.sequence > place.sequence and walked.position_last == place.position
 
     def _is_within(self, place: Place) -> bool:
-        """True when a header can stand there."""
-        at = place.position
-        return at % HEADER_BYTES == 0 and 0 <= at < self._store.mapping.check()
+        """True when a header can stand there; who walks from there looks whether the file was cut
+        meanwhile."""
+        at, mapping = place.position, self._store.mapping
+        return at % HEADER_BYTES == 0 and (0 <= at < mapping.length or 0 <= at < mapping.check())
 
     def _pages(self) -> int | None:
         """Where the array of the page of pages starts; None when there is none."""

@@ -74,6 +74,9 @@ class _Guard:
 
 
 RECORD_LOCK_GUARD: Final = _Guard()
+# what a file has that is not mapped; never released
+_NOTHING: Final = memoryview(b"")
+_NO_WORDS: Final = Words(_NOTHING)
 
 
 class Mapping:
@@ -99,8 +102,7 @@ class Mapping:
         self._map: mmap.mmap | None = None
         self._left: list[mmap.mmap] = []  # by mapping anew; still to be unmapped
         self.unmaps_later = False
-        self.data = memoryview(b"")
-        self.words = Words(self.data)
+        self.data, self.words = _NOTHING, _NO_WORDS
         try:
             status = os.fstat(self._descriptor)
             self.identity = identity_in(status)  # what tells this file from all others
@@ -307,13 +309,13 @@ class Mapping:
             self._map, self.words, self.data = mapped, Words(data), data
 
     def _unmap(self) -> None:
+        mapped, self._map = self._map, None
+        if mapped is None:
+            return
         self.words.release()
         self.data.release()
-        self.data = memoryview(b"")
-        self.words = Words(self.data)
-        mapped, self._map = self._map, None
-        if mapped is not None:
-            self._left.append(mapped)
+        self.data, self.words = _NOTHING, _NO_WORDS
+        self._left.append(mapped)
 
 
 def identity_in(status: os.stat_result) -> tuple[int, int]:
