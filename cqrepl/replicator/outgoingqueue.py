@@ -2,7 +2,7 @@
 
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -53,6 +53,16 @@ class KeptLane:
             self.lane.let_go()
 
 
+class _Rest(NamedTuple):
+    """Nothing follows at an index of a tailer before a word has changed; that it may by something
+    else is looked at from `until` on, by trio's clock."""
+
+    word: WatchedWord
+    until: float
+    tailer: Tailer
+    next_index: int
+
+
 class Outgoing:
     """One queue on one connection."""
 
@@ -77,7 +87,7 @@ class Outgoing:
         self.audit_asked = NEXT_OF_EMPTY  # the index before which the sink was asked last
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
         self._tailers = ToldTailers()
-        self._rests: tuple[WatchedWord, float] | None = None  # and until when, by trio's clock
+        self._rests: _Rest | None = None
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
@@ -132,15 +142,16 @@ class Outgoing:
         """
         if self.queue.held_from is None:  # else it is for another reason
             word = tailer.watched()
-            self._rests = None if word is None else (word, until)
+            self._rests = None if word is None else _Rest(word, until, tailer, tailer.next_index)
 
     def rests(self, now: float) -> WatchedWord | None:
         """The word that will tell, while nothing can have come since it was found to have
         nothing."""
-        if self._rests is None:
+        rest = self._rests
+        if rest is None or now >= rest.until or rest.word.has_changed:
             return None
-        word, until = self._rests
-        return None if now >= until or word.has_changed else word
+        is_there = self.tailer is rest.tailer and self.tailer.next_index == rest.next_index
+        return rest.word if is_there else None
 
     def tail(self, index: int) -> Tailer:
         """A tailer that stands at an index.
