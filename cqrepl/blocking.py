@@ -147,7 +147,8 @@ class BlockingHost:
 
     def told(self, ended: WaitEnded) -> Exception:
         """What is raised for a wait that has ended: what has ended the host, if anything has."""
-        if self._running().has_ended:
+        assert self._host is not None
+        if self._host.has_ended:  # it may be over by now, too: the wait had begun before
             self._over.wait()
         return ended if self._failure is None else ended_by(self._failure)
 

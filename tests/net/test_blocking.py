@@ -16,6 +16,7 @@ import trio
 import cqrepl
 from cqrepl import AckLevel, AckPolicy, HostSettings, OnTimeout, Queue
 from cqrepl.blocking import BlockingHost, BlockingQueue, Host
+from cqrepl.replicator.leadership import Leading
 from tests.support import forks
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
@@ -103,6 +104,31 @@ def test_an_append_that_waits_is_told_what_has_ended_its_host(tmp_path: Path) ->
     assert [type(each) for each in raised] == [cqrepl.WaitEnded]
     with pytest.raises(cqrepl.HostEnded):
         queue.append(b"no", policy=policy)
+    assert held(tmp_path / "q") == [b"stays"]
+
+
+def test_a_wait_that_was_ended_is_told_as_such_once_all_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was appended stays; that the host has ended would say that nothing was."""
+    policy = AckPolicy(hosts=frozenset({7}), timeout_seconds=SECONDS)
+    host, appended = Host(source_of(tmp_path / "q")), threading.Event()
+    settle = Leading.settle
+
+    def late(*arguments: Any) -> None:
+        try:
+            appended.set()
+            settle(*arguments)
+        finally:
+            host._thread.join()
+
+    monkeypatch.setattr(Leading, "settle", late)
+    with ThreadPoolExecutor(1) as pool:
+        with host:
+            waiting = pool.submit(host.queue("q").append, b"stays", policy=policy)
+            assert appended.wait(SECONDS)
+        with pytest.raises(cqrepl.WaitEnded):
+            waiting.result(SECONDS)
     assert held(tmp_path / "q") == [b"stays"]
 
 
