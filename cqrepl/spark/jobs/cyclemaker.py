@@ -132,24 +132,25 @@ def make_cycles(
             check_built(file, part.spans)
         yield {"told": told, "file": str(file)}
 
-    made: dict[int, MadeCycle] = {}
+    files: dict[int, Path] = {}
     laid: dict[int, list[LaidPart]] = {}
-    told: dict[int, list[Answer]] = {}
+    told: dict[int, list[Answer]] = {planned.cycle: [] for planned in cycles}
     for task, answer in zip(tasks, run_tasks(spark, what, work, tasks), strict=True):
         cycle = task.planned.cycle
-        file = Path(answer["file"]) if "file" in answer else None
-        told.setdefault(cycle, []).extend(answer["told"])
-        made[cycle] = MadeCycle(cycle=cycle, file=file, told=tuple(told[cycle]))
+        told[cycle] += answer["told"]
+        if "file" in answer:
+            files[cycle] = Path(answer["file"])
         if "laid" in answer:
             laid.setdefault(cycle, []).append(LaidPart(**answer["laid"]))
     large = [planned for planned in cycles if planned.cycle in laid]
-    files = _joined(spark, folder, layout, large, laid)
+    joined = _joined(spark, folder, layout, large, laid)
     if is_read_back:
-        _read_back(spark, large, files)
-    for planned, file in zip(large, files, strict=True):
-        cycle = planned.cycle
-        made[cycle] = MadeCycle(cycle=cycle, file=file, told=tuple(told[cycle]))
-    return [made[planned.cycle] for planned in cycles]
+        _read_back(spark, large, joined)
+    files |= zip((planned.cycle for planned in large), joined, strict=True)
+    return [
+        MadeCycle(cycle=cycle, file=files.get(cycle), told=tuple(answers))
+        for cycle, answers in told.items()
+    ]
 
 
 def _joined(

@@ -100,8 +100,9 @@ def rebuild(
         return Rebuilt(audit=found, clashes=clashes)
     cycles = list(_cycles(found, order))
     sizes = [_size_of(found.paths, cycle.file) for cycle in cycles]
+    total = sum(sizes)
     planned = [
-        _planned(cycle, size, task_bytes if is_split(size, sum(sizes), spark, task_bytes) else None)
+        _planned(cycle, size, task_bytes if is_split(size, total, spark, task_bytes) else None)
         for cycle, size in zip(cycles, sizes, strict=True)
     ]
     copies, layout = found.paths, found.layout
