@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FRUITLESS_MAX: Final = 2
 FRUITLESS_PAUSE: Final = 64
 PATIENCE_SECONDS: Final = 0.05  # of the writer, with a reader that has other things to do
-LOOK_SECONDS: Final = 1.0  # counters, marks and logs are brought up to date at least so often
+LOOK_SECONDS: Final = 1.0  # counters, marks and logs are brought up to date so often
 
 Act = Callable[[], Awaitable[bool]]
 

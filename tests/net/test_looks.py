@@ -3,6 +3,8 @@
 What is counted are looks, and not time.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -49,47 +51,51 @@ def is_committed(sink: Sink, index: int) -> bool:
     return committed(sink, LIVE) == index
 
 
-@pytest.mark.usefixtures("has_pump")
-async def test_one_live_queue_of_many(paths: dict[str, Path], tmp_path: Path) -> None:
+@asynccontextmanager
+async def joined(paths: dict[str, Path], tmp_path: Path) -> AsyncIterator[tuple[Source, Sink]]:
+    """A source and its sink, which has heard that all it has is safe."""
     copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
     async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
         async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
             await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES))
-            words = session_of(source).words
-            await eventually(lambda: not words.is_behind)
-            rounds, looks = words.rounds, words.looks
-            for nth in range(3, 8):
-                more_excerpts(paths[LIVE], nth, 1)
-                await eventually(partial(is_committed, sink, noon_index(sequence=nth)))
-            rounds, looks = words.rounds - rounds, words.looks - looks
-            assert 5 <= rounds <= looks <= rounds * (ROUND + 1)
-            for name in NAMES:  # and none is forgotten
-                if name != LIVE:
-                    more_excerpts(paths[name], 3, 1)
-            await eventually(lambda: all(committed(sink, name) > LAST for name in NAMES), 60)
-            level = AckLevel.SYNCED
-            source.board(LIVE).want(level)
-            await source.board(LIVE).wait_acked(noon_index(sequence=7), level=level)
+            yield source, sink
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_one_live_queue_of_many(paths: dict[str, Path], tmp_path: Path) -> None:
+    async with joined(paths, tmp_path) as (source, sink):
+        words = session_of(source).words
+        await eventually(lambda: not words.is_behind)
+        rounds, looks = words.rounds, words.looks
+        for nth in range(3, 8):
+            more_excerpts(paths[LIVE], nth, 1)
+            await eventually(partial(is_committed, sink, noon_index(sequence=nth)))
+        rounds, looks = words.rounds - rounds, words.looks - looks
+        assert 5 <= rounds <= looks <= rounds * (ROUND + 1)
+        for name in NAMES:  # and none is forgotten
+            if name != LIVE:
+                more_excerpts(paths[name], 3, 1)
+        await eventually(lambda: all(committed(sink, name) > LAST for name in NAMES), 60)
+        level = AckLevel.SYNCED
+        source.board(LIVE).want(level)
+        await source.board(LIVE).wait_acked(noon_index(sequence=7), level=level)
 
 
 async def test_one_tailer_that_moves(paths: dict[str, Path], tmp_path: Path) -> None:
     """All queues are looked at, and then only where one has moved, for as long as it moves."""
-    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
-    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
-        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
-            await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES))
-            session = session_of(source)
-            with Queue.open(paths[LIVE]) as queue:
-                tailer = queue.named_tailer(TAILER)
-                # from here on nothing else runs: there is no wait
-                session.tell_tailers()
-                looks = [session.words.looks_at_tailers]
-                for is_moved, only_moving in [(1, False), (1, True), (0, True), (0, True)]:
-                    if is_moved:
-                        tailer.move(noon_index(sequence=len(looks)))
-                    assert session.tell_tailers(only_moving=only_moving) is bool(is_moved)
-                    looks.append(session.words.looks_at_tailers)
-            assert [after - before for before, after in pairwise(looks)] == [COUNT, 1, 1, 0]
+    async with joined(paths, tmp_path) as (source, _):
+        session = session_of(source)
+        with Queue.open(paths[LIVE]) as queue:
+            tailer = queue.named_tailer(TAILER)
+            # from here on nothing else runs: there is no wait
+            session.tell_tailers()
+            looks = [session.words.looks_at_tailers]
+            for is_moved, only_moving in [(1, False), (1, True), (0, True), (0, True)]:
+                if is_moved:
+                    tailer.move(noon_index(sequence=len(looks)))
+                assert session.tell_tailers(only_moving=only_moving) is bool(is_moved)
+                looks.append(session.words.looks_at_tailers)
+        assert [after - before for before, after in pairwise(looks)] == [COUNT, 1, 1, 0]
 
 
 async def test_the_tasks_look_where_something_has_come(
@@ -100,33 +106,27 @@ async def test_the_tasks_look_where_something_has_come(
     monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
     monkeypatch.setattr(outgoingframes, "LOOKS_PER_SECOND", 0.01)  # those by the clock apart
     monkeypatch.setattr(outgoingframes, "LOOK_SECONDS_MAX", 1000.0)
-    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
-    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
-        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
-            await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES), 60)
-            frames = session_of(source).frames
-            assert COUNT <= frames.looks <= 4 * COUNT
-            looks = frames.looks
-            for nth in range(3, 6):
-                more_excerpts(paths[LIVE], nth, 1)
-                await eventually(partial(is_committed, sink, noon_index(sequence=nth)))
-            assert 3 <= frames.looks - looks <= COUNT
-            for name in NAMES:  # and none is forgotten
-                if name != LIVE:
-                    more_excerpts(paths[name], 3, 1)
-            await eventually(lambda: all(committed(sink, name) > LAST for name in NAMES), 60)
+    async with joined(paths, tmp_path) as (source, sink):
+        frames = session_of(source).frames
+        assert COUNT <= frames.looks <= 4 * COUNT
+        looks = frames.looks
+        for nth in range(3, 6):
+            more_excerpts(paths[LIVE], nth, 1)
+            await eventually(partial(is_committed, sink, noon_index(sequence=nth)))
+        assert 3 <= frames.looks - looks <= COUNT
+        for name in NAMES:  # and none is forgotten
+            if name != LIVE:
+                more_excerpts(paths[name], 3, 1)
+        await eventually(lambda: all(committed(sink, name) > LAST for name in NAMES), 60)
 
 
 async def test_many_that_are_behind_have_their_turns(
     paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worddesk, "BEHIND_ROUND", 2)
-    copies = {name: tmp_path / f"copy-{name}" for name in NAMES}
-    async with serve_source(paths, listen=LOOPBACK, **BEATS) as source:
-        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
-            await eventually(lambda: all(committed(sink, name) == LAST for name in NAMES), 60)
-            words = session_of(source).words
-            await eventually(lambda: not words.is_behind, 60)
+    async with joined(paths, tmp_path) as (source, _):
+        words = session_of(source).words
+        await eventually(lambda: not words.is_behind, 60)
 
 
 async def test_one_queue_stands_for_all_that_are_still_behind(

@@ -164,7 +164,7 @@ impl<'a> MeasuredBatch<'a> {
         Ok(laid)
     }
 
-    /// Lays the batch into `image`, which has its size, as it is to stand at `position`. PayloadPlaces
+    /// Lays the batch into `image`, which has its size, as it is to stand at `position`. Payloads
     /// of at least `apart_min` bytes are put into `apart`, which must be empty. All but the first
     /// header word is written.
     pub fn lay_image(
