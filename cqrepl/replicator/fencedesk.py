@@ -12,6 +12,7 @@ leader that comes back steps down and follows.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ from cqrepl.protocol.messages.fences import (
 from cqrepl.protocol.messages.fetches import REFUSED, write_refused
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.epochfile import check_writable
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
@@ -216,7 +218,23 @@ class FenceDesk:
             return
         if request.verb is FenceVerb.FENCE:
             await self.promise(name, request.epoch, asked.leader)
-        asked.answer(write_position(self.own_position(name)))
+            position = self.own_position(name)
+        else:
+            position = await self.tried_position(name)
+        asked.answer(write_position(position))
+
+    async def tried_position(self, name: str) -> CopyPosition:
+        """How far this host's copy is, and whether it could promise anything now.
+
+        Raises:
+            ValueError, Refused, QueueError: as `own_position`.
+        """
+        position = self.own_position(name)
+        try:
+            await in_thread(partial(check_writable, self._host.queue(name).path))
+        except OSError as error:
+            return replace(position, unwritable=str(error))
+        return position
 
     def own_position(self, name: str) -> CopyPosition:
         """How far this host's copy is.

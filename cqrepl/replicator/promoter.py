@@ -65,7 +65,7 @@ class Promoter:
         if to not in self._hosts:
             ids = ", ".join(map(str, sorted(self._hosts)))
             raise ValueError(f"the id of a host ({ids}) expected, {to} came")
-        own = self._desk.own_position(name)
+        own = await self._desk.tried_position(name)
         others, declined = await self._all(
             name, self._connected, FenceRequest(verb=FenceVerb.WHERE)
         )

@@ -155,11 +155,18 @@ def plan_promotion(
         declined: hosts that answer, and do not promise, and why.
         planned: what was before the copies promised it.
     """
-    own = positions[to]
     latest = max(positions.values(), key=lambda each: each.epochs.promised).epochs
     epoch = latest.promised + 1 if planned is None else planned.epoch
     heard = epoch - 1  # the latest of those before this one
     was, led = _who_led(positions, master) if planned is None else (planned.was, planned.led)
+    cannot = {
+        host: f"host {host}: {each.unwritable}"
+        for host, each in positions.items()
+        if each.unwritable and host != to
+    }
+    declined = {**declined, **cannot}
+    positions = {host: each for host, each in positions.items() if host not in cannot}
+    own = positions[to]
     ranked = {host: _rank(each) for host, each in positions.items()}
     best = max(sorted(positions), key=lambda host: (ranked[host], host == to))
     start, history = positions[best].next_index, _held(positions[best])
@@ -235,6 +242,8 @@ def _cannot_be_written(to: int, own: CopyPosition, *, lacks: bool, is_led: bool)
     """
     if own.held:
         return f"host {to}: {own.held}"
+    if own.unwritable:
+        return f"host {to} can note no promise: {own.unwritable}"
     if lacks and not own.is_there:
         return f"host {to}: it was never taken in there: it follows first"
     if own.trouble and is_led:

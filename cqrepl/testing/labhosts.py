@@ -230,6 +230,7 @@ class LabHost:
 
     async def ask(self, asked: Values) -> Values | None:
         """Asks a host of a cluster at its socket; None where there is none, or it goes meanwhile.
+        What a process has still come to in the very step in which it was killed, nobody hears.
 
         Args:
             asked: as `cqrepl.net.controlsocket` has it.
@@ -245,7 +246,7 @@ class LabHost:
                 answer = await node.control.do(asked)
         finally:
             self._asking.discard(scope)
-        return answer
+        return answer if self.process is process else None
 
     def _hang_up(self) -> None:
         for each in self._asking:

@@ -125,6 +125,20 @@ MENDED["a limit that a host is told to keep by a reload"] = RunPlan(
     changing=True,
 )
 
+# `plan promote` counted on a host whose disk took no promise
+MENDED["a disk without room for a promise"] = RunPlan(
+    seed=119,
+    seconds=10.0,
+    hosts=3,
+    roll_cycle="FAST_DAILY",
+    rate=10.0,
+    faults=(
+        Fault(5.0, Kind.DISK_FULL, 2, 0, 3.0),
+        Fault(6.0, Kind.FAIL_OVER, 3, 0, 3.0),
+    ),
+    changing=True,
+)
+
 
 @pytest.mark.parametrize("plan", MENDED.values(), ids=MENDED.keys())
 def test_it_stays_mended(plan: RunPlan) -> None:

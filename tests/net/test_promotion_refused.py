@@ -1,5 +1,6 @@
 """A promotion that could not be done is refused before any host is asked for a promise."""
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,24 @@ async def test_a_full_disk_that_nothing_was_written_to_yet(tmp_path: Path) -> No
         async with three_hosts(tmp_path) as cluster:
             filler = tmp_path / "2" / "filler"
             fill_disk(filler)
+            await is_refused(cluster, 2, "host 2 can note no promise: [Errno 28] No space left")
+            plan = await cluster.hosts[1].leaders.plan("q", 3)
+            done = await cluster.hosts[3].leaders.promote("q")
+            assert plan.declined == done.declined
+            assert [host_id for host_id, _ in done.declined] == [2]
+            assert plan.fenced == done.fenced == (1,)
+            filler.unlink()
+            await eventually(lambda: load_epochs(cluster.at(2)).promised == 1, 60)
+            await cluster.hosts[2].leaders.promote("q")
+
+
+async def test_a_disk_with_too_little_room_to_lead(tmp_path: Path) -> None:
+    """A promise could be noted, and not much more."""
+    with small_file_system(tmp_path / "2"):
+        async with three_hosts(tmp_path) as cluster:
+            filler = tmp_path / "2" / "filler"
+            fill_disk(filler)
+            os.truncate(filler, filler.stat().st_size - (1 << 16))
             with pytest.raises(Refused, match=r"nothing can be written to .*: No space left"):
                 await cluster.hosts[2].leaders.promote("q")
             assert [load_epochs(cluster.at(each)).promised for each in IDS] == [0, 0, 0]

@@ -22,6 +22,7 @@ from wire import Reader, WireError, Writer
 POSITION: Final = "position"
 _FIELDS: Final = ("epoch", "first", "end")
 _CHAIN: Final = "chain"
+_TEXTS: Final = ("held", "trouble", "unwritable")
 
 
 class FenceVerb(StrEnum):
@@ -60,6 +61,7 @@ class CopyPosition:
         is_there: there is a queue; else none was taken in yet.
         held: why an operator's word keeps it from leading; empty where none does.
         trouble: what keeps it from being written there, when that was tried last; empty for none.
+        unwritable: why no promise can be noted beside it, as was tried; empty where one can.
     """
 
     next_index: Index
@@ -68,6 +70,7 @@ class CopyPosition:
     is_there: bool = True
     held: str = ""
     trouble: str = ""
+    unwritable: str = ""
 
 
 def write_request(writer: Writer, request: FenceRequest) -> None:
@@ -113,8 +116,8 @@ def write_position(position: CopyPosition) -> bytes:
             if not position.is_there:
                 writer.name("there")
                 writer.boolean(False)
-            for name, text in (("held", position.held), ("trouble", position.trouble)):
-                if text:
+            for name in _TEXTS:
+                if text := getattr(position, name):
                     writer.name(name)
                     writer.text(text)
             write_epochs(writer, position.epochs.history)
@@ -143,8 +146,7 @@ def read_position(reader: Reader) -> CopyPosition:
             epochs=epochs,
             is_source=fields["source"].read_bool(),
             is_there="there" not in fields or fields["there"].read_bool(),
-            held=_text(fields, "held"),
-            trouble=_text(fields, "trouble"),
+            **{name: _text(fields, name) for name in _TEXTS},
         )
     except (KeyError, ValueError) as error:
         raise WireError(f"the position of a copy expected: {error!r}") from error

@@ -73,6 +73,22 @@ def store_epochs(path: Path, epochs: Epochs) -> None:
     sync_path(path)
 
 
+def check_writable(path: Path) -> None:
+    """Looks whether a promise could be kept beside a queue now, by one that is not kept. Makes no
+    directory: where there is none, it looks where that would be made.
+
+    Raises:
+        OSError: it could not.
+    """
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    tried = path / f"{EPOCH_FILE_NAME}.tried"
+    try:
+        replace_side_file(tried, bytes(_BYTES_MAX), is_synced=True)
+    finally:
+        tried.unlink(missing_ok=True)
+
+
 def _read(data: bytes) -> Epochs | None:
     if not _HEAD.size + _SUM.size <= len(data) <= _BYTES_MAX:
         return None
