@@ -159,13 +159,8 @@ def plan_promotion(
     epoch = latest.promised + 1 if planned is None else planned.epoch
     heard = epoch - 1  # the latest of those before this one
     was, led = _who_led(positions, master) if planned is None else (planned.was, planned.led)
-    cannot = {
-        host: f"host {host}: {each.unwritable}"
-        for host, each in positions.items()
-        if each.unwritable and host != to
-    }
+    positions, cannot = _who_can_promise(to, positions)
     declined = {**declined, **cannot}
-    positions = {host: each for host, each in positions.items() if host not in cannot}
     own = positions[to]
     ranked = {host: _rank(each) for host, each in positions.items()}
     best = max(sorted(positions), key=lambda host: (ranked[host], host == to))
@@ -206,6 +201,18 @@ def plan_promotion(
         refusal=refusal,
         led=led,
     )
+
+
+def _who_can_promise(
+    to: int, positions: Mapping[int, CopyPosition]
+) -> tuple[dict[int, CopyPosition], dict[int, str]]:
+    """Those that can, and the host that is to lead; and why each other one cannot."""
+    cannot = {
+        host: f"host {host}: {each.unwritable}"
+        for host, each in positions.items()
+        if each.unwritable and host != to
+    }
+    return {host: each for host, each in positions.items() if host not in cannot}, cannot
 
 
 def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, frozenset[int]]:
