@@ -48,7 +48,8 @@ from cqrepl.queue.files.syncedmark import load_synced
 with Queue.open_for_append(sys.argv[1], create="FAST_DAILY") as queue:
     for n in itertools.count():
         filling = bytes([65 + n % 26]) * (0, 40, 300, 2000, 9000)[n * 7 % 5]
-        queue.append(b"%s %d " % (sys.argv[2].encode(), n) + filling)
+        payload = b"%s %d " % (sys.argv[2].encode(), n) + filling
+        queue.append(payload, now_ms=int(sys.argv[3]))  # no cycle ends at midnight
         if n % 5 == 0:
             time.sleep(0.01)
 """
@@ -61,6 +62,7 @@ class PowerCuts:
         self.writes_back = True
         self.path = folder / "mounted"
         self._image, self._boot = folder / "image", folder / "boot"
+        self._began_ms = time.time_ns() // 1_000_000
         self._running: list[subprocess.Popen[bytes]] = []
         self.path.mkdir()
         with self._image.open("wb") as file:
@@ -97,7 +99,8 @@ class PowerCuts:
 
     def application(self, path: Path, name: str) -> "subprocess.Popen[bytes]":
         """Appends excerpts of all lengths until it is killed."""
-        command = [sys.executable, "-P", "-c", APPLICATION, str(path), name]
+        words = (str(path), name, str(self._began_ms))
+        command = [sys.executable, "-P", "-c", APPLICATION, *words]
         self._running.append(subprocess.Popen(command))
         return self._running[-1]
 
