@@ -15,6 +15,7 @@ from cqrepl.kernel.plain import lay_excerpts as lay_excerpts
 from cqrepl.kernel.plain import measure_lengths as measure_lengths
 from cqrepl.kernel.plain import number_from as number_from
 from cqrepl.kernel.plain import scan_frames as scan_frames
+from cqrepl.kernel.plain import wide_gaps as wide_gaps
 from cqrepl.kernel.plainruns import run_length as run_length
 from cqrepl.kernel.plainruns import split_run as split_run
 
@@ -49,6 +50,7 @@ __all__ = [
     "run_live",
     "scan_frames",
     "split_run",
+    "wide_gaps",
 ]
 
 INTERFACE: Final[int]

@@ -205,6 +205,19 @@ def number_from(first: int, count: int) -> array[int]:
     return choose.KERNEL.number_from(first, count)
 
 
+def wide_gaps(
+    offsets: array[int], lengths: array[int], start: int, stop: int, gap_max: int
+) -> array[int]:
+    """Which gaps before, between and behind payloads have more than `gap_max` bytes.
+
+    Gap n ends where payload n starts, the last one at offset `stop`; the first begins at `start`.
+
+    Raises:
+        ValueError: offsets and lengths are not as many.
+    """
+    return choose.KERNEL.wide_gaps(offsets, lengths, start, stop, gap_max)
+
+
 def join_payloads(
     payloads: Sequence[bytes | memoryview],
 ) -> tuple[bytes, array[int], array[int]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 17  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 18  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -245,6 +245,16 @@ class Kernel(Protocol):
     ) -> tuple[bytes, array[int]]: ...
 
     def number_from(self, first: int, count: int, /) -> array[int]: ...
+
+    def wide_gaps(
+        self,
+        offsets: array[int],
+        lengths: array[int],
+        start: int,
+        stop: int,
+        gap_max: int,
+        /,
+    ) -> array[int]: ...
 
     def join_payloads(
         self, payloads: Sequence[bytes | memoryview], /

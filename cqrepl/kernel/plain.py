@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from itertools import accumulate, chain, repeat
-from operator import add
+from operator import add, sub
 from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel.interface import INTERFACE as INTERFACE
@@ -272,6 +272,16 @@ def gather_payloads(
 
 def number_from(first: int, count: int) -> array[int]:
     return array("q", range(first, first + count))
+
+
+def wide_gaps(
+    offsets: array[int], lengths: array[int], start: int, stop: int, gap_max: int
+) -> array[int]:
+    if len(offsets) != len(lengths):
+        raise ValueError(_PART_OUTSIDE)
+    ends = chain((start,), map(add, offsets, lengths))
+    gaps = map(sub, chain(offsets, (stop,)), ends)
+    return array("q", [nth for nth, gap in enumerate(gaps) if gap > gap_max])
 
 
 def join_payloads(

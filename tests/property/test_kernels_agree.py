@@ -33,6 +33,7 @@ FUNCTIONS = (
     "gather_payloads",
     "extend_chain",
     "number_from",
+    "wide_gaps",
     "join_payloads",
     "laid_size",
     "measure_lengths",
@@ -159,6 +160,19 @@ def test_numbers(native: ModuleType, first: int, count: int) -> None:
 
 
 @THOROUGH
+@given(batches, numbers, numbers, numbers)
+@example([], INT64_MIN, INT64_MAX, INT64_MAX)
+@example([(INT64_MAX, INT64_MAX)], INT64_MIN, INT64_MIN, 0)
+@example([(8, 3), (16, 1), (24, 2)], 4, 36, 5)
+def test_gaps(
+    native: ModuleType, places: list[tuple[int, int]], start: int, stop: int, gap_max: int
+) -> None:
+    offsets, lengths = columns_of(places)
+    for more in (array("q"), array("q", [0])):
+        assert_agree(native, "wide_gaps", offsets, lengths + more, start, stop, gap_max)
+
+
+@THOROUGH
 @given(st.binary(max_size=60), batches)
 def test_gather(native: ModuleType, data: bytes, places: list[tuple[int, int]]) -> None:
     offsets, lengths = columns_of(places)
@@ -271,7 +285,15 @@ def test_large_batches_in_frames(native: ModuleType) -> None:
 
 
 # never long enough to let other threads run, or all of it needs Python's objects
-QUICK = ("join_payloads", "laid_size", "measure_lengths", "number_from", "run_length", "split_run")
+QUICK = (
+    "join_payloads",
+    "laid_size",
+    "measure_lengths",
+    "number_from",
+    "run_length",
+    "split_run",
+    "wide_gaps",
+)
 
 
 def large_calls(native: ModuleType) -> dict[str, Callable[[], object]]:

@@ -14,11 +14,10 @@ from array import array
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
-from operator import add, sub
+from operator import add
 from typing import Final
 
-from cqrepl.kernel.batch import FindStop, find_excerpts
+from cqrepl.kernel.batch import FindStop, find_excerpts, wide_gaps
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.storefile import START, Place
 from cqrepl.queue.format.index import Position, Sequence
@@ -187,16 +186,9 @@ class DocumentWalk:
         lengths: "array[int]",
     ) -> None:
         """Takes up the meta-data documents that the kernel stepped over."""
-        ends = [start, *map(add, offsets, lengths)]
-        begins = chain(offsets, (stop + HEADER_BYTES,))
-        gaps = list(map(sub, begins, ends))
-        if max(gaps) <= _DATA_GAP_MAX:
-            return
-        for nth, gap in enumerate(gaps):
-            if gap <= _DATA_GAP_MAX:
-                continue
-            at = align4(ends[nth])
-            behind = ends[nth] + gap - HEADER_BYTES
+        for nth in wide_gaps(offsets, lengths, start, stop + HEADER_BYTES, _DATA_GAP_MAX):
+            at = align4(offsets[nth - 1] + lengths[nth - 1] if nth else start)
+            behind = offsets[nth] - HEADER_BYTES if nth < len(offsets) else stop
             while at < behind:
                 length = body_length(int.from_bytes(data[at : at + HEADER_BYTES], "little"))
                 self._take_document(base + at, length, self.place.sequence + nth)

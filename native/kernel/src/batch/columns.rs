@@ -68,3 +68,27 @@ pub fn numbers(first: i64, count: i64) -> Result<Vec<i64>, Fault> {
     numbers.extend((0..count).map(|nth| first + nth));
     Ok(numbers)
 }
+
+/// Which gaps before, between and behind payloads have more bytes than `gap_max`: gap `nth` ends
+/// where payload `nth` starts, the last one at `stop`; the first one begins at `start`.
+pub fn wide_gaps(
+    offsets: Longs,
+    lengths: Longs,
+    start: i64,
+    stop: i64,
+    gap_max: i64,
+) -> Result<Vec<i64>, Fault> {
+    if offsets.len() != lengths.len() {
+        return Err(fault::PART_OUTSIDE);
+    }
+    let mut wide = Vec::new();
+    let mut end = i128::from(start); // sums of two numbers of 64 bits fit
+    for nth in 0..=offsets.len() {
+        let begin = offsets.get(nth).unwrap_or(stop);
+        if i128::from(begin) - end > i128::from(gap_max) {
+            push(&mut wide, nth as i64)?;
+        }
+        end = i128::from(begin) + i128::from(lengths.get(nth).unwrap_or(0));
+    }
+    Ok(wide)
+}

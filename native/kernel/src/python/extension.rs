@@ -12,7 +12,7 @@ use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 17;
+const INTERFACE: u32 = 18;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -29,6 +29,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::gather_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(functions::join_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(functions::number_from, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::wide_gaps, module)?)?;
     module.add_function(wrap_pyfunction!(functions::laid_size, module)?)?;
     module.add_function(wrap_pyfunction!(functions::lay_excerpts, module)?)?;
     module.add_function(wrap_pyfunction!(functions::measure_lengths, module)?)?;

@@ -186,6 +186,19 @@ pub fn number_from(py: Python<'_>, first: i64, count: i64) -> PyResult<Array<'_>
 }
 
 #[pyfunction]
+pub fn wide_gaps<'py>(
+    offsets: &Bound<'py, PyAny>,
+    lengths: &Bound<'py, PyAny>,
+    start: i64,
+    stop: i64,
+    gap_max: i64,
+) -> PyResult<Array<'py>> {
+    let py = offsets.py();
+    let (offsets, lengths) = (ViewOfLongs::of(offsets)?, ViewOfLongs::of(lengths)?);
+    array(py, &columns::wide_gaps(offsets.longs(), lengths.longs(), start, stop, gap_max)?)
+}
+
+#[pyfunction]
 pub fn laid_size(lengths: &Bound<'_, PyAny>, start: i64, count: i64) -> PyResult<i128> {
     Ok(layout::laid_size(ViewOfLongs::of(lengths)?.longs(), start, count)?)
 }
