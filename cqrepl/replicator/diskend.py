@@ -39,7 +39,7 @@ from typing import Final, NamedTuple
 import trio
 
 from cqrepl.console.units import plural
-from cqrepl.net.threads import in_thread
+from cqrepl.net.threads import InThread, in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
@@ -194,12 +194,16 @@ class DiskEnd:
         self._is_forgotten = True
         self.is_dirty = False
 
-    async def sync(self) -> None:
-        """Brings the queue to the disk as it is now, and marks that."""
+    async def sync(self, do: InThread = in_thread) -> None:
+        """Brings the queue to the disk as it is now, and marks that.
+
+        Args:
+            do: what does it in a thread.
+        """
         async with self._turn:
             self.is_dirty = False
             try:
-                await self._sync()
+                await self._sync(do)
             except trio.Cancelled:
                 self.is_dirty = not self._is_forgotten  # the end in order does it once more
                 raise
@@ -220,26 +224,18 @@ class DiskEnd:
             return -1
         return min(self._synced, self._end()) - 1
 
-    async def _sync(self) -> None:
+    async def _sync(self, do: InThread) -> None:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
             end = self._end()
             if end <= self._synced and doubtful == self._noted and self._is_of_this_boot:
                 return
-            await in_thread(lambda: self._sync_files(end))
+            hindrance = await do(partial(self._sync_and_mark, end, doubtful))
         except (QueueError, OSError) as error:
-            if _is_of_a_name(error):
-                self._try_again(error)
-            else:
-                self._give_up(error)
+            self._give_up(error)
             return
-        try:
-            await in_thread(lambda: store_synced(self._queue.path, end, doubtful))
-        except OSError as error:
-            if error.errno in NO_ROOM or _is_of_a_name(error):
-                self._try_again(error)
-            else:
-                self._give_up(error)
+        if hindrance is not None:
+            self._try_again(hindrance)
         else:
             self._synced, self._noted = end, doubtful
             self._is_of_this_boot = True
@@ -285,11 +281,14 @@ class DiskEnd:
         while await self.audit_a_while(FOLLOW_SECONDS, rest_only=True):
             pass
 
-    async def audit_a_while(self, seconds: float, *, rest_only: bool = False) -> bool:
+    async def audit_a_while(
+        self, seconds: float, do: InThread = in_thread, *, rest_only: bool = False
+    ) -> bool:
         """Reads what has come since the last time, for so long; true while there is more, and
         nothing comes.
 
         Args:
+            do: what does it in a thread.
             rest_only: nothing, if something has come since it was read last.
         """
         if self.unproved_from is not None or self._is_forgotten:
@@ -299,7 +298,7 @@ class DiskEnd:
             end = self._end()
             has_come, self._end_read = end != self._end_read, end
             if end != self._audit.at and not (rest_only and has_come):
-                found = await in_thread(partial(self._audit.follow, end, seconds))
+                found = await do(partial(self._audit.follow, end, seconds))
                 if self._audited is not None:
                     self._audited(found)
                 is_behind = self._audit.at != end
@@ -361,15 +360,19 @@ class DiskEnd:
             return None  # a look tells
         return _Looked(status.st_ino, status.st_mtime_ns, self._synced, self.unproved_from)
 
-    async def look(self) -> None:
-        """Looks at the closed store files."""
+    async def look(self, do: InThread = in_thread) -> None:
+        """Looks at the closed store files.
+
+        Args:
+            do: what does it in a thread.
+        """
         if self._is_looking or self._is_forgotten:
             return
         self._is_looking = True
         state, self._looked = self._state(), None
         try:
             with self._telling():
-                may_note = await in_thread(self._look)
+                may_note = await do(self._look)
                 self._looked, self._looked_at = state, monotonic()
                 # it may have been closed meanwhile: its end is asked for here, not in the thread
                 if may_note and not self._is_forgotten and self._end() > self._synced:
@@ -391,6 +394,26 @@ class DiskEnd:
             self._audit.save(self._synced)
             self._audit.digest(self._queue.cycles)
         return may_note
+
+    def _sync_and_mark(self, end: Index, doubtful: range) -> QueueError | OSError | None:
+        """The files, and only then the mark that says so; what was in the way, if that may pass.
+
+        Raises:
+            QueueError, OSError: of the files, or the mark, nothing is known any more.
+        """
+        try:
+            self._sync_files(end)
+        except (QueueError, OSError) as error:
+            if _is_of_a_name(error):
+                return error
+            raise
+        try:
+            store_synced(self._queue.path, end, doubtful)
+        except OSError as error:
+            if error.errno in NO_ROOM or _is_of_a_name(error):
+                return error
+            raise
+        return None
 
     def _sync_files(self, end: Index) -> None:
         cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift

@@ -3,12 +3,13 @@
 What that means for one queue, and when it is done, is `diskend`'s.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 
+from cqrepl.net.threads import Together
 from cqrepl.net.ticks import until_tick
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.format.index import Index
@@ -18,6 +19,7 @@ from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place
 from cqrepl.replicator.queues import Signal
 
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
+GROUP_QUEUES: Final = 16  # whose files are read or synced by one thread, one after the other
 TURN_QUEUES: Final = 32  # looked at before other tasks have their turn
 SCRUB_SECONDS: Final = 0.01  # between two stretches at least
 AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
@@ -26,7 +28,8 @@ NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 
 
 class Syncer:
-    """Syncs the queues of one host, one after the other.
+    """Syncs the queues of one host, one after the other, in one thread. The way there and back
+    costs more than most queues have to be read, so those of a group go it together.
 
     Args:
         scrub_bytes_per_s: so much of their store files is read once more; 0: none.
@@ -38,6 +41,12 @@ class Syncer:
         self._changed = Signal()
         self._nursery: trio.Nursery | None = None  # while it runs
         self._scrubbing = trio.CancelScope()
+        self._together = Together(GROUP_QUEUES)
+
+    @property
+    def ways(self) -> int:
+        """How often it went into a thread so far, with one queue or several."""
+        return self._together.ways
 
     def watch(
         self,
@@ -127,10 +136,12 @@ class Syncer:
 
     async def _look_at_all(self) -> None:
         while True:
+            due = []
             for nth, end in self._each():
                 if end.has_to_look:
-                    await end.look()
+                    due.append(end)
                 await _turn_for_others(nth)
+            await _in_groups(due, lambda end: end.look(self._together.do))
             await until_tick(LOOK_SECONDS)
 
     async def _look_at_names(self) -> None:
@@ -150,10 +161,12 @@ class Syncer:
         """All for a short time together, however many they are. Then those to which nothing has
         come meanwhile to their ends: their streams are at rest. False where there are none."""
         behind = []
-        for nth, end in enumerate(due, 1):
-            if await end.audit_a_while(FOLLOW_SECONDS / len(due)):
+
+        async def audit(end: DiskEnd) -> None:
+            if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._together.do):
                 behind.append(end)
-            await _turn_for_others(nth)
+
+        await _in_groups(due, audit)
         for end in behind:
             await end.audit()
         return bool(due)
@@ -175,11 +188,22 @@ class Syncer:
 
     async def _sync_all(self) -> None:
         dirty = [end for _, end in self._each() if end.is_dirty]
-        for end in dirty:
+
+        async def sync(end: DiskEnd) -> None:
             if end.is_dirty:
-                await end.sync()
-                await end.audit_a_while(FOLLOW_SECONDS / len(dirty))
-                await end.look()
+                await end.sync(self._together.do)
+                await end.audit_a_while(FOLLOW_SECONDS / len(dirty), self._together.do)
+                await end.look(self._together.do)
+
+        await _in_groups(dirty, sync)
+
+
+async def _in_groups(ends: Sequence[DiskEnd], work: Callable[[DiskEnd], Awaitable[None]]) -> None:
+    """Works on so many at once as go into a thread together."""
+    for at in range(0, len(ends), GROUP_QUEUES):
+        async with trio.open_nursery() as nursery:
+            for end in ends[at : at + GROUP_QUEUES]:
+                nursery.start_soon(work, end)
 
 
 async def _turn_for_others(nth: int) -> None:

@@ -1,0 +1,107 @@
+"""Work of several tasks that goes into a thread together. Ways are counted, and not time."""
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from cqrepl.net.threads import Together
+from cqrepl.queue import Queue
+from cqrepl.queue.read.chains import Chains
+from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
+from tests.support.replicas import eventually
+from tests.support.samples import fill
+
+COUNT = 3 * GROUP_QUEUES
+
+
+async def test_what_comes_at_once_goes_together_and_each_task_gets_its_own() -> None:
+    together, found = Together(3), dict[int, tuple[int, str]]()
+
+    def work(number: int) -> tuple[int, str]:
+        return number, threading.current_thread().name
+
+    async def do(number: int) -> None:
+        found[number] = await together.do(partial(work, number))
+
+    async with trio.open_nursery() as nursery:
+        for number in range(7):
+            nursery.start_soon(do, number)
+    assert together.ways == 3
+    assert all(number == given for number, (given, _) in found.items())
+    own = threading.current_thread().name
+    assert len(found) == 7
+    assert own not in {name for _, name in found.values()}
+
+
+async def test_an_error_is_that_of_one_task() -> None:
+    together, good = Together(8), list[int]()
+
+    async def fails() -> None:
+        with pytest.raises(ValueError, match="the second"):
+            await together.do(lambda: int("the second"))
+
+    async def does() -> None:
+        good.append(await together.do(lambda: 1))
+
+    async with trio.open_nursery() as nursery:
+        for task in (does, fails, does):
+            nursery.start_soon(task)
+    assert good == [1, 1]
+    assert together.ways == 1
+    assert await together.do(lambda: 2) == 2
+
+
+async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> None:
+    together, goes_on, done = Together(1), threading.Event(), list[str]()
+
+    def wait() -> None:
+        goes_on.wait()
+        done.append("first")
+
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as inner:
+                inner.start_soon(together.do, wait)
+                inner.start_soon(together.do, partial(done.append, "second"))
+                await eventually(lambda: together.ways == 1)
+                nursery.start_soon(together.do, partial(done.append, "third"))
+                await trio.testing.wait_all_tasks_blocked()
+                scope.cancel()
+                goes_on.set()
+        assert set(done) >= {"first", "second"}  # those go on though nobody waits
+    assert sorted(done) == ["first", "second", "third"]
+    with trio.CancelScope() as late:
+        late.cancel()
+        await together.do(partial(done.append, "not begun"))
+    assert "not begun" not in done
+
+
+async def test_the_files_of_many_queues_are_looked_at_and_synced_together(tmp_path: Path) -> None:
+    syncer, queues = Syncer(), []
+    for number in range(COUNT):
+        fill(tmp_path / str(number), "FAST_DAILY", {0: 3})
+        queues.append(Queue.open(tmp_path / str(number)))
+    ends = [
+        syncer.watch(
+            each.path.name, each, each.next_index, Chains(each.cycles), raised, each.check_name,
+            is_proved=True,
+        )
+        for each in queues
+    ]  # fmt: skip
+    async with syncer.running():
+        for end in ends:
+            end.note()
+        await eventually(lambda: all(end.index_synced >= 0 for end in ends))
+        await eventually(lambda: not any(end.has_to_look for end in ends))
+        assert 2 * COUNT // GROUP_QUEUES <= syncer.ways < COUNT
+    for each in queues:
+        syncer.forget(each)
+        each.close()
+
+
+def raised(error: Exception) -> None:
+    raise AssertionError from error
