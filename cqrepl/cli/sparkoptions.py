@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from cqrepl.cli.options import Command, Converted
+from cqrepl.cli.options import SIZE, Command, Converted
 
 LOCAL: Final = "local[*]"
 DIRECTORY: Final = click.Path(path_type=Path)
@@ -58,3 +58,15 @@ def spark_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def part_size_option(command: Command) -> Command:
+    """Adds the option that says from which size on several tasks make one cycle."""
+    return click.option(
+        "--part-size",
+        type=SIZE,
+        default="64MiB",
+        show_default=True,
+        metavar="SIZE",
+        help="What a task makes of a large cycle at least, about; whole blocks of 65,536 excerpts.",
+    )(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from cqrepl.cli.options import QUEUE_DIR, json_option
-from cqrepl.cli.sparkoptions import DIRECTORY, spark_options
+from cqrepl.cli.sparkoptions import DIRECTORY, part_size_option, spark_options
 
 if TYPE_CHECKING:
     from cqrepl.commands.sparkjob import SessionOptions
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 @click.option(
     "--prefer", type=QUEUE_DIR, metavar="COPY_DIR", help="The copy that wins where copies differ."
 )
+@part_size_option
 @spark_options
 @json_option
 def rebuild(
     copies: tuple[Path, ...],
     target: Path,
     prefer: Path | None,
+    part_size: int,
     as_json: bool,
     **options: "Unpack[SessionOptions]",
 ) -> None:
@@ -39,4 +41,7 @@ def rebuild(
 
     from cqrepl.commands.sparkrebuild import run_rebuild
 
-    sys.exit(run_rebuild(copies, target, options, prefer=prefer, as_json=as_json))
+    done = run_rebuild(
+        copies, target, options, prefer=prefer, part_bytes=part_size, as_json=as_json
+    )
+    sys.exit(done)

@@ -21,14 +21,20 @@ def run_rebuild(
     options: SessionOptions,
     *,
     prefer: Path | None,
+    part_bytes: int,
     as_json: bool,
 ) -> int:
-    """Makes the queue unless copies clash; the exit code."""
+    """Makes the queue unless copies clash; the exit code.
+
+    Args:
+        part_bytes: what a task makes of a large cycle at least, about.
+    """
 
     def work(spark: "SparkSession") -> int:
         from cqrepl.spark.jobs.rebuild import rebuild
 
-        return _print(rebuild(spark, copies, target, prefer=prefer), target, as_json)
+        rebuilt = rebuild(spark, copies, target, prefer=prefer, task_bytes=part_bytes)
+        return _print(rebuilt, target, as_json)
 
     return run_job("cqrepl spark rebuild", options, work)
 

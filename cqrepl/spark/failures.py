@@ -14,11 +14,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cqrepl.console import exitcodes
+from cqrepl.queue.format.errors import NO_ROOM
 
 # the last line of a Python stack: a class with its module, or a built-in one, and what it says
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|\b[A-Z]\w+)): (.+)$")
 # one that came without a stack
 _OURS: Final = re.compile(r"\bcqrepl(?:\.[a-z_]+)*\.([A-Z]\w+): (.+)")
+_ERRNO: Final = re.compile(r"^\[Errno (\d+)\]")  # what the system has refused
 _STACK: Final = "Traceback (most recent call last):"
 # what stands before the reason: of the call, and on the line of the reason
 _CALLING: Final = "An error occurred while calling"
@@ -66,7 +68,16 @@ def failure_of(text: str) -> JobFailed:
     for match in [*matches, *(_OURS.search(line) for line in lines)]:
         if match is not None:
             name = match[1].rpartition(".")[2]
-            return JobFailed(match[2].strip(), _CODES.get(name, exitcodes.USAGE))
+            reason = match[2].strip()
+            return JobFailed(reason, _code_of(name, reason))
     said = [line for line in lines if line and not line.startswith(_CALLING)]
     reason = _JAVA_CLASS.sub("", said[0]) if said else "it gave no reason"
     return JobFailed(f"Spark: {reason}")
+
+
+def _code_of(name: str, reason: str) -> int:
+    """The exit code for an error of this class that says this."""
+    errno = _ERRNO.match(reason)
+    if errno is not None and int(errno[1]) in NO_ROOM:
+        return exitcodes.DISK_FULL
+    return _CODES.get(name, exitcodes.USAGE)

@@ -31,12 +31,19 @@ WITHIN_A_LINE = """[PYTHON_EXCEPTION] An exception was thrown from the Python wo
 cqrepl.queue.format.errors.QueueDamaged: q: expected a, found b
  SQLSTATE: 38000"""
 
+NO_ROOM = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+OSError: [Errno 28] No space left on device: '/q'
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "said", "code"),
     [
         (IN_A_TASK, "data/orders: expected a header, found 17 at position 40", 4),
         (MISSING, "No module named 'cqrepl'", 2),
+        (NO_ROOM, "[Errno 28] No space left on device: '/q'", 6),
         (WITHOUT_STACK, "option x: expected a, found b", 2),
         (WITHIN_A_LINE, "q: expected a, found b", 4),
         (OF_JAVA, "Spark: [X] Y is not there.", 2),

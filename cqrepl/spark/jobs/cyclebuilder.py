@@ -21,6 +21,7 @@ from uuid import uuid4
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue import ExcerptBatch, Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.spark.jobs.blocks import digest_of, read_pieces
 from cqrepl.surroundings import sync_path
 
@@ -33,7 +34,9 @@ def workshop(target: Path) -> Iterator[Path]:
     """A folder beside the target, for the length of a block, that only one process uses.
 
     Raises:
-        QueueError: the target is no directory; or it is being built.
+        QueueError: the target is no directory, or none that finished files can be linked into; or
+            it is being built.
+        OSError: nothing can be made beside it.
     """
     if target.exists() and not target.is_dir():
         raise QueueError("expected a queue directory, or none yet", path=target)
@@ -43,6 +46,7 @@ def workshop(target: Path) -> Iterator[Path]:
     except BlockingIOError as error:
         raise QueueError("another process is building it", path=target) from error
     try:
+        _check_links(folder, target)
         for left in folder.iterdir():
             shutil.rmtree(left, ignore_errors=True)  # of a run that was cut off
         yield folder
@@ -69,6 +73,41 @@ def _locked(folder: Path) -> int:
                 return descriptor
 
 
+def _check_links(folder: Path, target: Path) -> None:
+    """Does nothing where files of the folder can be linked into the target, as far as it is there:
+    else that would be found out at the end of all work.
+
+    Raises:
+        QueueError: they cannot.
+    """
+    if not target.exists():
+        return
+    if folder.stat().st_dev != target.stat().st_dev:
+        raise QueueError(f"expected it on the same file system as {folder.parent}", path=target)
+    if not os.access(target, os.W_OK | os.X_OK):
+        raise QueueError("expected a directory that can be written to", path=target)
+
+
+@contextmanager
+def making(path: Path) -> Iterator[None]:
+    """Removes what was made in a block that the disk had no room for; the error names it.
+
+    Raises:
+        OSError: what was raised in the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # another attempt will need the room
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def build_cycle(
     folder: Path, layout: QueueLayout, batches: Iterable[ExcerptBatch], *, is_closed: bool
 ) -> Path:
@@ -76,16 +115,19 @@ def build_cycle(
 
     Raises:
         QueueError: they cannot be appended, as `Appender.append_at`.
+        OSError: no space; then nothing is left.
     """
-    with Queue.open_for_append(folder / uuid4().hex, create=layout) as queue:
+    place = folder / uuid4().hex
+    with making(place), Queue.open_for_append(place, create=layout) as queue:
         # their lengths have been kept where they came from
         appender = queue.appender(payload_max=NO_LIMIT)
         for batch in batches:
             appender.append_at(batch)
         if is_closed:
             appender.end_cycle()
-        path = next(queue.path.glob("*.cq4"))
-    sync_path(path)
+        path = next(place.glob("*.cq4"))
+    with making(place):
+        sync_path(path)
     return path
 
 

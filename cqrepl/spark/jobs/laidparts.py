@@ -28,6 +28,7 @@ from cqrepl.kernel.chain import CHAIN_START, extend_chain, has_chains
 from cqrepl.queue import ExcerptBatch, QueueDamaged
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.storeimage import TAIL_ZEROS
+from cqrepl.spark.jobs.cyclebuilder import making
 from wire.header import HEADER_BYTES
 
 _NO_MARKS: Final = 1 << 30  # a spacing: the index is made by the join
@@ -53,12 +54,12 @@ def lay_part(folder: Path, batches: Iterable[ExcerptBatch]) -> LaidPart:
     """Lays consecutive excerpts of one cycle, at least one, into a new file of a folder.
 
     Raises:
-        OSError: no space; or the folder has gone.
+        OSError: no space, then nothing is left; or the folder has gone.
     """
     path = folder / f"{uuid4().hex}.laid"
     chain, size = CHAIN_START, 0
     ends: tuple[int, int] | None = None
-    with path.open("xb") as out:
+    with making(path), path.open("xb") as out:
         for batch in batches:
             assert ends is None or ends[1] + 1 == batch.index_first
             ends = batch.index_first if ends is None else ends[0], batch.index_last
