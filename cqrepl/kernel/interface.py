@@ -175,6 +175,9 @@ class Kernel(Protocol):
     def AtomicWords(self) -> type[_native.AtomicWords] | None: ...
 
     @property
+    def FileMap(self) -> type[_native.FileMap] | None: ...
+
+    @property
     def Pen(self) -> type[_native.Pen] | None: ...
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from cqrepl.kernel import choose
 from wire.header import HEADER_BYTES
@@ -40,6 +40,44 @@ class WatchedWord(NamedTuple):
 def atomic_words() -> type[AtomicWords] | None:
     """Aligned words in memory that processes share; None with the plain kernel, which has none."""
     return choose.KERNEL.AtomicWords
+
+
+class MappedFile(Protocol):
+    """An open file, or the beginning of it, mapped into memory and shared with all who map it."""
+
+    def extend(self, descriptor: int, length: int, /) -> bool:
+        """Maps what the file has grown by, behind what is mapped, so that views stay good.
+
+        Args:
+            descriptor: of the same open file.
+            length: bytes that the file has at least.
+
+        Returns:
+            False where there is no room for that, or the system refuses: it is as it was.
+        """
+        ...
+
+    def view(self) -> memoryview:
+        """All bytes that are mapped now."""
+        ...
+
+    def close(self) -> None:
+        """Unmaps it.
+
+        Raises:
+            BufferError: views are held; it is unmapped when the last of them goes.
+        """
+        ...
+
+
+def file_map() -> Callable[[int, int, int, bool], MappedFile] | None:
+    """Maps a file that can then grow where it is: `(descriptor, length, room, is_writable)`, with
+    bytes to map, at least 1, and up to how many it may grow if the system has such addresses; None
+    with the plain kernel, which cannot choose where the system maps what.
+
+    The map keeps no descriptor. An OSError says why there is none.
+    """
+    return choose.KERNEL.FileMap
 
 
 def looks_at(

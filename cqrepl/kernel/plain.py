@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "python"
 AtomicWords: type[_native.AtomicWords] | None = None  # Python has no compare-and-set
+FileMap: type[_native.FileMap] | None = None  # its `mmap` chooses no address
 Pen: type[_native.Pen] | None = None  # which needs that
 give_time: Callable[[tuple[int, int] | None], None] | None = None  # it asks for no time
 # with the GIL held while the system looks for memory, it would stop the writer that it is to help

@@ -2,8 +2,10 @@
 
 Theory of operation. A mapping covers a whole file from byte 0 to the size it had when it was
 mapped. Other processes make files longer (never shorter), so a position read from a file may lie
-beyond the mapping: `cover` maps anew. Views given out before stay valid; the old mapping goes when
-the last of them does.
+beyond the mapping: `cover` maps what is new. A file that has grown once is mapped anew, with
+addresses reserved behind it (the native kernel's `FileMap`), where the next pieces are mapped: what
+is mapped then stays. Where there are no such addresses, it is mapped anew each time. Views given
+out before stay valid; the old mapping goes when the last of them does.
 
 Touching a page behind the end of a file kills the process. Hence `check` asks for the size once per
 batch, and a file that has become shorter is reported as damaged instead of being read.
@@ -35,6 +37,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import stat
 import threading
 from collections.abc import Iterable
@@ -43,12 +46,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from cqrepl.kernel.memory import page_populator
+from cqrepl.kernel.memory import MappedFile, file_map, page_populator
 from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.format.errors import QueueDamaged, QueueLocked
 from cqrepl.surroundings import surroundings
 
 _PROC: Final = Path("/proc")
+_ROOM_MIN: Final = 4 << 30
+_ROOM_SHARE: Final = 4  # for so many times its size is there room where a file has grown
 
 
 class _Guard:
@@ -99,8 +104,8 @@ class Mapping:
         flags = os.O_CLOEXEC | os.O_NONBLOCK
         access = os.O_RDONLY
         self._descriptor = open_to_write(path, flags) if writable else os.open(path, access | flags)
-        self._map: mmap.mmap | None = None
-        self._left: list[mmap.mmap] = []  # by mapping anew; still to be unmapped
+        self._map: MappedFile | None = None
+        self._left: list[MappedFile] = []  # by mapping anew; still to be unmapped
         self.unmaps_later = False
         self.data, self.words = _NOTHING, _NO_WORDS
         try:
@@ -207,7 +212,7 @@ class Mapping:
         if populate is None or mapped is None:
             return
         try:
-            with memoryview(mapped) as view:
+            with mapped.view() as view:
                 populate(view, min(start, len(view)), min(end, len(view)))
         except ValueError:
             return  # closed since
@@ -293,29 +298,61 @@ class Mapping:
             surroundings().allocate(self._descriptor, start, end - start)
 
     def _remap(self, size: int) -> None:
-        with RECORD_LOCK_GUARD:  # a mapping holds a copy of the descriptor, closed with it
-            if not self._keeps_views and self._map is not None:
-                self._unmap()
-                if not self.unmaps_later:
-                    self.unmap_left()
-            if size == 0:
-                return  # nothing to map; only a writer that died at once leaves such a file
-            protection = mmap.PROT_READ | (mmap.PROT_WRITE if self.writable else 0)
-            mapped = mmap.mmap(self._descriptor, size, mmap.MAP_SHARED, protection)
-            if self._map is not None:
-                self._left.append(self._map)
+        with RECORD_LOCK_GUARD:  # a plain map holds a copy of the descriptor, closed with it
+            mapped, has_grown = self._map, self._map is not None
+            if mapped is not None and not self._keeps_views:
+                self._release()
+            if mapped is None or not mapped.extend(self._descriptor, size):
+                if mapped is not None and not self._keeps_views:
+                    self._map = None
+                    self._left.append(mapped)
+                    if not self.unmaps_later:
+                        self.unmap_left()
+                if size == 0:
+                    return  # nothing to map; only a writer that died at once leaves such a file
+                kind = file_map() or _PlainMap
+                room = _room_for(size) if has_grown else size
+                mapped = kind(self._descriptor, size, room, self.writable)
+                if self._map is not None:
+                    self._left.append(self._map)
             # other threads take one of these at any time: each is usable before it stands there
-            data = memoryview(mapped)
+            data = mapped.view()
             self._map, self.words, self.data = mapped, Words(data), data
 
-    def _unmap(self) -> None:
-        mapped, self._map = self._map, None
-        if mapped is None:
-            return
+    def _release(self) -> None:
         self.words.release()
         self.data.release()
         self.data, self.words = _NOTHING, _NO_WORDS
-        self._left.append(mapped)
+
+    def _unmap(self) -> None:
+        mapped, self._map = self._map, None
+        if mapped is not None:
+            self._release()
+            self._left.append(mapped)
+
+
+class _PlainMap:
+    """What the native kernel's `FileMap` is, without room to grow."""
+
+    def __init__(self, descriptor: int, length: int, _room: int, is_writable: bool) -> None:
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if is_writable else 0)
+        self._mapped = mmap.mmap(descriptor, length, mmap.MAP_SHARED, protection)
+
+    def extend(self, _descriptor: int, _length: int) -> bool:
+        return False
+
+    def view(self) -> memoryview:
+        return memoryview(self._mapped)
+
+    def close(self) -> None:
+        self._mapped.close()
+
+
+def _room_for(size: int) -> int:
+    """Up to which size a file of this size is to grow without being mapped anew: that takes
+    addresses alone, of which there are none to spare where they are limited."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return size if limit != resource.RLIM_INFINITY else max(_ROOM_MIN, _ROOM_SHARE * size)
 
 
 def identity_in(status: os.stat_result) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::mem::PyFileMap;
 use crate::python::atomic_words::PyAtomicWords;
 use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
@@ -38,6 +39,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::give_time, module)?)?;
     module.add_function(wrap_pyfunction!(functions::name_cut_files, module)?)?;
     module.add_class::<PyAtomicWords>()?;
+    module.add_class::<PyFileMap>()?;
     module.add_class::<PyPen>()?;
     module.add_class::<PyWordLooks>()?;
     module.add_class::<PyBell>()?;
