@@ -11,8 +11,9 @@ from cqrepl.protocol import Connection, StopReason
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.messages.excerpts import Promise
 from cqrepl.queue import QueueLocked
-from cqrepl.queue.format.epochs import why_refused
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, format_index
+from cqrepl.queue.format.epochs import History, why_refused
+from cqrepl.queue.format.identity import Identity
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.sinkqueue import SinkQueue
 
@@ -56,18 +57,26 @@ class EpochDesk:
         self._connection.sink(event.cid).stop(reason, refusal, promise=promise)
         return True
 
-    async def follow(self, event: ev.LineageProved, queue: SinkQueue) -> bool:
+    async def follow(
+        self, event: ev.LineageProved, queue: SinkQueue, end: Index, identity: Identity | None
+    ) -> bool:
         """The source has proved that it holds what is here: nobody else writes to the copy from now
         on. False where the copy had a tail that the source never had: that is in quarantine, and
         the queue is to be offered anew.
 
+        Args:
+            end: of the copy, when it was compared: one that goes on behind it is none of that.
+            identity: that its source has told, if it has; the copy gets it.
+
         Raises:
+            OtherQueue: it has another identity.
             TailInUse: another process has it open.
             QueueError, OSError: it cannot be locked, its tail not be put aside, or what it promises
                 may not be on the disk.
         """
         if not queue.has_tail:
-            await in_thread(partial(queue.follow, self._connection.offer_of(event.cid).epochs))
+            history = self._connection.offer_of(event.cid).epochs
+            await in_thread(partial(_follow, queue, history, end, identity))
             return True
         try:
             gone = await in_thread(queue.cut_off)
@@ -81,3 +90,11 @@ class EpochDesk:
             gone.folder,
         )
         return False
+
+
+def _follow(
+    queue: SinkQueue, history: History | None, end: Index, identity: Identity | None
+) -> None:
+    queue.follow(history)
+    if identity is not None and queue.next_index == end:
+        queue.take_identity(identity)

@@ -73,8 +73,10 @@ class LineageDesk:
         next_index = source.answer.next_index
         who = f"host {each.marks.host_id}"
         try:
-            await in_thread(partial(check_lineage, chains, index, lineage, each.shift, who))
-            await self._proved(each)
+            check = partial(check_lineage, chains, index, lineage, each.shift, who)
+            is_ahead = next_index > source.offer.next_index  # it has to wait until it may give back
+            settle = _settle_nothing if is_ahead else self._settling(each)
+            await self._proved(each, await in_thread(partial(_settled, check, settle)))
         except Diverged:
             if not self._is_on(each):
                 return
@@ -88,8 +90,12 @@ class LineageDesk:
             )
             await self._search(each, compared, partial(self._proved, each))
 
-    async def _proved(self, each: Outgoing) -> None:
-        """Both hold the same up to the shorter end."""
+    async def _proved(self, each: Outgoing, identity: Identity | None = None) -> None:
+        """Both hold the same up to the shorter end.
+
+        Args:
+            identity: that of both, where it is settled by now.
+        """
         if not self._is_on(each):
             return
         source = self._connection.source(each.cid)
@@ -100,7 +106,7 @@ class LineageDesk:
             self._returns.check(each, next_index)
             if not self._returns.gets_turn(each):
                 return
-        await self.tell_proved(each)
+        await self.tell_proved(each, identity)
 
     async def _check_offer(self, each: Outgoing) -> None:
         """Does nothing while the first store file is the one that the offer was made with: the sink
@@ -115,25 +121,35 @@ class LineageDesk:
         if offered is not None and offered.first_cycle != now.first_cycle:
             raise FilesChanged
 
-    async def tell_proved(self, each: Outgoing) -> None:
+    async def tell_proved(self, each: Outgoing, identity: Identity | None = None) -> None:
         """The sink holds what this queue does, and hears so. If only one of the two has an
         identity, it is that of both from now on.
+
+        Args:
+            identity: that, where it is settled by now.
 
         Raises:
             OtherQueue: it is a copy of another queue.
             QueueError, OSError: an identity cannot be read, or may not be on the disk.
         """
-        identity = None
-        if self._connection.tells_identities:
+        if not self._connection.tells_identities:
+            identity = None
+        elif self._identity_offered(each) is not None:
             identity = self._identity_offered(each)
+        else:
             if identity is None:
-                settle = partial(each.queue.settle_identity, self._identity_of_sink(each))
-                identity = await in_thread(settle)
-                if not self._is_on(each):
-                    return
-                self._check_identity(each, identity)  # another sink's may have been quicker
+                identity = await in_thread(self._settling(each))
+            if not self._is_on(each):
+                return
+            self._check_identity(each, identity)  # another sink's may have been quicker
         if self._is_on(each):
             self._connection.lineage_compared(each.cid, identity)
+
+    def _settling(self, each: Outgoing) -> Callable[[], Identity | None]:
+        """What settles the identity of both in a thread: nothing, where it was offered."""
+        if not self._connection.tells_identities or self._identity_offered(each) is not None:
+            return _settle_nothing
+        return partial(each.queue.settle_identity, self._identity_of_sink(each))
 
     def _check_identity(self, each: Outgoing, own: Identity | None) -> None:
         theirs = self._identity_of_sink(each)
@@ -261,3 +277,13 @@ class LineageDesk:
     def _is_on(self, each: Outgoing) -> bool:
         """False once the sink has let go of the queue."""
         return self._outgoing.get(each.cid) is each
+
+
+def _settle_nothing() -> None:
+    return None
+
+
+def _settled(check: Callable[[], None], settle: Callable[[], Identity | None]) -> Identity | None:
+    """The way into a thread is gone once for both."""
+    check()
+    return settle()

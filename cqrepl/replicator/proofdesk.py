@@ -11,8 +11,10 @@ from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
+from cqrepl.protocol.messages import ReplicationHandler
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap, QueueError
+from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.sinkqueue import SinkQueue
@@ -27,30 +29,31 @@ class ProofDesk:
         self._connection = connection
         self._pump = pump
 
-    async def held(self, event: ev.QueueOffered, queue: SinkQueue, next_index: Index) -> Lineage:
-        """What this queue holds, up to the shorter of the two ends; the source hears meanwhile that
-        it takes its time.
+    async def held(self, event: ev.QueueOffered, queue: SinkQueue) -> tuple[Index, Lineage]:
+        """Opens or makes an offered queue, all in one way into a thread. The source hears meanwhile
+        that it takes its time.
+
+        Returns:
+            From which index on the source is to send, and what this queue holds up to the shorter
+            of the two ends.
 
         Raises:
             OtherQueue: it is a copy of another queue.
-            QueueError, OSError: it cannot be read.
+            QueueError, OSError: it cannot be opened, or read: `SinkQueue.prepare`.
         """
-        offer = event.offer
-        assert offer.lineage is not None
-        identity = queue.check_identity(offer.lineage.identity)
-        index = min(next_index, offer.next_index)
-        shift = queue.queue.layout.roll_cycle.shift
         failed: QueueError | OSError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_pending, event)
             try:
-                own = await in_thread(partial(held, queue.chains, index, offer.lineage, shift))
+                next_index, own, identity = await in_thread(partial(_held, event.offer, queue))
             except (QueueError, OSError) as error:
                 failed = error  # not through the nursery, which would make a group of it
             nursery.cancel_scope.cancel()
         if failed is not None:
             raise failed
-        return replace(own, identity=identity) if self._connection.tells_identities else own
+        if self._connection.tells_identities:
+            own = replace(own, identity=identity)
+        return next_index, own
 
     async def prove(self, event: ev.ProofAsked, queue: SinkQueue) -> None:
         """Tells the source what this queue holds before the index that it asks for.
@@ -75,3 +78,25 @@ class ProofDesk:
             if self._connection.awaits_answer(event):
                 self._connection.sink(event.cid).tell_pending()
                 self._pump.wake()
+
+
+def prepared(offer: ReplicationHandler, queue: SinkQueue, *, is_compared: bool) -> Index:
+    """Opens or makes an offered queue; from which index on the source is to send.
+
+    Args:
+        is_compared: the source compares what both hold.
+
+    Raises:
+        QueueError, OSError: `SinkQueue.prepare`.
+    """
+    source_id, history = offer.source_id, offer.epochs
+    queue.prepare(offer.shape, source_id, is_compared=is_compared, history=history)
+    return queue.answer_from(offer.next_index, is_compared=is_compared)
+
+
+def _held(offer: ReplicationHandler, queue: SinkQueue) -> tuple[Index, Lineage, Identity | None]:
+    next_index = prepared(offer, queue, is_compared=True)
+    assert offer.lineage is not None
+    identity = queue.check_identity(offer.lineage.identity)
+    index, shift = min(next_index, offer.next_index), queue.queue.layout.roll_cycle.shift
+    return next_index, held(queue.chains, index, offer.lineage, shift), identity

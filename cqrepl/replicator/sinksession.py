@@ -30,7 +30,7 @@ from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
 from cqrepl.replicator.offergate import OfferGate
 from cqrepl.replicator.pause import is_passing
-from cqrepl.replicator.proofdesk import ProofDesk
+from cqrepl.replicator.proofdesk import ProofDesk, prepared
 from cqrepl.replicator.queueaudit import Place
 from cqrepl.replicator.queues import ANEW, Signal, until
 from cqrepl.replicator.queueturns import QueueTurns
@@ -248,11 +248,10 @@ class SinkSession:
         self._preparing.add(event.name)
         try:
             is_compared = self._connection.sink(event.cid).has_lineage
-            prepare = partial(queue.prepare, is_compared=is_compared, history=offer.epochs)
-            await in_thread(partial(prepare, offer.shape, offer.source_id))
-            next_index = queue.answer_from(offer.next_index, is_compared=is_compared)
-            if is_compared and self._connection.awaits_answer(event):
-                lineage = await self._proofs.held(event, queue, next_index)
+            if is_compared:
+                next_index, lineage = await self._proofs.held(event, queue)
+            else:
+                next_index = await in_thread(partial(prepared, offer, queue, is_compared=False))
             end = queue.next_index
             if not is_compared:
                 self._tell_uncompared(queue, next_index, offer.next_index)
@@ -283,9 +282,10 @@ class SinkSession:
         """What this queue holds is its source's: from now on nobody else writes to it."""
         if self._connection.has_stopped(event.cid):  # before its turn
             return
-        queue = self._queues[event.name]
+        queue, end = self._queues[event.name], self._ends[event.cid]
+        told = None if queue.has_tail else self._turns.take_identity(event)
         try:
-            follows = await self._epochs.follow(event, queue)
+            follows = await self._epochs.follow(event, queue, end, told)
         except (QueueError, OSError) as error:
             self._stop(event.cid, event.name, error)
             return
@@ -293,11 +293,11 @@ class SinkSession:
             return
         if not follows:
             self.put_off(event.cid, BEYOND)
-        elif queue.next_index != self._ends[event.cid]:
+        elif queue.next_index != end:
             self.put_off(event.cid, "another process has written to it")
         else:
             identity = self._turns.take_identity(event)
-            if identity is not None:
+            if identity is not None:  # it has come meanwhile
                 await self._take_identity(event, identity)
             if not self._connection.has_stopped(event.cid):
                 self._connection.go_on(event.cid)
