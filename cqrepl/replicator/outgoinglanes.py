@@ -91,21 +91,21 @@ class OutgoingLanes:
         return [kept.lane for _, kept in self._lent]
 
     def catch_up(self) -> None:
-        """Tells the core and the session what a live pump has done since; it may still run."""
-        for each in self._outgoing.values():
+        """Tells the core and the session what a live pump has done since; it may still run. As this
+        is asked often, only its own lanes are looked at: none while there is no such pump."""
+        for each, _ in self._lent.copy():
             if each.lane is not None and each.tailer is not None:
                 self._catch_up(each, each.lane, each.tailer.next_index)
 
     def leave(self) -> None:
         """The live pump has come back: the tailers go on from where it is."""
         self.catch_up()
-        for each in self._outgoing.values():
+        lent, self._lent = self._lent, []
+        for each, kept in lent:
             lane, each.lane = each.lane, None
             each.has_much = each.has_much if lane is None else lane.has_much
             if lane is not None and each.lane_count and each.tailer is not None:
                 each.tailer.pass_by(each.lane_count, lane.position, lane.position_last)
-        lent, self._lent = self._lent, []
-        for each, kept in lent:
             if each.kept is not kept:  # its queue was closed, or its file is another one by now
                 kept.let_go()
 

@@ -8,14 +8,17 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
+from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Queue
 from cqrepl.replicator import outgoingframes, worddesk
 from cqrepl.replicator.duplexsession import sessions_of
+from cqrepl.replicator.outgoinglanes import OutgoingLanes
 from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -157,3 +160,22 @@ async def test_one_queue_stands_for_all_that_are_still_behind(
             assert not any(session.is_caught_up for _ in range(COUNT))
             assert len(asked) < COUNT  # the look for it, once
             assert session.has_one_under_way
+
+
+class Unlisted(dict[Cid, Outgoing]):
+    """Queues of which one may be looked up, and not all."""
+
+    def values(self) -> NoReturn:
+        raise AssertionError("all queues were listed")
+
+
+async def test_what_lanes_have_done_is_asked_of_those_that_were_lent(
+    paths: dict[str, Path], tmp_path: Path
+) -> None:
+    async with joined(paths, tmp_path) as (source, _):
+        session = session_of(source)
+        lanes = OutgoingLanes(session, Unlisted(session.outgoing), session.words._connection)
+        lanes.catch_up()
+        lanes.leave()
+        with pytest.raises(AssertionError, match="listed"):
+            lanes.lend()
