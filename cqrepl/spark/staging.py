@@ -290,9 +290,19 @@ def excerpt_batch(index_first: int, payloads: "pa.BinaryArray") -> ExcerptBatch:
     """A batch that shares the memory of a column of payloads."""
     _, offsets, data = payloads.buffers()
     view = memoryview(b"" if data is None else data).cast("B")
-    starts = memoryview(offsets).cast("i")[payloads.offset : payloads.offset + len(payloads)]
-    lengths = pc.binary_length(payloads).cast(pa.int64())
-    lengths_view = memoryview(lengths.buffers()[1]).cast("q")[
-        lengths.offset : lengths.offset + len(payloads)
-    ]
-    return ExcerptBatch(Index(index_first), view, array("q", starts), array("q", lengths_view))
+    starts = pa.Array.from_buffers(
+        pa.int32(), len(payloads), [None, offsets], offset=payloads.offset
+    )
+    return ExcerptBatch(
+        Index(index_first), view, _longs(starts), _longs(pc.binary_length(payloads))
+    )
+
+
+def _longs(numbers: "pa.Array") -> "array[int]":
+    """Numbers without nulls, copied at once; an array that is given a view takes them one by
+    one."""
+    wide = numbers.cast(pa.int64())
+    found = array("q")
+    longs = memoryview(wide.buffers()[1]).cast("q")[wide.offset : wide.offset + len(wide)]
+    found.frombytes(longs.cast("B"))
+    return found
