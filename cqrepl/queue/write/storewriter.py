@@ -30,7 +30,8 @@ are missing, what is left behind the first of them is put aside, in a file of it
 all else, and the marks are set back to what can be walked to; but what was synced must be there.
 
 Space is allocated ahead of the end, before anything is stored, in steps that double from 1 to
-64 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
+4 MiB: a full disk is then an error before the first byte, not a fault in the middle of a store.
+Longer steps hold up the one that takes them where space is cleared at once, as in memory.
 The file is longer than that, and mapped whole, so that the next step only has to allocate: a pen
 can do that too. What lies behind `reserved` may be a hole.
 Where pages are touched ahead (`touching`), that helper decides the steps and allocates before them.
@@ -56,7 +57,7 @@ from cqrepl.surroundings import surroundings
 from wire.header import HEADER_BYTES
 
 _STEP_MIN: Final = 1 << 20
-_STEP_MAX: Final = 64 << 20
+_STEP_MAX: Final = 4 << 20
 _BLOCK_BYTES: Final = 4096  # that a copy of what is lost is in
 _LENGTH_MIN: Final = 8 << 20
 _LENGTH_STEP: Final = 64 << 20
@@ -169,12 +170,12 @@ class StoreWriter:
             self.step = min(2 * self.step, self._step_max)
 
     def is_nearly_full(self, position: int) -> bool:
-        """True when the file will soon have to be mapped anew by a writer that stands there."""
+        """True when a writer that stands there will soon have to make the file longer."""
         length = self.store.mapping.length
         return self.allocates and length - position < max(_STEP_MIN, length // 8)
 
     def reserve_ahead(self) -> None:
-        """Allocates more than is mapped, so that the file is mapped anew.
+        """Allocates more than is mapped, so that the file becomes longer and more of it is mapped.
 
         Raises:
             OSError: no space. The file may have grown; its content is as before.

@@ -54,8 +54,11 @@ const LONG_BATCH_BYTES: usize = 32 << 10;
 const POPULATED_BYTES: usize = 128 << 10;
 /// A batch that is longer is stored through the mapping.
 const IMAGE_BYTES_MAX: usize = 1 << 20;
-/// The longest step in which space is allocated.
-const STEP_MAX: usize = 64 << 20;
+/// The longest step in which space is allocated. A file system in memory clears it all at once, for
+/// half a millisecond each MiB.
+const STEP_MAX: usize = 4 << 20;
+/// Steps double as often as that: from one byte on they have reached the longest by then.
+const DOUBLINGS_MAX: u32 = STEP_MAX.ilog2();
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
@@ -494,7 +497,8 @@ impl<'a> Pen<'a> {
     /// Allocates space up to `end` and one step more, within the file as it is mapped.
     fn allocate(&self, end: usize) -> bool {
         let (start, steps) = (self.reserved(), self.place.steps.load(Ordering::Relaxed));
-        let step = self.terms.step.checked_shl(steps).unwrap_or(0).min(STEP_MAX);
+        let step = self.terms.step.min(STEP_MAX) << steps.min(DOUBLINGS_MAX);
+        let step = step.min(STEP_MAX);
         let wanted = end.saturating_add(step).min(self.store.len());
         if step == 0 || wanted < end {
             return false;

@@ -57,13 +57,16 @@ impl PyFileMap {
         PyMemoryView::from(slf.as_any())
     }
 
-    /// Unmaps the file, of which no view is held any more.
-    fn close(&self) -> PyResult<()> {
+    /// Unmaps the file, of which no view is held any more. Other threads run meanwhile: that takes
+    /// the system longer the more of it was touched.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         let mut viewed = self.viewed();
         if viewed.views > 0 {
             return Err(PyBufferError::new_err("expected a map of which no view is held"));
         }
-        viewed.map = None;
+        let map = viewed.map.take();
+        drop(viewed);
+        py.detach(move || drop(map));
         Ok(())
     }
 
