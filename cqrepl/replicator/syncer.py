@@ -28,8 +28,8 @@ NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 
 
 class Syncer:
-    """Syncs the queues of one host, one after the other, in one thread. The way there and back
-    costs more than most queues have to be read, so those of a group go it together.
+    """Syncs the queues of one host, one after the other, with a thread for each kind of work. The
+    way there and back costs more than most queues have to be read: those of a group go together.
 
     Args:
         scrub_bytes_per_s: so much of their store files is read once more; 0: none.
@@ -41,12 +41,13 @@ class Syncer:
         self._changed = Signal()
         self._nursery: trio.Nursery | None = None  # while it runs
         self._scrubbing = trio.CancelScope()
-        self._together = Together(GROUP_QUEUES)
+        # one for each kind of work: a sync that takes its time holds up no look and no audit
+        self._syncs, self._audits, self._looks = (Together(GROUP_QUEUES) for _ in range(3))
 
     @property
     def ways(self) -> int:
         """How often it went into a thread so far, with one queue or several."""
-        return self._together.ways
+        return self._syncs.ways + self._audits.ways + self._looks.ways
 
     def watch(
         self,
@@ -141,7 +142,7 @@ class Syncer:
                 if end.has_to_look:
                     due.append(end)
                 await _turn_for_others(nth)
-            await _in_groups(due, lambda end: end.look(self._together.do))
+            await _in_groups(due, lambda end: end.look(self._looks.do))
             await until_tick(LOOK_SECONDS)
 
     async def _look_at_names(self) -> None:
@@ -163,7 +164,7 @@ class Syncer:
         behind = []
 
         async def audit(end: DiskEnd) -> None:
-            if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._together.do):
+            if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._audits.do):
                 behind.append(end)
 
         await _in_groups(due, audit)
@@ -191,9 +192,9 @@ class Syncer:
 
         async def sync(end: DiskEnd) -> None:
             if end.is_dirty:
-                await end.sync(self._together.do)
-                await end.audit_a_while(FOLLOW_SECONDS / len(dirty), self._together.do)
-                await end.look(self._together.do)
+                await end.sync(self._syncs.do)
+                await end.audit_a_while(FOLLOW_SECONDS / len(dirty), self._syncs.do)
+                await end.look(self._syncs.do)
 
         await _in_groups(dirty, sync)
 
