@@ -4,6 +4,7 @@ What is promised here outlives a power cut before anybody hears of it (`queue.fi
 """
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from cqrepl.queue import Queue, QueueError
@@ -68,8 +69,12 @@ class KeptEpochs:
         with self._guard:
             self._keep(self.now.adopt(history))
 
-    def open(self, number: int, host_id: int, end: int) -> None:
-        """The host that has the promise leads from now on; `end` is the next index of its copy.
+    def open(self, number: int, host_id: int, end: int, history: History) -> None:
+        """The host that has the promise leads from now on.
+
+        Args:
+            end: the next index of its copy.
+            history: of what the copy holds, which may have come from another one just now.
 
         Raises:
             Fenced: another epoch was promised meanwhile.
@@ -78,7 +83,7 @@ class KeptEpochs:
         with self._guard:
             if (number, host_id) != (self.now.promised, self.now.promised_to):
                 raise Fenced(promised_otherwise(self.now, number, host_id), path=self._path)
-            self._keep(self.now.opened(end))
+            self._keep(replace(self.now, history=history).opened(end))
 
     def check_leads(self, host_id: int) -> None:
         """Does nothing where this host may stream the queue.

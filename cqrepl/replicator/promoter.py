@@ -220,7 +220,8 @@ class Promoter:
         with host.changing(), trio.CancelScope(shield=True):
             await host.sink.remove(name)  # it is on the disk then
             try:
-                await in_thread(partial(queue.epochs.open, begun.epoch, self._own, begun.start))
+                begin = partial(queue.epochs.open, begun.epoch, self._own, begun.start)
+                await in_thread(partial(begin, begun.history))
                 streamed = host.source.open(name, queue.path, queue.epochs)
             except BaseException:
                 await host.sink.take_in_again(name, queue.path, queue.epochs)

@@ -53,6 +53,7 @@ class Promotion:
             from where the last one began that somebody does. Where others begin, nobody here knows.
         refusal: why it cannot be done at all.
         led: hosts that may have led last: whose writes may be safe on copies that do not answer.
+        history: of what comes before the epoch.
     """
 
     queue: str
@@ -70,6 +71,7 @@ class Promotion:
     lost_from: Index
     refusal: str = ""
     led: frozenset[int] = frozenset()
+    history: History = ()
 
     def fields(self) -> dict[str, object]:
         """For JSON."""
@@ -170,9 +172,10 @@ def plan_promotion(
     away = led - positions.keys()  # those that answer have all that was safe while they led
     may_lose = any(len(positions.keys() - {each}) < needed for each in away)
     refusal = ""
-    # of two that lead, as after losses that were accepted on two sides, one is promoted once more
+    # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
+    # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
-    if own.is_source and is_alone:
+    if own.is_source and is_alone and own.epochs.promised == latest.promised:
         refusal = f"host {to} leads it already"
     elif tails[to] is not None:
         refusal = f"host {to} has excerpts that are not the queue's: it follows first"
@@ -200,6 +203,7 @@ def plan_promotion(
         lost_from=start if number_of(history) == heard else _last_start(history),
         refusal=refusal,
         led=led,
+        history=history,
     )
 
 

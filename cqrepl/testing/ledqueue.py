@@ -127,6 +127,8 @@ class LedQueue:
         files: of the cluster, by the ids of the hosts that read them.
         master: the host that streams it by the files, where there never was a promotion.
         power_cuts: when each host lost its power.
+        losing: ids of the hosts that were to lead though something may be lost by that. One of them
+            does not know of others: two may begin an epoch of one number.
     """
 
     def __init__(
@@ -141,6 +143,7 @@ class LedQueue:
         self.files = {host: each.file for host, each in hosts.items() if each.file is not None}
         self.master = SOURCE
         self.power_cuts: dict[int, list[float]] = {host: [] for host in hosts}
+        self.losing: set[int] = set()
         self.applications = {
             host: LedApplication(self, copy, roll_cycle, rate, random.Random(f"led {host} {seed}"))
             for host, copy in self.copies.items()
@@ -184,7 +187,8 @@ class LedQueue:
         return any(at >= since for at in self.power_cuts[host])
 
     def check_epochs(self) -> None:
-        """No copy forgets a promise; an epoch has one leader, and one beginning.
+        """No copy forgets a promise; an epoch has one leader, and one beginning, unless somebody
+        was promoted who was told that something may be lost.
 
         Raises:
             BrokenPromiseError: that is not so.
@@ -198,6 +202,6 @@ class LedQueue:
             self._promised[host] = now
             for each in now.history:
                 known = self._epochs.setdefault(each.number, each)
-                if known != each:
+                if known != each and not self.losing & {known.leader, each.leader}:
                     text = f"epoch {each.number} has begun twice: {known} and {each}"
                     raise BrokenPromiseError("epochs", text)

@@ -116,6 +116,11 @@ class Network(trio.abc.SocketFactory):
             for end in link.ends:
                 end.close()
 
+    @property
+    def made(self) -> int:
+        """How many links there were so far."""
+        return self._count
+
     def socket(self, family: int = 0, type: int = 0, proto: int = 0) -> "LabSocket":
         here = surroundings()
         assert isinstance(here, Process), "sockets are made by hosts of the laboratory"

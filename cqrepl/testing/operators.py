@@ -120,6 +120,8 @@ class Operator:
         plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
         if plan is None or "error" in plan:
             return False
+        if accept_loss:
+            led.losing.add(to)
         asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
         done = await self.tell(host, asked)
         if done is None:
@@ -172,7 +174,7 @@ class Operator:
             disk = each.machine.is_full, each.machine.has_error_ahead
             hosts.append((process, each.node is None, end, disk))
         links = frozenset(link.number for link in self._network.links if not link.is_cut)
-        return hosts, links, len(self.promoted)
+        return hosts, links, self._network.made, len(self.promoted)
 
     async def tell(self, host: LabHost, asked: Values) -> Values | None:
         """Asks a host for something; the answer, None where there is none."""

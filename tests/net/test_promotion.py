@@ -11,7 +11,7 @@ from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
 from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
 from cqrepl.queue import QueueDamaged, QueueError
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
 from cqrepl.replicator import fencekind
 from cqrepl.replicator.hostevents import Role
 from cqrepl.replicator.snapshot import snapshot_of
@@ -19,6 +19,7 @@ from cqrepl.replicator.stops import Stop
 from tests.support.promotions import cluster, last
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import noon_index, read
+from tests.support.threehosts import IDS, three_hosts
 from tests.support.unreadable import made_unreadable
 
 
@@ -381,3 +382,44 @@ async def test_a_copy_that_was_resumed_gives_what_it_has_though_nobody_offers(
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.start == noon_index(sequence=6)
         await hosts.follow(2)
+
+
+async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
+    tmp_path: Path,
+) -> None:
+    """Else the copies that went through them would part from it, and put the same aside."""
+    async with three_hosts(tmp_path) as three:
+        await three.stop(3)
+        await three.hosts[2].leaders.promote("q")
+        more_excerpts(three.at(2), 10, 5)
+        await copied(three.at(2), three.at(1))
+        await three.stop(2)
+        await three.start(3)
+        await three.meet()
+        done = await three.hosts[3].leaders.promote("q")
+        assert done.returned is not None
+        assert done.returned.host == 1
+        assert [each.leader for each in load_epochs(three.at(3)).history] == [2, 3]
+        await three.start(2)
+        await three.follow(3)
+        assert not [path for each in IDS for path in three.at(each).glob("quarantine/*")]
+
+
+async def test_a_leader_whose_copies_have_promised_another_one_may_lead_once_more(
+    tmp_path: Path,
+) -> None:
+    """That one never began."""
+    async with three_hosts(tmp_path) as three:
+        await three.hosts[2].leaders.promote("q")
+        await three.follow(2)
+        await three.stop(1, 2, 3)
+        for each in (1, 3):
+            store_epochs(three.at(each), load_epochs(three.at(each)).promise(2, 3))
+        await three.start(1, 2, 3)
+        await three.meet()
+        plan = await three.hosts[1].leaders.plan("q", 2)
+        done = await three.hosts[2].leaders.promote("q")
+        assert done == plan
+        assert (done.epoch, done.fenced, done.refusal) == (3, (1, 3), "")
+        more_excerpts(three.at(2), 10, 5)
+        await three.follow(2)

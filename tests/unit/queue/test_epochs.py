@@ -132,10 +132,10 @@ def test_who_may_lead(tmp_path: Path) -> None:
         kept.check_leads(2)
     with pytest.raises(Fenced, match="host 2 leads it in epoch 1: nothing of it goes out"):
         kept.check_leads(1)
-    kept.open(1, 2, 9)
+    kept.open(1, 2, 9, ())
     kept.check_leads(2)
     with pytest.raises(Fenced, match="epoch 1 was promised to host 2: host 3, with epoch 2"):
-        kept.open(2, 3, 9)
+        kept.open(2, 3, 9, kept.now.history)
     assert KeptEpochs(tmp_path).now == Epochs(promised=1, promised_to=2, history=(ONE,))
 
 
