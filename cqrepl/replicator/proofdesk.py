@@ -3,6 +3,7 @@ source searches for where the two copies begin to differ."""
 
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import Final
 
 import trio
@@ -30,8 +31,8 @@ class ProofDesk:
         self._pump = pump
 
     async def held(self, event: ev.QueueOffered, queue: SinkQueue) -> tuple[Index, Lineage]:
-        """Opens or makes an offered queue, all in one way into a thread. The source hears meanwhile
-        that it takes its time.
+        """Opens or makes an offered queue, all in one way into a thread. Once it is open, the
+        source hears that it takes its time; for one that does not open it is not to wait for ever.
 
         Returns:
             From which index on the source is to send, and what this queue holds up to the shorter
@@ -42,10 +43,12 @@ class ProofDesk:
             QueueError, OSError: it cannot be opened, or read: `SinkQueue.prepare`.
         """
         failed: QueueError | OSError | None = None
+        is_open = Event()
+        work = partial(_held, event.offer, queue, is_open)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell_pending, event)
+            nursery.start_soon(self._tell_pending, event, is_open)
             try:
-                next_index, own, identity = await in_thread(partial(_held, event.offer, queue))
+                next_index, own, identity = await in_thread(work)
             except (QueueError, OSError) as error:
                 failed = error  # not through the nursery, which would make a group of it
             nursery.cancel_scope.cancel()
@@ -72,10 +75,10 @@ class ProofDesk:
         if not self._connection.has_stopped(event.cid):
             self._connection.give_proof(event.cid, event.index, own)
 
-    async def _tell_pending(self, event: ev.QueueOffered) -> None:
+    async def _tell_pending(self, event: ev.QueueOffered, is_open: Event) -> None:
         while True:
             await trio.sleep(PENDING_SECONDS)
-            if self._connection.awaits_answer(event):
+            if is_open.is_set() and self._connection.awaits_answer(event):
                 self._connection.sink(event.cid).tell_pending()
                 self._pump.wake()
 
@@ -94,8 +97,11 @@ def prepared(offer: ReplicationHandler, queue: SinkQueue, *, is_compared: bool) 
     return queue.answer_from(offer.next_index, is_compared=is_compared)
 
 
-def _held(offer: ReplicationHandler, queue: SinkQueue) -> tuple[Index, Lineage, Identity | None]:
+def _held(
+    offer: ReplicationHandler, queue: SinkQueue, is_open: Event
+) -> tuple[Index, Lineage, Identity | None]:
     next_index = prepared(offer, queue, is_compared=True)
+    is_open.set()
     assert offer.lineage is not None
     identity = queue.check_identity(offer.lineage.identity)
     index, shift = min(next_index, offer.next_index), queue.queue.layout.roll_cycle.shift

@@ -26,7 +26,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
 
     def held(self: SinkQueue, *args: Any, **more: Any) -> None:
         if self.name == "slow":
-            opens.wait()
+            opens.wait(60)
         prepare(self, *args, **more)
 
     monkeypatch.setattr(SinkQueue, "prepare", held)
