@@ -561,8 +561,10 @@ class SinkQueue:
         self._queue = queue = Queue.open_for_append(self.path, create=create)
         try:
             self.chains = Chains(queue.cycles)
-            is_proved = queue.is_of_this_boot or not queue.is_follower
-            if create is not None or queue.is_follower:
+            # that it follows may have gone with the power; what was promised has not
+            is_follower = queue.is_follower or self.epochs.now.promised > 0
+            is_proved = queue.is_of_this_boot or not is_follower
+            if create is not None or is_follower:
                 self._lock()
             else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()

@@ -1,5 +1,6 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -423,3 +424,20 @@ async def test_a_leader_whose_copies_have_promised_another_one_may_lead_once_mor
         assert (done.epoch, done.fenced, done.refusal) == (3, (1, 3), "")
         more_excerpts(three.at(2), 10, 5)
         await three.follow(2)
+
+
+async def test_a_copy_that_forgot_that_it_follows_keeps_writers_out_as_it_promised(
+    tmp_path: Path,
+) -> None:
+    """A power cut takes the mark with it, and no promise. Nobody offers the queue to it yet."""
+    async with three_hosts(tmp_path) as three:
+        await three.hosts[2].leaders.promote("q")
+        await three.follow(2)
+        await three.stop(1, 2, 3)
+        with Queue.open_for_append(three.at(1)) as queue:
+            assert queue.is_follower
+            queue.note_follower(is_follower=False)
+        await three.start(1)
+        words = [sys.executable, "-P", "-m", "cqrepl", "append", str(three.at(1)), "--lines"]
+        done = await trio.run_process(words, stdin=b"x\n", capture_stderr=True, check=False)
+        assert done.returncode == 5, done.stderr
