@@ -115,7 +115,8 @@ class FileChanges:
             if answer is not None:
                 if answer.get("code") == OK:
                     return True
-                if load_epochs(self._led.copies[host].path).promised:
+                is_led = load_epochs(self._led.copies[host].path).promised > 0
+                if is_led and "error" not in answer:  # with one, as of a full disk, nothing is done
                     return False
             await trio.sleep(AGAIN_SECONDS)
 
