@@ -108,3 +108,17 @@ fn what_the_system_refuses_leaves_all_as_it_was() {
     assert!(FileMap::new(-1, PAGE, 2 * PAGE, false).is_err());
     assert!(FileMap::new(listing.as_raw_fd(), PAGE, 2 * PAGE, false).is_err());
 }
+
+#[test]
+fn a_large_map_is_given_back_after_all_by_a_thread() {
+    let file = grown_file("large");
+    let length = 80 << 20;
+    file.set_len(length as u64).expect("a sparse file");
+    let map = FileMap::new(file.as_raw_fd(), length, 0, true).expect("mapped");
+    let start = map.start() as usize;
+    assert_eq!(mappings_within(start, start + length), 1);
+    drop(map);
+    let waits = std::iter::repeat_with(|| std::thread::sleep(std::time::Duration::from_millis(5)));
+    let waited = waits.take(6000).take_while(|()| mappings_within(start, start + length) > 0);
+    assert!(waited.count() < 6000);
+}

@@ -30,6 +30,10 @@ use crate::mem::of_files::open_file;
 /// All maps of a process reserve no more than this part of its addresses.
 const ADDRESSES_SHARE: usize = 8;
 
+/// What is unmapped where it is given up: milliseconds. A larger map takes seconds for each ten
+/// gigabytes that were touched: a writer that goes on to the next file is not to wait for that.
+const AT_ONCE_BYTES: usize = 64 << 20;
+
 /// The bytes that all maps of this process have reserved.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
@@ -125,10 +129,17 @@ impl Drop for FileMap {
         if self.reserved == 0 {
             return;
         }
-        // SAFETY: all of these addresses are this map's, and those who hold any of them hold the map
-        let done = unsafe { munmap(self.start as *mut _, self.reserved) };
-        if done.is_ok() {
-            RESERVED.fetch_sub(self.reserved, Ordering::Relaxed);
+        let (start, reserved) = (self.start, self.reserved);
+        let give_back = move || {
+            // SAFETY: all of these addresses are this map's, and those who held any of them are gone
+            let done = unsafe { munmap(start as *mut _, reserved) };
+            if done.is_ok() {
+                RESERVED.fetch_sub(reserved, Ordering::Relaxed);
+            }
+        };
+        let thread = || std::thread::Builder::new().name("unmap".into()).spawn(give_back);
+        if self.length <= AT_ONCE_BYTES || thread().is_err() {
+            give_back();
         }
     }
 }
