@@ -56,9 +56,10 @@ async def test_those_that_find_descriptors_run_and_the_others_come(
 
 
 async def test_a_sink_takes_as_many_as_it_has_descriptors_for(tmp_path: Path) -> None:
-    """Each new copy takes six; none keeps two that another one needs, nor the last ones."""
+    """Each new copy takes four, or six with the plain kernel, whose maps keep one each; none keeps
+    two that another one needs, nor the last ones."""
     count, said = await taken_while_poor(tmp_path, NAMES, 6)
-    assert count < 12
+    assert count < 18
     assert "stopped" not in said
 
 
