@@ -201,6 +201,8 @@ class DiskEnd:
             do: what does it in a thread.
         """
         async with self._turn:
+            if self._is_forgotten:  # while it waited for its turn
+                return
             self.is_dirty = False
             try:
                 await self._sync(do)
@@ -298,12 +300,16 @@ class DiskEnd:
             end = self._end()
             has_come, self._end_read = end != self._end_read, end
             if end != self._audit.at and not (rest_only and has_come):
-                found = await do(partial(self._audit.follow, end, seconds))
+                found = await do(partial(self._follow, end, seconds))
                 if self._audited is not None:
                     self._audited(found)
                 is_behind = self._audit.at != end
                 is_behind = is_behind and not self._has_ended() and self._end() == end
         return is_behind
+
+    def _follow(self, end: Index, seconds: float) -> list[Place]:
+        """In a thread, where it may have waited for others: nothing, if it is closed by now."""
+        return [] if self._is_forgotten else self._audit.follow(end, seconds)
 
     async def scrub_a_while(self) -> int | None:
         """Reads a stretch of closed store files once more: how many bytes; None when a round is
@@ -381,7 +387,9 @@ class DiskEnd:
             self._is_looking = False
 
     def _look(self) -> bool:
-        """True when a sync would let more be noted."""
+        """True when a sync would let more be noted. In a thread, as `_follow`."""
+        if self._is_forgotten:
+            return False
         doubtful, shift = self._doubtful, self._queue.layout.roll_cycle.shift
         cycles = (
             range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
@@ -397,10 +405,13 @@ class DiskEnd:
 
     def _sync_and_mark(self, end: Index, doubtful: range) -> QueueError | OSError | None:
         """The files, and only then the mark that says so; what was in the way, if that may pass.
+        In a thread, as `_follow`: what others do with the files since is not known here.
 
         Raises:
             QueueError, OSError: of the files, or the mark, nothing is known any more.
         """
+        if self._is_forgotten:
+            return None
         try:
             self._sync_files(end)
         except (QueueError, OSError) as error:

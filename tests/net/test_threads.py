@@ -1,8 +1,10 @@
 """Work of several tasks that goes into a thread together. Ways are counted, and not time."""
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
@@ -10,12 +12,14 @@ import trio.testing
 
 from cqrepl.net.threads import Together
 from cqrepl.queue import Queue
+from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
 from tests.support.replicas import eventually
 from tests.support.samples import fill
 
 COUNT = 3 * GROUP_QUEUES
+T = TypeVar("T")
 
 
 async def test_what_comes_at_once_goes_together_and_each_task_gets_its_own() -> None:
@@ -101,6 +105,27 @@ async def test_the_files_of_many_queues_are_looked_at_and_synced_together(tmp_pa
     for each in queues:
         syncer.forget(each)
         each.close()
+
+
+async def test_what_waits_for_its_way_leaves_a_queue_alone_that_was_closed(tmp_path: Path) -> None:
+    """Another may have opened it since, and cut its end off, say: no mark tells of more."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    syncer, queue = Syncer(), Queue.open(tmp_path)
+    end = syncer.watch(
+        "q", queue, queue.next_index, Chains(queue.cycles), raised, queue.check_name, is_proved=True
+    )
+
+    async def late(work: Callable[[], T]) -> T:
+        syncer.forget(queue)
+        queue.close()
+        return work()
+
+    end.note()
+    await end.sync(late)
+    await end.sync()
+    await end.look(late)
+    assert not await end.audit_a_while(1.0)
+    assert load_synced(tmp_path) is None
 
 
 def raised(error: Exception) -> None:
