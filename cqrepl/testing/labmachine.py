@@ -23,6 +23,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.giventime import give_time
+from cqrepl.queue.files.locks import forget_turns
 from cqrepl.surroundings import Surroundings
 from cqrepl.testing.pages import PAGE, Pages
 from cqrepl.testing.story import Story
@@ -77,6 +78,7 @@ class Machine:
         self._processes += 1
         process = Process(self, self.host * _PIDS + self._processes, what)
         self.alive.add(process.pid)
+        forget_turns(process.pid)
         return process
 
     def killed(self, process: "Process") -> None:

@@ -118,6 +118,17 @@ async def test_a_new_boot_after_a_power_cut(tmp_path: Path) -> None:
     assert process.is_alive(process.pid) is False
 
 
+async def test_a_process_holds_nothing_of_one_that_had_its_id(tmp_path: Path) -> None:
+    """As one of the run before, which was killed; files get the numbers of others, too."""
+    left = []
+    for number in range(2):
+        host = machine(tmp_path / str(number))
+        with within(host.start("a writer")):
+            left.append(Queue.open_for_append(tmp_path / "q", create="FAST_DAILY"))
+            left[-1].append_lock.acquire()
+            assert left[-1].append_lock.is_held
+
+
 async def test_a_full_disk(tmp_path: Path) -> None:
     host = machine(tmp_path)
     host.is_full = True

@@ -99,6 +99,11 @@ class _Turns:
                 self._turns[key] = _Turn()
             return self._turns[key]
 
+    def forget(self, process: int) -> None:
+        """Those of one process."""
+        with self._guard:
+            self._turns = {key: turn for key, turn in self._turns.items() if key[-1] != process}
+
     def _renew(self) -> None:
         self._guard = threading.Lock()
         turns, self._turns = self._turns, {}
@@ -107,6 +112,12 @@ class _Turns:
 
 
 _turns: Final = _Turns()
+
+
+def forget_turns(process: int) -> None:
+    """A process only begins, and has no threads that hold anything: one of the laboratory, whose
+    ids come again, while files get the numbers of others that are gone."""
+    _turns.forget(process)
 
 
 class LockWords(NamedTuple):
