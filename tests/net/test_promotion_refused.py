@@ -6,9 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import trio
 
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.replicator.promotion import Promotion
 from tests.net.test_disk_full import make_queue, small_file_system
 from tests.support.replicas import copied, eventually, more_excerpts
 from tests.support.threehosts import IDS, ThreeHosts, three_hosts
@@ -130,3 +132,20 @@ async def test_a_copy_that_is_paused_by_hand_is_named_at_each_host(tmp_path: Pat
     async with three_hosts(tmp_path) as cluster:
         await cluster.hosts[2].pause("q")
         await is_refused(cluster, 2, "host 2: it is paused by operator: resume it first")
+
+
+async def test_many_plans_at_once_each_find_a_disk_that_takes_a_promise(tmp_path: Path) -> None:
+    """What one of them tries is in the way of no other, and nothing is left of it."""
+    async with three_hosts(tmp_path) as cluster:
+        files = {each: set(cluster.at(each).iterdir()) for each in IDS}
+        plans: list[Promotion] = []
+
+        async def plan() -> None:
+            plans.append(await cluster.hosts[1].leaders.plan("q", 3))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(30):
+                nursery.start_soon(plan)
+        assert {(each.fenced, each.declined, each.refusal) for each in plans} == {((1, 2), (), "")}
+        found = {path for each in IDS for path in set(cluster.at(each).iterdir()) - files[each]}
+        assert not [path for path in found if "epoch" in path.name]

@@ -22,13 +22,14 @@ The name is none that Java takes for a store file.
 import struct
 import zlib
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from cqrepl.queue.files.sidefile import read_side_file, replace_side_file
 from cqrepl.queue.format.epochs import EPOCHS_MAX, Epoch, Epochs
 from cqrepl.queue.format.errors import QueueDamaged
 from cqrepl.queue.format.index import Index
-from cqrepl.surroundings import sync_path
+from cqrepl.surroundings import surroundings, sync_path
 
 EPOCH_FILE_NAME: Final = "epoch.cqmark"
 _MAGIC: Final = b"cqepochs"
@@ -82,11 +83,11 @@ def check_writable(path: Path) -> None:
     """
     while not path.is_dir() and path != path.parent:
         path = path.parent
-    tried = path / f"{EPOCH_FILE_NAME}.tried"
-    try:
-        replace_side_file(tried, bytes(_BYTES_MAX), is_synced=True)
-    finally:
-        tried.unlink(missing_ok=True)
+    with TemporaryFile(
+        dir=path
+    ) as tried:  # without a name: of two at once, or killed, none is left
+        surroundings().write(tried.fileno(), bytes(_BYTES_MAX), 0)
+        surroundings().sync(tried.fileno())
 
 
 def _read(data: bytes) -> Epochs | None:
