@@ -1,6 +1,8 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from cqrepl.replicator.stops import Stop
 from tests.support.promotions import cluster, last
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import noon_index, read
-from tests.support.threehosts import IDS, three_hosts
+from tests.support.threehosts import IDS, ThreeHosts, three_hosts
 from tests.support.unreadable import made_unreadable
 
 
@@ -406,14 +408,21 @@ async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
         assert not [path for each in IDS for path in three.at(each).glob("quarantine/*")]
 
 
+@asynccontextmanager
+async def stopped_behind_host_2(folder: Path) -> AsyncIterator[ThreeHosts]:
+    """All of them have what host 2 has, which was promoted; none runs."""
+    async with three_hosts(folder) as three:
+        await three.hosts[2].leaders.promote("q")
+        await three.follow(2)
+        await three.stop(*IDS)
+        yield three
+
+
 async def test_a_leader_whose_copies_have_promised_another_one_may_lead_once_more(
     tmp_path: Path,
 ) -> None:
     """That one never began."""
-    async with three_hosts(tmp_path) as three:
-        await three.hosts[2].leaders.promote("q")
-        await three.follow(2)
-        await three.stop(1, 2, 3)
+    async with stopped_behind_host_2(tmp_path) as three:
         for each in (1, 3):
             store_epochs(three.at(each), load_epochs(three.at(each)).promise(2, 3))
         await three.start(1, 2, 3)
@@ -430,10 +439,7 @@ async def test_a_copy_that_forgot_that_it_follows_keeps_writers_out_as_it_promis
     tmp_path: Path,
 ) -> None:
     """A power cut takes the mark with it, and no promise. Nobody offers the queue to it yet."""
-    async with three_hosts(tmp_path) as three:
-        await three.hosts[2].leaders.promote("q")
-        await three.follow(2)
-        await three.stop(1, 2, 3)
+    async with stopped_behind_host_2(tmp_path) as three:
         with Queue.open_for_append(three.at(1)) as queue:
             assert queue.is_follower
             queue.note_follower(is_follower=False)
