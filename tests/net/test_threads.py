@@ -15,7 +15,7 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
-from tests.support.replicas import eventually
+from tests.support.replicas import SECONDS, eventually
 from tests.support.samples import fill
 
 COUNT = 3 * GROUP_QUEUES
@@ -60,18 +60,20 @@ async def test_an_error_is_that_of_one_task() -> None:
 
 
 async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> None:
-    together, goes_on, done = Together(1), threading.Event(), list[str]()
+    together, done = Together(1), list[str]()
+    begun, goes_on = threading.Event(), threading.Event()
 
     def wait() -> None:
-        goes_on.wait()
+        begun.set()
+        goes_on.wait(SECONDS)  # a test that has failed ends as well
         done.append("first")
 
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as inner:
                 inner.start_soon(together.do, wait)
+                await eventually(begun.is_set)  # tasks that start together start in any order
                 inner.start_soon(together.do, partial(done.append, "second"))
-                await eventually(lambda: together.ways == 1)
                 nursery.start_soon(together.do, partial(done.append, "third"))
                 await trio.testing.wait_all_tasks_blocked()
                 scope.cancel()
