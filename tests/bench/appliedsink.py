@@ -6,18 +6,28 @@ It listens on a port of the system's choice, which it tells, for a queue "q". A 
 copy as it comes, and says so of what it has taken. It looks every 20 us.
 """
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import trio
 
+from cqrepl.bench.processes import Running, running
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import serve_sink
 
 LOOK_SECONDS = 0.000_02
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def applied_sink(folder: Path) -> AbstractContextManager[Running]:
+    """Such a process as long as the block lasts; its copy is in "copy" in this folder."""
+    os.environ["PYTHONPATH"] = ROOT  # it is started apart from the working directory's modules
+    return running(folder, "tests.bench.appliedsink", folder / "copy")
 
 
 def take(path: Path, applied: Callable[[int], None]) -> None:

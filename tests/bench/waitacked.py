@@ -41,6 +41,7 @@ from cqrepl.bench.report import scratch
 from cqrepl.kernel.board import AckLevel
 from cqrepl.queue import Queue
 from cqrepl.replicator.source import Source, serve_source
+from tests.bench.appliedsink import applied_sink
 from tests.bench.peers import limits
 
 GOALS = {
@@ -169,7 +170,7 @@ def applied_waits(
     path = folder / "q"
     Queue.open(path, create="FAST_DAILY").close()
     waits = []
-    with running(folder, "tests.bench.appliedsink", folder / "copy") as sink:
+    with applied_sink(folder) as sink:
         with source_of({"q": path}, f"127.0.0.1:{sink.port()}", pauser) as source:
             board = source.board("q")
             with Queue.open(path) as queue:

@@ -30,6 +30,7 @@ from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.leadership import Leading
+from tests.bench.appliedsink import applied_sink
 from tests.bench.peers import postgres, redis
 from tests.bench.peers.programs import missing_program
 from tests.bench.waitacked import PAUSERS, source_of
@@ -45,10 +46,9 @@ def own_rate(
     path = folder / "q"
     Queue.open(path, create="FAST_DAILY").close()
     policy = AckPolicy(level=AckLevel[level.upper()], timeout_seconds=WAIT_SECONDS)
-    words: list[object] = [MODULE, "sink", f"q={folder / 'copy'}", "--listen", "127.0.0.1:0"]
-    if level == "applied":
-        words = ["tests.bench.appliedsink", folder / "copy"]
-    with running(folder, str(words[0]), *words[1:]) as sink:
+    words = ["sink", f"q={folder / 'copy'}", "--listen", "127.0.0.1:0"]
+    program = applied_sink(folder) if level == "applied" else running(folder, MODULE, *words)
+    with program as sink:
         with source_of({"q": path}, f"127.0.0.1:{sink.port()}", pauser) as source:
             leading = source.leading("q")
             leading.append([bytes(size)], policy=policy)  # the sink is there then
