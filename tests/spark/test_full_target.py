@@ -58,17 +58,24 @@ def assert_told(done: Result, code: int, said: str) -> None:
 
 
 @contextmanager
-def read_only(folder: Path, place: Path) -> Iterator[None]:
-    """Shows a folder at another place, where it cannot be written."""
+def shown_at(folder: Path, place: Path) -> Iterator[None]:
+    """Shows a folder at another place, too."""
     place.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "--bind", str(folder), str(place)], capture_output=True)
     if done.returncode:
         require("root", "mounting is not allowed here")
     try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@contextmanager
+def read_only(folder: Path, place: Path) -> Iterator[None]:
+    """As `shown_at`, where it cannot be written."""
+    with shown_at(folder, place):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
+        yield
 
 
 @pytest.mark.parametrize(("job", "size", "file"), NO_ROOM)
@@ -126,3 +133,17 @@ def test_a_target_on_another_disk_than_what_is_beside_it(
     with small_file_system(tmp_path / "back"):
         done = made("restore", archive, queue, tmp_path / "back")
     assert_told(done, 2, f"{tmp_path}/back: expected it on the same file system as {tmp_path}")
+
+
+@pytest.mark.parametrize("job", ["restore", "rebuild"])
+def test_a_target_that_is_mounted_once_more(
+    spark: "SparkSession", queue: Path, archive: Path, tmp_path: Path, job: str
+) -> None:
+    """The device is that of what is beside it, but nothing can be linked from there."""
+    assert spark
+    (tmp_path / "own").mkdir()
+    with shown_at(tmp_path / "own", tmp_path / "back"):
+        done = made(job, archive, queue, tmp_path / "back")
+        assert list((tmp_path / "back").iterdir()) == []
+    assert_told(done, 2, f"{tmp_path}/back: expected it on the same file system as {tmp_path}")
+    assert {path.name for path in tmp_path.iterdir()} == {"own", "back"}

@@ -9,6 +9,7 @@ as every writer does. A run that was cut off leaves whole files only, and the ne
 goes on behind them.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -82,10 +83,26 @@ def _check_links(folder: Path, target: Path) -> None:
     """
     if not target.exists():
         return
-    if folder.stat().st_dev != target.stat().st_dev:
-        raise QueueError(f"expected it on the same file system as {folder.parent}", path=target)
     if not os.access(target, os.W_OK | os.X_OK):
         raise QueueError("expected a directory that can be written to", path=target)
+    if _are_apart(folder, target):
+        raise QueueError(f"expected it on the same file system as {folder.parent}", path=target)
+
+
+def _are_apart(folder: Path, other: Path) -> bool:
+    """Whether no file can be linked from one folder into another one.
+
+    What is mounted a second time is one device and yet apart. Of that the system tells who would
+    rename what is not there, before it looks for it: so nothing is made, which a kill could leave.
+    """
+    if folder.stat().st_dev != other.stat().st_dev:
+        return True
+    name = uuid4().hex
+    try:
+        (folder / name).rename(other / name)
+    except OSError as error:
+        return error.errno == errno.EXDEV
+    return False
 
 
 @contextmanager

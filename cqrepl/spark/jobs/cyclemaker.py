@@ -2,26 +2,26 @@
 
 Theory of operation. A cycle that is larger than what each processor has to do is cut into parts
 between blocks. Each part is laid by a task of its own (`laidparts` tells why not into the store
-file itself), and then one task for each such cycle joins what was laid, which takes about half as
-long as making it in one task would. Cycles of one part are built at once. A cycle that the target
-has already is compared instead, part by part, too.
+file itself), and then one task for each such cycle joins what was laid, and removes that, which
+takes about half as long as making it in one task would. Cycles of one part are built at once. A
+cycle that the target has already is compared instead, part by part, too.
 
-All that is made is in the workshop of the run, under names that no other attempt has: what tasks
-leave that were killed, or that Spark has given up, is in nobody's way.
+All that is made is in the workshop of the run, under names that no other attempt has, until it is
+whole: what tasks leave that were killed, or that Spark has given up, is in nobody's way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Generic, TypeVar
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from cqrepl.queue import QueueLayout
 from cqrepl.spark.jobs.blocks import Piece, batch_of
 from cqrepl.spark.jobs.cyclebuilder import Span, build_cycle, check_built, check_held
-from cqrepl.spark.jobs.laidparts import LaidPart, laid_batches, lay_part
+from cqrepl.spark.jobs.laidparts import LaidPart, join_parts, lay_part
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 
 Source = TypeVar("Source")
@@ -162,12 +162,16 @@ def _joined(
 ) -> list[Path]:
     """The store files of cycles that were laid in parts."""
 
-    def work(task: tuple[list[LaidPart], bool]) -> Iterator[Answer]:
-        own, is_closed = task
-        batches = chain.from_iterable(map(laid_batches, own))
-        yield {"file": str(build_cycle(folder, layout, batches, is_closed=is_closed))}
+    run = uuid4().hex  # tasks of another run may outlive its driver
 
-    tasks = [(laid[planned.cycle], planned.is_closed) for planned in cycles]
+    def work(task: tuple[Path, list[LaidPart], bool]) -> Iterator[Answer]:
+        place, parts, is_closed = task
+        yield {"file": str(join_parts(place, layout, parts, is_closed=is_closed))}
+
+    tasks = [
+        (folder / f"{run}-{planned.cycle}", laid[planned.cycle], planned.is_closed)
+        for planned in cycles
+    ]
     return [Path(answer["file"]) for answer in run_tasks(spark, "joined", work, tasks)]
 
 

@@ -14,10 +14,17 @@ file of a part is known by the answer of the attempt that counts, and no other a
 
 What is joined is what was laid: with the name of a file comes its size, and the chain over its
 excerpts (`kernel.chain`) where there is a library for that.
+
+The files of a cycle go as soon as it is joined, since they take as much of the disk once more. So
+what is joined gets a name that all attempts of the join know, and only when it is whole: the
+attempt that comes after a kill, or beside another one, takes what has that name.
 """
 
+import errno
+import itertools
 import mmap
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,10 +32,10 @@ from uuid import uuid4
 
 from cqrepl.kernel.batch import find_excerpts, lay_excerpts
 from cqrepl.kernel.chain import CHAIN_START, extend_chain, has_chains
-from cqrepl.queue import ExcerptBatch, QueueDamaged
+from cqrepl.queue import ExcerptBatch, QueueDamaged, QueueLayout
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.storeimage import TAIL_ZEROS
-from cqrepl.spark.jobs.cyclebuilder import making
+from cqrepl.spark.jobs.cyclebuilder import build_cycle, making
 from wire.header import HEADER_BYTES
 
 _NO_MARKS: Final = 1 << 30  # a spacing: the index is made by the join
@@ -102,6 +109,42 @@ def laid_batches(part: LaidPart) -> Iterator[ExcerptBatch]:
         raise _damaged(part, f"{part.index_last:#x} as its last", f"{index - 1:#x}")
     if part.chain is not None and chain.hex() != part.chain:
         raise _damaged(part, "the excerpts that were laid", "other ones")
+
+
+def join_parts(
+    place: Path, layout: QueueLayout, parts: Sequence[LaidPart], *, is_closed: bool
+) -> Path:
+    """The store file of a cycle that was laid in these parts, in a directory of its own; the parts
+    go. Another attempt of the same gives the same file.
+
+    Args:
+        place: the directory, which no other cycle and no other run has.
+
+    Raises:
+        QueueDamaged: as `laid_batches`.
+        OSError: no space, then nothing is left but the parts; or a part has gone.
+    """
+    if not place.is_dir():
+        try:
+            batches = itertools.chain.from_iterable(map(laid_batches, parts))
+            file = build_cycle(place.parent, layout, batches, is_closed=is_closed)
+            _give_name(file.parent, place)
+        except FileNotFoundError:
+            if not place.is_dir():  # else another attempt has joined them meanwhile
+                raise
+    for part in parts:
+        Path(part.file).unlink(missing_ok=True)
+    return next(place.glob("*.cq4"))
+
+
+def _give_name(made: Path, place: Path) -> None:
+    """Gives a directory a name, or removes it where another one has that."""
+    try:
+        made.rename(place)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _extended(chain: bytes, batch: ExcerptBatch, sequence: int) -> bytes:
