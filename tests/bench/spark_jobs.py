@@ -1,6 +1,6 @@
 """Archive, restore and preload, beside a plain copy of the same data by Spark, in turn.
 
-    python -m tests.bench.spark_jobs [--rounds 3] [--count 2000000] [--size 100]
+    python -m tests.bench.spark_jobs [--rounds 3] [--count 2000000] [--size 100] [--only copy,rows]
 
 copy      `spark.read.parquet` of the queue's (index, payload), written as Parquet again (zstd)
 archive   `cqrepl.spark.jobs.archive` of the queue, into an empty directory
@@ -14,6 +14,7 @@ after one that is not counted, and their ratio to `copy`. On a shared machine on
 """
 
 import argparse
+import math
 import os
 import shutil
 import statistics
@@ -89,13 +90,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--only", default="copy,archive,restore,preload,rows")
     options = parser.parse_args()
+    wanted = options.only.split(",")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_queue(folder / "queue", options.count, options.size)
         spark = session(folder)
         spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
         found = jobs(spark, folder, options.count)
+        found = {name: work for name, work in found.items() if name in wanted}
         rates: dict[str, list[float]] = {name: [] for name in found}
         for nth in range(options.rounds + 1):
             for made in ("copy", "archived", "back", "filled", "whole"):
@@ -106,7 +110,7 @@ def main() -> None:
                     rates[name].append(rate)
         spark.stop()
     print(f"{options.count:,} excerpts of {options.size} bytes, load {os.getloadavg()[0]:.1f}")
-    plain = statistics.median(rates["copy"])
+    plain = statistics.median(rates["copy"]) if "copy" in rates else math.nan
     for name, each in rates.items():
         rate = statistics.median(each)
         print(f"{name:<8} {rate:>12,.0f} for each second of the processors, {rate / plain:.2f}")
