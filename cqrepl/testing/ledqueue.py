@@ -16,12 +16,19 @@ import trio
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError, QueueLocked
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
-from cqrepl.testing.checker import BrokenPromiseError, Written, digest_of
+from cqrepl.testing.checker import (
+    BrokenPromiseError,
+    Written,
+    content,
+    digest_of,
+    is_readable,
+)
 from cqrepl.testing.labhosts import BATCHES, PAYLOAD_BYTES, Copy, LabHost
 from cqrepl.testing.plan import SOURCE
 
@@ -181,6 +188,21 @@ class LedQueue:
         """An application is kept out: it ends, if another host is to lead."""
         if self.leader != host:
             self.writers.discard(host)
+
+    def loses_power(self, host: int) -> None:
+        """A host's power is cut now. What is not known to be on its disk, and no other copy has,
+        may be torn: where that host leads on, it is the only copy, and goes out as it stands."""
+        self.power_cuts[host].append(trio.current_time())
+        path = self.copies[host].path
+        if not is_readable(path):
+            return
+        others = [each.path for other, each in self.copies.items() if other != host]
+        held = [content(each) for each in others if is_readable(each)]
+        mark = load_synced(path)
+        for index, digest in content(path).items():
+            is_synced = mark is not None and index < mark.end
+            if not is_synced and all(each.get(index) != digest for each in held):
+                self.written.may_be_torn(index, index)
 
     def lost_power(self, host: int, *, since: float) -> bool:
         """Whether a host's power was cut then or later."""

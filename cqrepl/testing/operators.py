@@ -5,7 +5,8 @@ it has answered, as one that is killed, the operator does not know what has come
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +62,8 @@ class Operator:
         self.promoted: list[Promoted] = []
         self.counts: Counter[str] = Counter()
         self.files = FileChanges(led, hosts, self.tell)
+        self._under_way = 0  # promotions
+        self._turns = 0  # of promotions, that began or ended
         self._led = led
         self._hosts = hosts
         self._network = network
@@ -106,28 +109,31 @@ class Operator:
 
     def power_cut(self, host: int) -> None:
         """Of one host; it starts again when it is told to."""
-        self._led.power_cuts[host].append(trio.current_time())
+        self._led.loses_power(host)
         self._hosts[host].power_cut()
 
     async def promote(self, to: int, *, accept_loss: bool) -> bool:
         """Plans a promotion, and has it done; whether that was told as done.
 
         Raises:
-            BrokenPromiseError: it was not as planned, though nothing has changed in between.
+            BrokenPromiseError: it was not as planned, though nothing has changed in between, and
+                no other operator had another one done.
         """
         led, host = self._led, self._hosts[to]
-        before = self._state(to)
+        before, turns = self._state(to), self._turns
         plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
         if plan is None or "error" in plan:
             return False
         if accept_loss:
             led.losing.add(to)
         asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
-        done = await self.tell(host, asked)
+        with self._promoting():
+            done = await self.tell(host, asked)
+            is_alone = self._under_way == 1 and self._turns == turns + 1
         if done is None:
             self.counts["nobody knows"] += 1
             return False
-        is_same = self._state(to) == before
+        is_same = is_alone and self._state(to) == before
         if "error" in done:
             self.counts["refused"] += 1
             if is_same and not plan["refusal"] and (accept_loss or not plan["may_lose"]):
@@ -139,6 +145,18 @@ class Operator:
             self._compare(plan, done)
         self._note(done)
         return True
+
+    @contextmanager
+    def _promoting(self) -> Iterator[None]:
+        """One promotion, for those that go on meanwhile: of two at once each finds what hosts have
+        promised to the other."""
+        self._under_way += 1
+        self._turns += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            self._turns += 1
 
     def _note(self, done: Values) -> None:
         led, epoch, leader = self._led, done["epoch"], done["leader"]

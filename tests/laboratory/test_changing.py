@@ -8,9 +8,12 @@ from collections import Counter
 
 import pytest
 
+from cqrepl.net.errors import Refused
 from cqrepl.queue.format.epochs import Epochs
-from cqrepl.replicator import keptepochs
+from cqrepl.replicator import firstindex, keptepochs
 from cqrepl.replicator.host import Host
+from cqrepl.replicator.promoter import Promoter
+from cqrepl.testing.checker import Written
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
@@ -22,13 +25,20 @@ LONG_SECONDS = 30.0
 LONG_SEEDS = range(200)
 
 
-def plan(*faults: Fault, seed: int = 0, hosts: int = 3, seconds: float = 12.0) -> RunPlan:
+def plan(
+    *faults: Fault,
+    seed: int = 0,
+    hosts: int = 3,
+    seconds: float = 12.0,
+    roll_cycle: str = "FAST_DAILY",
+    rate: float = 4.0,
+) -> RunPlan:
     return RunPlan(
         seed=seed,
         seconds=seconds,
         hosts=hosts,
-        roll_cycle="FAST_DAILY",
-        rate=4.0,
+        roll_cycle=roll_cycle,
+        rate=rate,
         faults=faults,
         changing=True,
     )
@@ -39,6 +49,16 @@ def counts(outcome: Outcome) -> Counter[str]:
     [text] = [each.text for each in outcome.story if "; promotions: " in each.text]
     pairs = (each.rsplit(" ", 1) for each in text.split("promotions: ")[1].split(", ") if each)
     return Counter({name: int(number) for name, number in pairs})
+
+
+def said(outcome: Outcome, words: str) -> int:
+    """How many hosts have answered an operator so."""
+    return sum(each.where == "operator" and words in each.text for each in outcome.story)
+
+
+def differing(outcome: Outcome) -> int:
+    """How many copies have said why they differ."""
+    return sum(each.where == "laboratory" and " differs: " in each.text for each in outcome.story)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -90,6 +110,63 @@ def test_an_epoch_that_begins_elsewhere_than_was_told_is_found(
     assert run(FAIL_OVERS).check == "promotion"
 
 
+def test_of_two_promotions_at_once_each_may_be_refused_for_the_other() -> None:
+    """Both were planned before either began."""
+    outcome = run(
+        plan(Fault(4.0, Kind.FAIL_OVER, 2, 0, 1.0), Fault(4.0, Kind.FAIL_OVER, 3, 0, 1.0))
+    )
+    assert outcome.broken is None
+    assert said(outcome, "meanwhile, so this host does not lead it") == 2
+
+
+def test_a_promotion_that_is_refused_against_its_plan_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuses(*args: object) -> None:
+        raise Refused("another host is promoted")
+
+    monkeypatch.setattr(Promoter, "_check_alone", refuses)
+    assert run(FAIL_OVERS).check == "promotion"
+
+
+# ---- what a copy may say -------------------------------------------------------------------------
+
+BEHIND = (
+    Fault(4.0, Kind.CLOCK_STEP, 3, 0, 0.05, step_s=-7200.0),
+    Fault(6.0, Kind.STOP, 3, 0, 1.0),
+)
+
+
+def test_a_copy_whose_clock_is_hours_behind_takes_no_cycle_of_times_to_come() -> None:
+    outcome = run(plan(*BEHIND, roll_cycle="TEST_SECONDLY"))
+    assert outcome.broken is None
+    assert differing(outcome) == 1
+
+
+def test_a_copy_that_refuses_what_its_clock_allows_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(firstindex, "_is_near", lambda *args: False)
+    assert run(plan(*BEHIND[1:], roll_cycle="TEST_SECONDLY")).check == "equal"
+
+
+# what the power of a leader takes half of while it is paused
+PAUSED = (Fault(4.0, Kind.PAUSE, 1, 0, 3.0), Fault(6.5, Kind.POWER_CUT, 1, 0, 0.05))
+
+
+def test_what_only_a_torn_leader_has_goes_out_as_it_stands() -> None:
+    outcome = run(plan(*PAUSED, seed=2, seconds=10.0, rate=10.0))
+    assert outcome.broken is None
+    assert [each for each in outcome.story if "it goes out as it stands" in each.text]
+
+
+def test_what_was_altered_where_a_copy_had_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torn page is no excuse for what is whole elsewhere, or was synced."""
+    note = Written.note
+    monkeypatch.setattr(Written, "note", lambda self, index, _: note(self, index, b"another one"))
+    assert run(plan(Fault(6.5, Kind.POWER_CUT, 1, 0, 0.05))).check == "altered"
+
+
 # ---- by the files of the cluster -----------------------------------------------------------------
 
 RELOADS = plan(
@@ -101,11 +178,6 @@ RELOADS = plan(
     Fault(7.0, Kind.LIMIT, 1, 0, 0.05, nth=1),
     Fault(8.0, Kind.OTHER_QUEUE, 1, 0, 0.05),
 )
-
-
-def said(outcome: Outcome, words: str) -> int:
-    """How many hosts have answered an operator so."""
-    return sum(each.where == "operator" and words in each.text for each in outcome.story)
 
 
 def test_another_master_by_reloads() -> None:
