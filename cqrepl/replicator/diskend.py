@@ -125,6 +125,7 @@ class DiskEnd:
         mark = load_synced(queue.path)
         self._synced = NEXT_OF_EMPTY if mark is None else mark.end
         self._noted = NOTHING_DOUBTFUL if mark is None else mark.doubtful
+        self._end_noted = NEXT_OF_EMPTY  # the queue reaches to here at least
         self._had_mark = mark is not None
         self._is_of_this_boot = mark is None or mark.is_of_this_boot
         if is_proved and mark is None:
@@ -152,8 +153,13 @@ class DiskEnd:
         start = self.unproved_from
         return NOTHING_DOUBTFUL if start is None else range(start, self._unproved_to)
 
-    def note(self) -> None:
-        """There is something that may not be on the disk."""
+    def note(self, end: int = NEXT_OF_EMPTY) -> None:
+        """There is something that may not be on the disk.
+
+        Args:
+            end: the queue has everything before this index; 0 where the caller does not know.
+        """
+        self._end_noted = max(self._end_noted, Index(end))
         if not self.is_dirty and not self._has_failed:
             self.is_dirty = True
             self._changed.set()
@@ -229,7 +235,8 @@ class DiskEnd:
     async def _sync(self, do: InThread) -> None:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
-            end = self._end()
+            # to ask a source's queue for its end is dear, and what was sent of it is there
+            end = self._end_noted if self._end_noted > self._synced else self._end()
             if end <= self._synced and doubtful == self._noted and self._is_of_this_boot:
                 return
             hindrance = await do(partial(self._sync_and_mark, end, doubtful))
@@ -355,6 +362,22 @@ class DiskEnd:
         if self._looked is None or monotonic() >= self._looked_at + FULL_LOOK_SECONDS:
             return True
         return self._audit.has_to_read or self._state() != self._looked
+
+    @property
+    def has_to_save(self) -> bool:
+        """True while it is not written down how far the files were read."""
+        return self._audit.has_to_save and not self._is_forgotten
+
+    @property
+    def has_news_to_look_at(self) -> bool:
+        """False while a look would find no more than that a sync has gone further in the open store
+        file, and how far that was read: with each sync it would write a side file anew."""
+        looked, state = self._looked, self._state()
+        if looked is None or state is None or self._queue.cycles.closed.is_ahead:
+            return True
+        shift = self._queue.layout.roll_cycle.shift
+        has_rolled = cycle_of(looked.synced, shift) < cycle_of(state.synced, shift)
+        return has_rolled or state != looked._replace(synced=state.synced)
 
     def _state(self) -> "_Looked | None":
         """None where each look counts: in a laboratory real times of change tell nothing."""

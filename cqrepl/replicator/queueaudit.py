@@ -63,6 +63,11 @@ class QueueAudit:
         """True while something is left to be read, or noted, however the queue stays."""
         return self._may_digest or self._chains.has_to_read
 
+    @property
+    def has_to_save(self) -> bool:
+        """True while `save` would write anything, as far as it is on the disk."""
+        return self._chains.has_to_save
+
     def follow_now_and_then(self, cycles: Cycles) -> None:
         """Reads on towards the end, where nobody waits for that, so that a sink that comes need not
         wait for all of it.

@@ -179,7 +179,7 @@ class CopyDisk:
         """As `DiskEnd.unproved_from` of the copy."""
         return self._copy.disk.unproved_from if self._copy.is_open else None
 
-    def note(self) -> None:
+    def note(self, end: int) -> None:
         """Nothing: the sink has noted it."""
 
     def note_compared(self) -> None:

@@ -367,7 +367,7 @@ class SourceSession:
         self.words.touch(each.queue.name)
         self._pauses.forget(each.queue.name)
         counters.count_sent(each.marks, sent.index_last, len(sent), sent.payload_bytes)
-        each.queue.disk.note()
+        each.queue.disk.note(sent.index_last + 1)
         self.has_progressed = self.has_progressed or not self._shared.asks_ack(each.queue.name)
 
     async def _begin_later(self, each: Outgoing) -> None:

@@ -112,7 +112,7 @@ class Syncer:
             yield
             self._nursery = None
             nursery.cancel_scope.cancel()
-        await self._sync_all()
+        await self._sync_all(is_last=True)
 
     async def _work(self) -> None:
         while True:
@@ -187,16 +187,20 @@ class Syncer:
                         await trio.sleep(max(count / bytes_per_s, SCRUB_SECONDS))
                 await trio.sleep(LOOK_SECONDS)
 
-    async def _sync_all(self) -> None:
-        dirty = [end for _, end in self._each() if end.is_dirty]
+    async def _sync_all(self, *, is_last: bool = False) -> None:
+        """What is read behind the stream has its own time, and how far that was is written down
+        with the looks: with each sync only where that finds more, and at the end."""
+        due = [end for _, end in self._each() if end.is_dirty or (is_last and end.has_to_save)]
 
         async def sync(end: DiskEnd) -> None:
             if end.is_dirty:
                 await end.sync(self._syncs.do)
-                await end.audit_a_while(FOLLOW_SECONDS / len(dirty), self._syncs.do)
+                if is_last:
+                    await end.audit_a_while(FOLLOW_SECONDS / len(due), self._syncs.do)
+            if is_last or end.has_news_to_look_at:
                 await end.look(self._syncs.do)
 
-        await _in_groups(dirty, sync)
+        await _in_groups(due, sync)
 
 
 async def _in_groups(ends: Sequence[DiskEnd], work: Callable[[DiskEnd], Awaitable[None]]) -> None:

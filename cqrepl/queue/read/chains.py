@@ -218,6 +218,11 @@ class Chains:
                 path.unlink(missing_ok=True)  # what a kill has left, or gone with its store file
 
     @property
+    def has_to_save(self) -> bool:
+        """True while there may be points that no side file has."""
+        return self._is_unsaved
+
+    @property
     def has_to_read(self) -> bool:
         """True while something is to be read once more, or its chain to be saved."""
         return self._is_unsaved or bool(self._to_reread or self._to_check)
