@@ -4,23 +4,29 @@ Before a stream begins the sink tells what it holds (`LineageClaimed`). While it
 reads what has come from its files, and tells the chain every half second (`CopyAudited`): an
 excerpt that is stored otherwise than it was sent is found so. Where the two differ, the sink is
 asked until the first differing index is known.
+
+To hold one of these chains against a queue takes opening its file and reading on in it, most of
+which holds up all other Python of the process. So of several that a queue has told of one cycle
+only the last counts, which is over all that the others are over; a few queues go together; and
+where more wait, others have their turn first, unless a sink was asked, and is waited for.
 """
 
-from collections import deque
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
 import trio
 
-from cqrepl.net.threads import in_thread
+from cqrepl.net.pump import Pump
+from cqrepl.net.threads import Together, in_thread
 from cqrepl.protocol import Connection
 from cqrepl.protocol import events as ev
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.offer import Lineage
 from cqrepl.queue import Diverged, IndexGap
 from cqrepl.queue.format.identity import Identity
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import Cycle, Index, cycle_of
 from cqrepl.replicator.divergence import Compared, DivergenceSearch
 from cqrepl.replicator.identities import check_copy_of
 from cqrepl.replicator.lineage import NO_CYCLE, FilesChanged, check_lineage, first_held
@@ -28,8 +34,11 @@ from cqrepl.replicator.outgoingqueue import Outgoing
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.returndesk import ReturnDesk
 
+Step = Callable[[Cid, Callable[[Outgoing], Awaitable[None]]], Awaitable[None]]
 AUDIT_SECONDS: Final = 5.0  # longest wait for what a sink's files hold, before an end
-AUDITED_MAX: Final = 64  # of one queue, that wait to be compared
+AUDITED_MAX: Final = 64  # cycles of one queue, that wait to be compared
+AUDITED_TOGETHER: Final = 16  # queues
+AUDITED_PAUSE_SECONDS: Final = 0.25  # between two times that so many are compared
 
 
 class LineageDesk:
@@ -52,7 +61,9 @@ class LineageDesk:
         self._returns = returns
         self._connection = connection
         self._changed = changed
-        self._audited: dict[Cid, deque[ev.CopyAudited]] = {}
+        self._audited: dict[Cid, dict[Cycle, ev.CopyAudited]] = {}  # the last one of each cycle
+        self._ways = Together(AUDITED_TOGETHER)
+        self._asked_until = -math.inf  # by trio's clock: so long an answer is waited for
         self._has_audited = Signal()
         self._if_equal: dict[
             Cid, Callable[[], Awaitable[None]]
@@ -175,23 +186,62 @@ class LineageDesk:
             await self._ask_on(each, partial(each.search.take, given.lineage))
 
     def note(self, event: ev.CopyAudited) -> None:
-        """The sink has told what its files hold: `compare_next` looks at it."""
-        self._audited.setdefault(event.cid, deque(maxlen=AUDITED_MAX)).append(event)
+        """The sink has told what its files hold: `work` looks at it."""
+        each = self._outgoing.get(event.cid)
+        if each is None:
+            return
+        waiting = self._audited.setdefault(event.cid, {})
+        waiting[cycle_of(event.index, each.shift)] = event
+        if len(waiting) > AUDITED_MAX:
+            del waiting[min(waiting)]
         self._has_audited.set()
 
-    async def next_audited(self) -> tuple[Outgoing, ev.CopyAudited]:
-        """Waits for what is to be compared next, of a queue that goes on."""
+    async def work(self, pump: Pump, step: Step) -> None:
+        """Compares what the sink has told, for as long as the connection is there.
+
+        Args:
+            step: takes a step of a comparison, and stops a queue that differs.
+        """
         while True:
+            async with trio.open_nursery() as nursery:
+                for each, event in await self._next_audited():
+                    nursery.start_soon(self._compare_if_on, each, event, step)
+            if self._connection.has_events:
+                pump.look()
+            else:
+                pump.wake()  # all is well, or there is something to ask
+            await self._pause_audited()
+
+    async def _compare_if_on(self, each: Outgoing, event: ev.CopyAudited, step: Step) -> None:
+        if self._is_on(each):  # the sink may have let go of it meanwhile
+            await step(each.cid, partial(self.compare_audited, event=event))
+
+    async def _next_audited(self) -> list[tuple[Outgoing, ev.CopyAudited]]:
+        """Waits for what is to be compared next, of some queues that go on."""
+        while True:
+            found: list[tuple[Outgoing, ev.CopyAudited]] = []
             for cid, waiting in list(self._audited.items()):
+                if len(found) == AUDITED_TOGETHER:
+                    return found
                 del self._audited[cid]
                 each = self._outgoing.get(cid)
                 if each is None or not each.is_going_on:
                     continue
-                event = waiting.popleft()
+                found.append((each, waiting.pop(min(waiting))))
                 if waiting:
                     self._audited[cid] = waiting  # behind the other queues
-                return each, event
+            if found:
+                return found
             await self._has_audited.wait()
+
+    async def _pause_audited(self) -> None:
+        """Lets others have their turn where many wait to be compared, and none of them is waited
+        for."""
+        if len(self._audited) < AUDITED_TOGETHER:
+            return
+        with trio.move_on_after(AUDITED_PAUSE_SECONDS):
+            while trio.current_time() >= self._asked_until:
+                await self._has_audited.wait()
 
     async def compare_audited(self, each: Outgoing, event: ev.CopyAudited) -> None:
         """Holds what the sink's files hold against this queue.
@@ -201,7 +251,7 @@ class LineageDesk:
             QueueError, OSError: a store file cannot be read.
         """
         try:
-            chain = await in_thread(partial(each.queue.chains.at, event.index))
+            chain = await self._ways.do(partial(each.queue.chains.at, event.index))
         except IndexGap:
             return  # retention has taken its cycle meanwhile
         if not self._is_on(each) or not each.is_going_on:
@@ -246,7 +296,8 @@ class LineageDesk:
         if index <= max(each.audited, each.audit_asked):
             return
         if each.is_going_on and self._connection.ask_audit(each.cid, index):
-            each.audit_asked, each.audit_until = index, trio.current_time() + AUDIT_SECONDS
+            self._asked_until = each.audit_until = trio.current_time() + AUDIT_SECONDS
+            each.audit_asked = index
 
     async def _search(
         self, each: Outgoing, compared: Compared, if_equal: Callable[[], Awaitable[None]]

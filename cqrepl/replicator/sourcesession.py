@@ -184,18 +184,9 @@ class SourceSession:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._turns.work, self._act)
             nursery.start_soon(self._work_on_returns)
-            nursery.start_soon(self._work_on_audits)
+            nursery.start_soon(self._lineage.work, self._pump, self._step)
             nursery.start_soon(self._work_on_pauses)
             nursery.start_soon(self._resends.run, self._start)
-
-    async def _work_on_audits(self) -> None:
-        while True:
-            each, event = await self._lineage.next_audited()
-            await self._step(each.cid, partial(self._lineage.compare_audited, event=event))
-            if self._connection.has_events:
-                self._pump.look()
-            else:
-                self._pump.wake()  # all is well, or there is something to ask
 
     async def _work_on_returns(self) -> None:
         """Begins back copies whose turn has come, and ends those that take too long."""
