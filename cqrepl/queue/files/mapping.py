@@ -22,8 +22,8 @@ closed.
 What is stored reaches the disk when the kernel pleases, page by page in any order, until `sync`
 says that it is there. All that this package stores into a file goes through few functions: the
 `store_*`, `exchange_*` and `put_8` of `Words`, `Mapping.write`, and the kernel's `lay_excerpts` as
-`storewriter` calls it, and the kernel's pen, which does what those do (`pens`): in a sink's live
-pump it also writes long runs to the file itself and allocates what is mapped. Files change size
+`storewriter` calls it, and the kernel's pen, which does what those do (`fastappend`): long batches
+it also writes to the file itself, and allocates what is mapped for them. Files change size
 in `Mapping.reserve` and `Mapping.allocate_ahead`, and names in `os.rename`; and all that is made
 durable is so by `Mapping.sync` and `Mapping.sync_directory`. What no reader can see yet is stored
 and synced by `maker`, and shown by `os.link`. Calls that reach a disk go through `surroundings()`.

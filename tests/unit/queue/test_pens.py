@@ -102,6 +102,46 @@ def test_payloads_are_copied_from_where_they_are(path: Path, appender: Appender)
     check_marks(path)
 
 
+@pytest.mark.parametrize("length", [15 << 10, 15], ids=["apart", "copied"])
+def test_a_long_batch_is_written_to_the_file(tmp_path: Path, length: int) -> None:
+    """It is as the long way lays it, with whole payloads apart and without."""
+    payloads = [bytes([1 + nth % 250]) * length for nth in range((60 << 10) // length)]
+    for name, is_quick in (("quick", True), ("slow", False)):
+        with Queue.open_for_append(tmp_path / name, create=layout("FAST_DAILY")) as queue:
+            appender = queue.appender()
+            appender.append_one(b"first", NOON_MS)
+            appender.append([bytes(100_000)], NOON_MS)  # what is reserved takes the batch
+            if not is_quick:
+                appender._pen = None
+            appender.append(payloads, NOON_MS)
+        check_marks(tmp_path / name)
+    assert read(tmp_path / "quick") == read(tmp_path / "slow")
+    assert [data for _, data in read(tmp_path / "quick")][2:] == payloads
+
+
+def test_nothing_is_written_to_another_file_that_has_the_number_of_one_that_was_closed(
+    tmp_path: Path,
+) -> None:
+    with Queue.open_for_append(tmp_path / "queue", create=layout("FAST_DAILY")) as queue:
+        appender = queue.appender()
+        appender.append_one(b"first", NOON_MS)
+        pen, writer = appender._pen, appender._end.writer
+        assert pen is not None
+        assert writer is not None
+        number = writer.store.mapping.descriptor
+        copy = os.dup(number)
+        with (tmp_path / "other").open("wb") as other:
+            os.truncate(other.fileno(), 1 << 30)  # longer than what is mapped: all looks well
+            os.dup2(other.fileno(), number)
+        try:
+            pen.append_many([bytes(b"x" * 1000)] * 60, NOON_MS)
+        finally:
+            os.dup2(copy, number)
+            os.close(copy)
+    with (tmp_path / "other").open("rb") as other:
+        assert os.lseek(other.fileno(), 0, os.SEEK_HOLE) == 0  # it is one hole
+
+
 # ---------------------------------------------------------------- refusals
 
 

@@ -47,7 +47,8 @@ const PROCESS_MASK: i64 = 0xFFFF_FFFF;
 const END_MARK_BYTES: usize = 8;
 /// A pen walks over so many excerpts of other writers.
 const CAUGHT_MAX: i64 = 4096;
-/// From this size on, pages are brought into memory before they are written.
+/// From this size on, a batch is written to the file where that may be done; else its pages are
+/// brought into memory before.
 const LONG_BATCH_BYTES: usize = 32 << 10;
 /// And so many bytes ahead of the batch. More at once holds up one batch in many for longer, and
 /// has left the processor's caches by the time that it is written.
@@ -61,6 +62,11 @@ const STEP_MAX: usize = 4 << 20;
 const DOUBLINGS_MAX: u32 = STEP_MAX.ilog2();
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
+
+/// True for a batch of that size that is written to the file, where that may be done.
+pub fn is_written(size: usize) -> bool {
+    (LONG_BATCH_BYTES..=IMAGE_BYTES_MAX).contains(&size)
+}
 
 thread_local! {
     /// The memory in which a batch is put together.
@@ -334,7 +340,7 @@ impl<'a> Pen<'a> {
         position: usize,
         sequence: i64,
     ) -> Result<Option<Laid>, Fault> {
-        if !(LONG_BATCH_BYTES..=IMAGE_BYTES_MAX).contains(&batch.size) {
+        if !is_written(batch.size) {
             return Ok(None);
         }
         IMAGE.with_borrow_mut(|bytes| {

@@ -28,6 +28,8 @@ mod views;
 #[cfg(feature = "python")]
 pub use cut_files::name_cut_files;
 pub use file_map::FileMap;
+#[cfg(feature = "python")]
+pub use of_files::file_identity;
 pub use of_files::{allocate, named_file_size, open_file, write_at};
 #[cfg(feature = "python")]
 pub use of_python::{new_bytes, number_bytes, Payload, Payloads, View, ViewOfLongs};

@@ -31,6 +31,20 @@ pub fn named_file_size(descriptor: RawFd) -> Option<u64> {
     (status.nlink() > 0).then_some(status.len())
 }
 
+/// What tells an open file from every other one: its device, and its number there; `None` if no file
+/// has that descriptor.
+#[cfg(feature = "python")]
+pub fn file_identity(descriptor: RawFd) -> Option<(u64, u64)> {
+    if descriptor < 0 {
+        return None;
+    }
+    // SAFETY: the file is not closed here. Should its owner have closed it, the system is only asked
+    // about another file, or says that there is none
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
+    let status = file.metadata().ok()?;
+    Some((status.dev(), status.ino()))
+}
+
 /// Writes parts to an open file, one behind the other; the answer is how many bytes were written,
 /// or `None` if the call failed.
 ///

@@ -8,7 +8,7 @@ use crate::append::pen::{self, PenPlace};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::layout::MeasuredBatch;
 use crate::mem::fault::Fault;
-use crate::mem::{Payload, Payloads, Source, View, ViewOfLongs};
+use crate::mem::{file_identity, Payload, Payloads, Source, View, ViewOfLongs};
 use crate::python::functions::HELD_BYTES;
 
 /// A writer of one open store file, for the usual case. Any thread may use it.
@@ -22,6 +22,8 @@ pub struct PyPen {
     turn: View,
     terms: Terms,
     place: PenPlace,
+    /// What tells the store file from every other one; the caller has it open when it makes a pen.
+    identity: Option<(u64, u64)>,
 }
 
 impl PyPen {
@@ -54,7 +56,8 @@ impl PyPen {
             ..PenPlace::default()
         };
         let (store, table, turn) = (View::of(store)?, View::of(table)?, View::of(turn)?);
-        let made = PyPen { store, table, turn, terms, place };
+        let identity = file_identity(terms.descriptor);
+        let made = PyPen { store, table, turn, terms, place, identity };
         made.pen()?; // numbers that make no sense are refused now
         Ok(made)
     }
@@ -125,6 +128,17 @@ impl PyPen {
             return Ok(-(Refusal::Roll as i64));
         }
         let batch = MeasuredBatch::of_each(payloads)?;
-        Ok(answer(pen.append_batch(&batch, None, false)?))
+        let is_kept_open = pen::is_written(batch.size) && self.may_write();
+        Ok(answer(pen.append_batch(&batch, None, is_kept_open)?))
+    }
+
+    /// True when a batch may be written to the file, not through the mapping. While this thread
+    /// holds the GIL, as it does here, no other one closes the file: if it is open now it stays so
+    /// until the call is over. Another thread may have closed it before this one came to its call.
+    /// Where a helper has the pages in memory ahead, nothing is quicker than the mapping.
+    fn may_write(&self) -> bool {
+        let is_open =
+            self.identity.is_some() && file_identity(self.terms.descriptor) == self.identity;
+        self.terms.step > 0 && is_open
     }
 }
