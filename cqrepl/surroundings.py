@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ class Surroundings:
     def boot_id(self) -> bytes:
         """What the machine calls its present start; nothing where it does not say."""
         try:
-            return _BOOT_ID.read_bytes()
+            return _boot_id()
         except OSError:
             return b""
 
@@ -137,6 +138,11 @@ class Surroundings:
 
 _MACHINE: Final = Surroundings()
 _here: Final[ContextVar[Surroundings]] = ContextVar("surroundings", default=_MACHINE)
+
+
+@cache
+def _boot_id() -> bytes:
+    return _BOOT_ID.read_bytes()
 
 
 def surroundings() -> Surroundings:

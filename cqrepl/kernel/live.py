@@ -21,6 +21,7 @@ if TYPE_CHECKING or AVAILABLE:
     from cqrepl._native import SendBudget as SendBudget
     from cqrepl._native import SinkLane as SinkLane
     from cqrepl._native import SourceLane as SourceLane
+    from cqrepl._native import StoredBell as StoredBell
     from cqrepl._native import WordLooks
     from cqrepl._native import run_live as run_live
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.events import CommitMoved, TailerMoved
-from cqrepl.queue import QueueError
+from cqrepl.queue import QueueDamaged, QueueError
+from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.tailerposition import TailerPosition
+from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
+    from cqrepl.kernel.live import SinkLane
     from cqrepl.replicator.sinkqueue import SinkQueue
 
 UNKEPT_MAX: Final = 64  # a source may name as many as it likes
@@ -48,6 +51,25 @@ def tell_synced(queue: "SinkQueue", index: int) -> None:
     """Everything up to an index is on the disk: its source hears of it."""
     if queue.owner is not None and queue.stop is None:
         queue.owner.tell_level(queue.name, AckLevel.SYNCED, index)
+
+
+def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:
+    """What a live pump stores in this lane is synced at once, and its source hears of it."""
+    if surroundings().has_threads:  # else the pump comes back after each step
+        sync = partial(_sync_stored, queue)
+        queue.syncer.stored.watch(queue.queue, lane, sync, queue.disk.note)
+
+
+def _sync_stored(queue: "SinkQueue", index: Index) -> bool:
+    """Syncs up to an index, in a thread; false where the event loop is to do it, or has to look."""
+    if not queue.disk.sync_stored(index):
+        return False
+    try:
+        queue.check_open_names()
+    except QueueDamaged:  # what a removed file holds is lost
+        return False
+    owner = queue.owner
+    return owner is not None and owner.say_level(queue.name, AckLevel.SYNCED, index)
 
 
 def sync_later(queue: "SinkQueue") -> None:

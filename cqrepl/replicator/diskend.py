@@ -22,9 +22,9 @@ directory was removed, moved or made anew. What is appended to a file without a 
 acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
-unproved. Where a sync of a store file fails the mark never rises in this process: the system may
-have dropped the pages. Where a file cannot be opened, as something else has its name or there are
-no descriptors, or where only the mark has no room on the disk, that is tried again.
+unproved. Where a sync fails the mark never rises any more (`syncedfiles`). Where a file cannot be
+opened, as something else has its name or there are no descriptors, or where only the mark has no
+room on the disk, that is tried again.
 """
 
 import logging
@@ -33,7 +33,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import trio
@@ -41,17 +40,15 @@ import trio
 from cqrepl.console.units import plural
 from cqrepl.net.threads import InThread, in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
-from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
-from cqrepl.queue.files.sidefile import open_side_file
-from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
-from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.descriptors import is_none_left
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.queues import Signal
-from cqrepl.surroundings import monotonic, surroundings, sync_path
+from cqrepl.replicator.syncedfiles import SyncedFiles
+from cqrepl.surroundings import monotonic, surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
 FULL_LOOK_SECONDS: Final = 45.0  # to the next look where nothing in the directory has changed
@@ -117,17 +114,13 @@ class DiskEnd:
         self._is_forgotten = False
         self._said = ""  # of the closed store files, last
         self._unproved_to = NEXT_OF_EMPTY
-        self._has_failed = False
-        self._table_due = -math.inf  # by the monotonic clock; while what comes is waited for
         self.is_hindered = False  # and tries again
         self._has_told = False  # why
         self._changed = changed
         mark = load_synced(queue.path)
-        self._synced = NEXT_OF_EMPTY if mark is None else mark.end
-        self._noted = NOTHING_DOUBTFUL if mark is None else mark.doubtful
+        self._files = SyncedFiles(queue, mark)
         self._end_noted = NEXT_OF_EMPTY  # the queue reaches to here at least
         self._had_mark = mark is not None
-        self._is_of_this_boot = mark is None or mark.is_of_this_boot
         if is_proved and mark is None:
             return
         doubtful = range(end()) if mark is None else mark.doubtful_before(end())
@@ -145,7 +138,7 @@ class DiskEnd:
     @property
     def is_urgent(self) -> bool:
         """Nothing of it was ever synced: not even that its hosts are known is certain."""
-        return self.is_dirty and self._synced == NEXT_OF_EMPTY and not self.is_hindered
+        return self.is_dirty and self._files.end == NEXT_OF_EMPTY and not self.is_hindered
 
     @property
     def _doubtful(self) -> range:
@@ -160,14 +153,14 @@ class DiskEnd:
             end: the queue has everything before this index; 0 where the caller does not know.
         """
         self._end_noted = max(self._end_noted, Index(end))
-        if not self.is_dirty and not self._has_failed:
+        if not self.is_dirty and not self._files.has_failed:
             self.is_dirty = True
             self._changed.set()
 
     def note_compared(self) -> None:
         """A copy has what this queue has, up to the shorter end, and gave back what it has more.
         Whoever waits for that before an append sees it by the mark."""
-        if not self._is_of_this_boot:
+        if not self._files.is_of_this_boot:
             self.note()
 
     def prove(self, end: int) -> None:
@@ -198,6 +191,7 @@ class DiskEnd:
     def forget(self) -> None:
         """The queue is about to be closed; a round that is under way passes over it."""
         self._is_forgotten = True
+        self._files.give_up()
         self.is_dirty = False
 
     async def sync(self, do: InThread = in_thread) -> None:
@@ -230,29 +224,40 @@ class DiskEnd:
         """Everything up to this index is on the disk, and proved; -1 for nothing."""
         if self.unproved_from is not None or self._is_forgotten:
             return -1
-        return min(self._synced, self._end()) - 1
+        return min(self._files.end, self._end()) - 1
 
     async def _sync(self, do: InThread) -> None:
         doubtful = self._doubtful  # of what the files hold now, before they are synced
         try:
             # to ask a source's queue for its end is dear, and what was sent of it is there
-            end = self._end_noted if self._end_noted > self._synced else self._end()
-            if end <= self._synced and doubtful == self._noted and self._is_of_this_boot:
-                return
-            hindrance = await do(partial(self._sync_and_mark, end, doubtful))
+            end = self._end_noted if self._end_noted > self._files.end else self._end()
+            sync = partial(self._files.sync, end, doubtful, is_at_once=self.is_at_once)
+            hindrance = await do(sync) if self._files.lacks(end, doubtful) else None
+            last = min(end, self._files.end) - 1
+            if last >= 0 and self.unproved_from is None and not self._is_forgotten:
+                self._queue.raise_synced(last)  # for Java
         except (QueueError, OSError) as error:
             self._give_up(error)
             return
         if hindrance is not None:
             self._try_again(hindrance)
         else:
-            self._synced, self._noted = end, doubtful
-            self._is_of_this_boot = True
-            if self.unproved_from is None and not self._is_forgotten:
-                self._queue.raise_synced(end - 1)  # for Java
             if self._has_told:
                 _logger.info("queue %r: it is known to be on the disk again", self._name)
             self.is_hindered = self._has_told = False
+
+    def sync_stored(self, index: Index) -> bool:
+        """Syncs what was stored up to an index, which is waited for, in any thread; false where the
+        event loop has more to do than that."""
+        files = self._files
+        if self.is_hindered or self._doubtful or files.doubtful or not files.is_of_this_boot:
+            return False
+        try:
+            hindrance = files.sync(Index(index + 1), NOTHING_DOUBTFUL, is_at_once=True)
+        except (QueueError, OSError) as error:
+            self._give_up(error)
+            return False
+        return hindrance is None and files.end > index
 
     def _try_again(self, error: QueueError | OSError) -> None:
         """It could not be looked at, or the mark has no room: nothing is lost."""
@@ -262,7 +267,7 @@ class DiskEnd:
             self._warn(error)
 
     def _give_up(self, error: QueueError | OSError) -> None:
-        self._has_failed = True
+        self._files.has_failed = True
         self._warn(error)
 
     def _warn(self, error: QueueError | OSError) -> None:
@@ -271,7 +276,7 @@ class DiskEnd:
             " from %s on",
             self._name,
             error,
-            format_index(self._synced),
+            format_index(self._files.end),
         )
 
     @property
@@ -387,7 +392,7 @@ class DiskEnd:
             status = os.stat(self._queue.path)
         except OSError:
             return None  # a look tells
-        return _Looked(status.st_ino, status.st_mtime_ns, self._synced, self.unproved_from)
+        return _Looked(status.st_ino, status.st_mtime_ns, self._files.end, self.unproved_from)
 
     async def look(self, do: InThread = in_thread) -> None:
         """Looks at the closed store files.
@@ -404,7 +409,7 @@ class DiskEnd:
                 may_note = await do(self._look)
                 self._looked, self._looked_at = state, monotonic()
                 # it may have been closed meanwhile: its end is asked for here, not in the thread
-                if may_note and not self._is_forgotten and self._end() > self._synced:
+                if may_note and not self._is_forgotten and self._end() > self._files.end:
                     self.note()
         finally:
             self._is_looking = False
@@ -417,52 +422,14 @@ class DiskEnd:
         cycles = (
             range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
         )
-        may_note = self._closed.look(self._synced, cycles)
-        if self.unproved_from is None and not self._has_failed:
+        may_note = self._closed.look(self._files.end, cycles)
+        if self.unproved_from is None and not self._files.has_failed:
             if self._audited is None:
                 self._audit.follow_now_and_then(self._queue.cycles)
             self._audit.reread(self._queue.cycles)
-            self._audit.save(self._synced)
+            self._audit.save(self._files.end)
             self._audit.digest(self._queue.cycles)
         return may_note
-
-    def _sync_and_mark(self, end: Index, doubtful: range) -> QueueError | OSError | None:
-        """The files, and only then the mark that says so; what was in the way, if that may pass.
-        In a thread, as `_follow`: what others do with the files since is not known here.
-
-        Raises:
-            QueueError, OSError: of the files, or the mark, nothing is known any more.
-        """
-        if self._is_forgotten:
-            return None
-        try:
-            self._sync_files(end)
-        except (QueueError, OSError) as error:
-            if _is_of_a_name(error):
-                return error
-            raise
-        try:
-            store_synced(self._queue.path, end, doubtful)
-        except OSError as error:
-            if error.errno in NO_ROOM or _is_of_a_name(error):
-                return error
-            raise
-        return None
-
-    def _sync_files(self, end: Index) -> None:
-        cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
-        start = self._noted.start if self._noted else self._synced  # what was mended, too
-        first, last = cycle_of(Index(start), shift), cycle_of(end, shift)
-        for cycle in cycles.listing():
-            if first <= cycle <= last:
-                _sync_file(cycles.path_of(cycle), os.open)
-        # what waits for the store file does not wait for the marks of hosts, which change with it
-        if first < last or not self.is_at_once or monotonic() >= self._table_due:
-            self._table_due = monotonic() + SYNC_SECONDS
-            _sync_file(cycles.table_path, os.open)
-            _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
-        if first < last:
-            sync_path(self._queue.path)
 
 
 class _Looked(NamedTuple):
@@ -473,21 +440,3 @@ class _Looked(NamedTuple):
     changed_ns: int
     synced: Index
     unproved_from: Index | None
-
-
-def _is_of_a_name(error: QueueError | OSError) -> bool:
-    """True for an error of a call that takes a name, as opening does: only calls that sync tell of
-    pages that the system may have dropped, and they take a descriptor."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and cause.filename is not None
-
-
-def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
-    try:
-        descriptor = opened(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return  # there was none, or retention has taken it
-    try:
-        surroundings().sync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from cqrepl.protocol import Connection
 from cqrepl.protocol.messages.levels import LEVEL_OF
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError
-from cqrepl.replicator.copylevels import levels_of
+from cqrepl.replicator.copylevels import await_stored, levels_of
 from cqrepl.replicator.sinkqueue import SinkQueue
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class SinkLanes:
             handler.framing.has_runs,
         )
         if queue.disk.is_at_once:
-            lane.await_stored()
+            await_stored(queue, lane)
         self.each.append((handler, queue, lane))
 
     def left(self, owner: object) -> None:
@@ -96,4 +96,4 @@ class SinkLanes:
             queue.disk.sync_at_once()
             for _, other, lane in self.each:
                 if other is queue:
-                    lane.await_stored()
+                    await_stored(queue, lane)

@@ -114,7 +114,7 @@ class SinkQueue:
         self._tail = CopyTail(name, path)
         self._free_space = FreeSpace(min_free_bytes, path)
         self._touch_ahead_bytes = touch_ahead_bytes
-        self._syncer = syncer
+        self.syncer = syncer
         self._overlap: Overlap | None = None  # while what is here comes again
         self._queue: Queue | None = None
         self._appender: Appender | None = None
@@ -516,7 +516,7 @@ class SinkQueue:
             self.toucher = None
         self.end_comparing()
         if self._queue is not None:
-            self._syncer.forget(self._queue)
+            self.syncer.forget(self._queue)
             self._queue.close()
             self._queue = self._appender = None
 
@@ -542,14 +542,23 @@ class SinkQueue:
     def _check_names(self) -> None:
         """Once a second; so it is also when a log that had no room is tried again."""
         self.append_log.retry()
-        self.queue.check_name()
-        if self._appender is not None:
-            self._appender.check_name()
+        self.check_open_names()
         if self.owner is not None and self.stop is None:
             try:
                 self._free_space.check()
             except OSError as error:
                 self.owner.stop(self.name, error)
+
+    def check_open_names(self) -> None:
+        """Does nothing while the names of the files that are open lead to them. In any thread.
+
+        Raises:
+            QueueDamaged: what is appended has no name any more.
+        """
+        self.queue.check_name()
+        appender = self._appender
+        if appender is not None:
+            appender.check_name()
 
     def _drain(self) -> None:
         if self.owner is not None:
@@ -569,7 +578,7 @@ class SinkQueue:
             else:  # whose it is, a comparison tells: its writers may be a source's
                 queue.append_lock.check_free()
                 queue.next_index()  # a damaged end is told now, not when a source comes
-            self.disk = self._syncer.watch(
+            self.disk = self.syncer.watch(
                 self.name,
                 queue,
                 self._next_index,

@@ -4,7 +4,7 @@ What that means for one queue, and when it is done, is `diskend`'s.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import trio
@@ -17,6 +17,7 @@ from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.diskend import SYNC_SECONDS, DiskEnd
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place
 from cqrepl.replicator.queues import Signal
+from cqrepl.replicator.storedthread import StoredThread
 
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
 GROUP_QUEUES: Final = 16  # whose files are read or synced by one thread, one after the other
@@ -33,6 +34,9 @@ class Syncer:
 
     Args:
         scrub_bytes_per_s: so much of their store files is read once more; 0: none.
+
+    Attributes:
+        stored: syncs what is waited for, without this, as soon as a live pump has stored it.
     """
 
     def __init__(self, scrub_bytes_per_s: int = 0) -> None:
@@ -43,6 +47,8 @@ class Syncer:
         self._scrubbing = trio.CancelScope()
         # one for each kind of work: a sync that takes its time holds up no look and no audit
         self._syncs, self._audits, self._looks = (Together(GROUP_QUEUES) for _ in range(3))
+        self._token: trio.lowlevel.TrioToken | None = None
+        self.stored = StoredThread(self._soon)
 
     @property
     def ways(self) -> int:
@@ -80,6 +86,7 @@ class Syncer:
 
     def forget(self, queue: Queue) -> None:
         """The queue is about to be closed, watched or not."""
+        self.stored.forget(queue)
         watched = self._ends.pop(queue, None)
         if watched is not None:
             watched.forget()
@@ -101,6 +108,7 @@ class Syncer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Syncs for the length of a block, and once more when that ends in order."""
+        self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
             nursery.start_soon(self._work_at_once)
@@ -109,10 +117,18 @@ class Syncer:
             nursery.start_soon(self._audit_all)
             self._nursery = nursery
             self.scrub(self._scrub_bytes_per_s)
-            yield
+            try:
+                yield
+            finally:
+                self.stored.end()
             self._nursery = None
             nursery.cancel_scope.cancel()
         await self._sync_all(is_last=True)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        assert self._token is not None  # what has it called was given while this ran
+        with suppress(trio.RunFinishedError):  # the end in order has done it
+            self._token.run_sync_soon(call)
 
     async def _work(self) -> None:
         while True:

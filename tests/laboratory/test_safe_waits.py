@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.replicator.diskend import DiskEnd
+from cqrepl.replicator.syncedfiles import SyncedFiles
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
 from cqrepl.testing.plan import Fault, Kind, RunPlan
@@ -64,7 +64,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 def test_a_sink_that_says_synced_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its disk has nothing of it when the power of both hosts is cut."""
-    monkeypatch.setattr(DiskEnd, "_sync_files", lambda self, end: None)
+    monkeypatch.setattr(SyncedFiles, "_sync_files", lambda self, end, *, is_at_once: None)
     for seed in PLANTED_SEEDS:
         outcome = run(cut_of_all(seed), waits=True)
         if outcome.check == "safe":

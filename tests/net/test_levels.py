@@ -16,7 +16,7 @@ from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY, SYNCED_KEY
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.quarantine import quarantine
-from cqrepl.replicator import diskend, syncer
+from cqrepl.replicator import syncedfiles, syncer
 from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
@@ -39,7 +39,7 @@ LAST = noon_index(sequence=2)
 def slow_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not waited for is synced only after hours."""
     monkeypatch.setattr(syncer, "SYNC_SECONDS", 10_000)
-    monkeypatch.setattr(diskend, "SYNC_SECONDS", 10_000)
+    monkeypatch.setattr(syncedfiles, "TABLE_SECONDS", 10_000)
 
 
 async def in_thread(wait: Callable[[], None]) -> None:
@@ -198,7 +198,7 @@ async def test_a_group_costs_two_syncs(tmp_path: Path, monkeypatch: pytest.Monke
             await in_thread(waits(source.board(), LAST, SYNCED))
             await eventually(lambda: load_synced(path) is not None)  # the source's own first sync
             CountingDisk.synced.clear()
-            monkeypatch.setattr(diskend, "surroundings", CountingDisk)
+            monkeypatch.setattr(syncedfiles, "surroundings", CountingDisk)
             monkeypatch.setattr(syncedmark, "surroundings", CountingDisk)
             await in_thread(partial(work, source.board()))
             found = list(CountingDisk.synced)
@@ -225,7 +225,7 @@ async def test_what_the_disk_does_not_take_is_not_told(
     fill(path, "FAST_DAILY", {0: 3})
     async with live_source(path) as source:
         board = source.board()
-        monkeypatch.setattr(diskend, "surroundings", FailingDisk)
+        monkeypatch.setattr(syncedfiles, "surroundings", FailingDisk)
         async with live_sink(tmp_path / "copy", source.port):
             await in_thread(waits(board, LAST, APPENDED))
             with pytest.raises(TimeoutError):

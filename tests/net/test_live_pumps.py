@@ -336,20 +336,18 @@ def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:
         copy.close()
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_the_pump_rings_for_what_is_stored_where_that_is_waited_for(
-    tmp_path: Path, is_awaited: bool
-) -> None:
+def test_a_thread_is_told_what_the_pump_stores_where_that_is_waited_for(tmp_path: Path) -> None:
     with filled(tmp_path / "q", 3) as queue, Ends.connected() as ends:
         copy, appender = copy_of(queue, tmp_path / "copy")
-        lane = sink_lane(appender)
-        if is_awaited:
-            lane.await_stored()
+        lane, bell = sink_lane(appender), live.StoredBell()
+        lane.await_stored(bell, 7)
         pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
-        for frame in frames_of(queue)[1:]:
+        for frame, excerpt in list(zip(frames_of(queue), queue.tailer(), strict=True))[1:]:
             ends.far.sendall(frame)
-            assert is_readable(ends.control.bell, WAIT_S if is_awaited else 0.05) is is_awaited
-            assert ends.control.take_handed() == b""
+            assert bell.wait() == [(7, excerpt.index)]
+        bell.ring()
+        assert bell.wait() == []
+        assert not is_readable(ends.control.bell, 0), "the event loop has nothing to do"
         ends.control.interrupt()
         assert pump.ended()[0] is Ended.INTERRUPTED
         copy.close()

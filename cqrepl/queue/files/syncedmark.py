@@ -78,12 +78,9 @@ def load_synced(path: Path) -> SyncedMark | None:
         OSError: it cannot be read.
     """
     try:
-        data = read_side_file(path / SYNCED_FILE_NAME, _SLOTS * _SLOT_BYTES)
+        return _latest(read_side_file(path / SYNCED_FILE_NAME, _SLOTS * _SLOT_BYTES))
     except FileNotFoundError:
         return None
-    slots = (data[nth * _SLOT_BYTES :][:_SLOT_BYTES] for nth in range(_SLOTS))
-    found = [mark for mark in map(_read, slots) if mark is not None]
-    return max(found, key=lambda mark: mark.counter, default=None)
 
 
 def store_synced(path: Path, end: int, doubtful: range = NOTHING_DOUBTFUL) -> None:
@@ -97,16 +94,22 @@ def store_synced(path: Path, end: int, doubtful: range = NOTHING_DOUBTFUL) -> No
     Raises:
         OSError: it may not be written, or never get to the disk.
     """
-    last = load_synced(path)
-    counter = 0 if last is None else last.counter + 1
-    slot = _SLOT.pack(_MAGIC, end, this_boot(), counter, doubtful.start, doubtful.stop)
     descriptor = open_side_file(path / SYNCED_FILE_NAME, os.O_RDWR | os.O_CREAT)
     try:
+        last = _latest(os.pread(descriptor, _SLOTS * _SLOT_BYTES, 0))
+        counter = 0 if last is None else last.counter + 1
+        slot = _SLOT.pack(_MAGIC, end, this_boot(), counter, doubtful.start, doubtful.stop)
         data = slot + _SUM.pack(zlib.crc32(slot))
         surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)
         surroundings().sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _latest(data: bytes) -> SyncedMark | None:
+    slots = (data[nth * _SLOT_BYTES :][:_SLOT_BYTES] for nth in range(_SLOTS))
+    found = [mark for mark in map(_read, slots) if mark is not None]
+    return max(found, key=lambda mark: mark.counter, default=None)
 
 
 def _read(slot: bytes) -> SyncedMark | None:

@@ -8,6 +8,7 @@
 //! found_runs   runs that a lane has found, for the lanes of the same file to other sinks
 //! recorded     what writers recorded, which a source's lane is held against before anything is sent
 //! sink_lane    one queue that comes in: frames become excerpts
+//! stored_bell  tells a thread what was stored, with no event loop on the way
 //! others       what comes besides, and whether the pump can run on meanwhile
 //! acks         acknowledgements, as a sink writes them and a source takes them in
 //! board        how far each host is, and threads that wait for that
@@ -31,5 +32,6 @@ pub mod recorded;
 pub mod send_budget;
 pub mod sink_lane;
 pub mod source_lane;
+pub mod stored_bell;
 pub mod token_bucket;
 pub mod words;

@@ -146,9 +146,6 @@ impl Pump<'_, '_> {
             if has_come && self.needs_room() {
                 self.control.ring(); // the event loop gives it
             }
-            if self.has_news() {
-                self.control.ring(); // the event loop has it synced
-            }
             let ends = over.is_some() || behind != Behind::Nothing;
             self.say(now);
             if !ends {
@@ -193,15 +190,6 @@ impl Pump<'_, '_> {
             return Some(Ended::Interrupted);
         }
         (now >= until || self.inflow.is_late(now)).then_some(Ended::Slice)
-    }
-
-    /// True when something was stored since the last time that the event loop waits for.
-    fn has_news(&mut self) -> bool {
-        let mut has_news = false;
-        for lane in &mut *self.lanes.sinks {
-            has_news |= std::mem::take(&mut lane.has_news);
-        }
-        has_news
     }
 
     fn needs_room(&self) -> bool {

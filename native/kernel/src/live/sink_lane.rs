@@ -3,7 +3,7 @@
 //! The lane does the usual case and judges nothing: whole `re` frames and runs, each at the next index,
 //! into a file with room. It leaves all else where it stands, from a heartbeat to the end of a cycle.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::append::clock::monotonic_ns;
 use crate::append::pen::Pen;
@@ -14,6 +14,7 @@ use crate::live::acks;
 use crate::live::board::{APPENDED, LEVELS, NOTHING};
 use crate::live::control::{locked, PumpError};
 use crate::live::others::document_end;
+use crate::live::stored_bell::StoredBell;
 use crate::mem::Source;
 
 /// The nano time of what answers no message of its own.
@@ -28,8 +29,8 @@ pub struct Stored {
     pub bytes: i64,
     /// The entry of each batch, as `cqrepl.replicator.logs` has it, if the lane is logged.
     pub entries: Vec<u8>,
-    /// True when the event loop is to look as soon as anything is stored.
-    pub is_awaited: bool,
+    /// Who is told as soon as anything is stored, and under which number; `None` for nobody.
+    pub awaited: Option<(Arc<StoredBell>, u64)>,
     /// The last index that was acknowledged, in this lane or before, or that was there before.
     pub acknowledged: i64,
     /// Up to which index each level is true here, for the source to be told; no use is made of the
@@ -71,8 +72,6 @@ pub struct SinkLane<'a> {
     pub stored: &'a Mutex<Stored>,
     /// The index and the nano time that are to be acknowledged.
     pub due: Option<(i64, i64)>,
-    /// True when something was stored that the event loop waits for.
-    pub has_news: bool,
 }
 
 /// What a lane has done with the bytes that begin with its cid document.
@@ -182,7 +181,9 @@ impl SinkLane<'_> {
         let mut noted = locked(self.stored);
         noted.excerpts += count as i64;
         noted.bytes += bytes;
-        self.has_news |= noted.is_awaited;
+        if let Some((bell, number)) = &noted.awaited {
+            bell.tell(*number, index_last);
+        }
         if self.is_logged {
             for number in [index_last, ns, now_ns, count as i64, bytes] {
                 noted.entries.extend_from_slice(&number.to_le_bytes());

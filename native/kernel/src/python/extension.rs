@@ -8,12 +8,13 @@ use crate::python::board_classes::{PyBell, PyBoard, PyBoardRow};
 use crate::python::functions;
 use crate::python::live_classes::{
     self, PyFoundRuns, PyLiveControl, PyQueueRuns, PySendBudget, PySinkLane, PySourceLane,
+    PyStoredBell,
 };
 use crate::python::pen_class::PyPen;
 use crate::python::word_looks::PyWordLooks;
 
 /// Raised with every change of a function's meaning, here and in `cqrepl/kernel/plain.py`.
-const INTERFACE: u32 = 18;
+const INTERFACE: u32 = 19;
 
 /// The extension. Its name stands in `setup.py` as well, and in each class, where pyo3 takes
 /// nothing but a literal.
@@ -50,6 +51,7 @@ fn extension(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PySendBudget>()?;
     module.add_class::<PyFoundRuns>()?;
     module.add_class::<PyQueueRuns>()?;
+    module.add_class::<PyStoredBell>()?;
     module.add_class::<PySinkLane>()?;
     module.add_function(wrap_pyfunction!(live_classes::run_live, module)?)
 }

@@ -18,6 +18,7 @@ use crate::live::recorded::{Recorded, SequenceWord, Slots};
 use crate::live::send_budget::SendBudget;
 use crate::live::sink_lane::{SinkLane, Stored};
 use crate::live::source_lane::{LanePlace, Sent, SourceLane};
+use crate::live::stored_bell::StoredBell;
 use crate::mem::fault::Fault;
 use crate::mem::{self, View};
 use crate::python::board_classes::PyBoardRow;
@@ -379,6 +380,35 @@ impl PySourceLane {
     }
 }
 
+/// Wakes a thread that waits for what live pumps store.
+#[pyclass(frozen, name = "StoredBell", module = "cqrepl._native")]
+pub struct PyStoredBell(Arc<StoredBell>);
+
+#[pymethods]
+impl PyStoredBell {
+    #[new]
+    fn new() -> PyResult<Self> {
+        Ok(PyStoredBell(Arc::new(StoredBell::new()?)))
+    }
+
+    /// Waits until it rings: the numbers of what was stored since the last call, each with its last
+    /// index. There may be none.
+    fn wait(&self, py: Python<'_>) -> Vec<(u64, i64)> {
+        py.detach(|| self.0.wait())
+    }
+
+    /// Has it ring, with nothing to tell.
+    fn ring(&self) {
+        self.0.ring();
+    }
+}
+
+impl PyStoredBell {
+    fn bell(&self) -> Arc<StoredBell> {
+        Arc::clone(&self.0)
+    }
+}
+
 /// One queue of a sink.
 #[pyclass(frozen, name = "SinkLane", module = "cqrepl._native")]
 pub struct PySinkLane {
@@ -417,9 +447,9 @@ impl PySinkLane {
         (excerpts, bytes, PyBytes::new(py, &take(&mut stored.entries)))
     }
 
-    /// From now on the event loop is to look as soon as anything is stored.
-    fn await_stored(&self) {
-        locked(&self.stored).is_awaited = true;
+    /// From now on this bell is told, under this number, as soon as anything is stored.
+    fn await_stored(&self, bell: PyRef<'_, PyStoredBell>, number: u64) {
+        locked(&self.stored).awaited = Some((bell.bell(), number));
     }
 
     /// Everything up to this index has reached a level, which the source is to be told once it was
@@ -450,7 +480,6 @@ impl PySinkLane {
             is_logged: self.is_logged,
             stored: &self.stored,
             due: None,
-            has_news: false,
         })
     }
 }

@@ -1,0 +1,136 @@
+"""The files of one queue, and the mark up to where they are on the disk.
+
+Theory of operation. The store files are synced first, and only then the mark says so. Several
+threads may want that of one queue; one does it at a time. No mark is written any more once the
+queue is given up: another process may have it by then, and cut its end off. So who gives it up
+waits for a mark that is being written, but not for a store file. Where a sync of a store file fails
+the mark never rises in this process: the system may have dropped the pages.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.queue.files.sidefile import open_side_file
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, SyncedMark, store_synced
+from cqrepl.queue.format.errors import NO_ROOM
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
+from cqrepl.surroundings import monotonic, surroundings, sync_path
+
+TABLE_SECONDS: Final = (
+    1.0  # between two syncs of the table store, while the store file is waited for
+)
+
+
+class SyncedFiles:
+    """Those of an open queue.
+
+    Args:
+        mark: as it was found; None for none.
+
+    Attributes:
+        end: everything before this next index is on the disk.
+        doubtful: but for these, of which that is not known, says the mark.
+        is_of_this_boot: the mark is, or there was none.
+        has_failed: nothing more is known to get there.
+    """
+
+    def __init__(self, queue: Queue, mark: SyncedMark | None) -> None:
+        self.end = NEXT_OF_EMPTY if mark is None else mark.end
+        self.doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful
+        self.is_of_this_boot = mark is None or mark.is_of_this_boot
+        self.has_failed = False
+        self._queue = queue
+        self._turn = threading.Lock()  # of one thread after the other
+        self._marking = threading.Lock()
+        self._is_given_up = False
+        self._table_due = -math.inf  # by the monotonic clock
+
+    def lacks(self, end: Index, doubtful: range) -> bool:
+        """Whether a sync up to there would let the mark say more."""
+        return end > self.end or doubtful != self.doubtful or not self.is_of_this_boot
+
+    def give_up(self) -> None:
+        """No mark is written from now on."""
+        with self._marking:
+            self._is_given_up = True
+
+    def sync(self, end: Index, doubtful: range, *, is_at_once: bool) -> QueueError | OSError | None:
+        """Syncs the files and marks that; what was in the way, if that may pass. In any thread.
+
+        Args:
+            end: the queue's next index, or one before.
+            doubtful: indexes before that may be torn by an earlier power cut.
+            is_at_once: somebody waits for what is in the store file.
+
+        Raises:
+            QueueError, OSError: of the files, or the mark, nothing is known any more.
+        """
+        with self._turn:
+            if self._is_given_up or self.has_failed or not self.lacks(end, doubtful):
+                return None
+            try:
+                return self._sync(end, is_at_once=is_at_once) or self._mark(end, doubtful)
+            except (QueueError, OSError):
+                self.has_failed = True
+                raise
+
+    def _sync(self, end: Index, *, is_at_once: bool) -> QueueError | OSError | None:
+        try:
+            self._sync_files(end, is_at_once=is_at_once)
+        except (QueueError, OSError) as error:
+            if _is_of_a_name(error):
+                return error
+            raise
+        return None
+
+    def _sync_files(self, end: Index, *, is_at_once: bool) -> None:
+        cycles, shift = self._queue.cycles, self._queue.layout.roll_cycle.shift
+        start = self.doubtful.start if self.doubtful else self.end  # what was mended, too
+        first, last = cycle_of(Index(start), shift), cycle_of(end, shift)
+        for cycle in cycles.listing() if first < last else [last]:
+            if first <= cycle <= last:
+                _sync_file(cycles.path_of(cycle), os.open)
+        # what waits for the store file does not wait for the marks of hosts, which change with it
+        if first < last or not is_at_once or monotonic() >= self._table_due:
+            self._table_due = monotonic() + TABLE_SECONDS
+            _sync_file(cycles.table_path, os.open)
+            _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
+        if first < last:
+            sync_path(self._queue.path)
+
+    def _mark(self, end: Index, doubtful: range) -> OSError | None:
+        with self._marking:
+            if self._is_given_up:
+                return None
+            try:
+                store_synced(self._queue.path, end, doubtful)
+            except OSError as error:
+                if error.errno in NO_ROOM or _is_of_a_name(error):
+                    return error
+                raise
+            self.end, self.doubtful, self.is_of_this_boot = end, doubtful, True
+        return None
+
+
+def _is_of_a_name(error: QueueError | OSError) -> bool:
+    """True for an error of a call that takes a name, as opening does: only calls that sync tell of
+    pages that the system may have dropped, and they take a descriptor."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.filename is not None
+
+
+def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
+    try:
+        descriptor = opened(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return  # there was none, or retention has taken it
+    try:
+        surroundings().sync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,199 @@
+"""What a live pump stores is synced without the event loop, where that is waited for."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from cqrepl.kernel import live
+from cqrepl.queue import Queue
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
+from cqrepl.queue.format.index import Index
+from cqrepl.replicator import syncedfiles
+from cqrepl.replicator.storedthread import StoredThread
+from cqrepl.replicator.syncedfiles import SyncedFiles
+from cqrepl.surroundings import Surroundings
+from tests.net.live_pumps import (
+    CID,
+    LONG_MS,
+    OTHER_CID,
+    WAIT_S,
+    Ends,
+    Running,
+    frames_of,
+    sink_lane,
+)
+from tests.support.samples import fill
+
+needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
+Sync = Callable[[Index], bool]
+
+
+class Stored:
+    """A running pump with two copies that are waited for, and a thread that syncs them as told."""
+
+    def __init__(self, path: Path, ends: Ends, first: Sync, second: Sync) -> None:
+        self.later = SimpleQueue[str]()
+        self.thread = StoredThread(lambda call: call())
+        self.copies, lanes, self._frames = [], [], []
+        fill(path / "q", "FAST_DAILY", {0: 4})
+        with Queue.open(path / "q") as queue:
+            self.indexes = [excerpt.index for excerpt in queue.tailer()]
+            batch = queue.tailer().next_batch(count_max=1)
+            assert batch is not None
+            for name, cid, sync in (("first", CID, first), ("second", OTHER_CID, second)):
+                copy = Queue.open(path / name, create=queue.layout)
+                appender = copy.appender()
+                appender.append_at(batch)
+                lane = sink_lane(appender, cid=cid)
+                self.thread.watch(copy, lane, sync, partial(self.later.put, name))
+                self.copies.append(copy)
+                lanes.append(lane)
+                self._frames.append(frames_of(queue, cid))
+        self._ends = ends
+        self._pump = Running(lambda: ends.receive(*lanes, slice_ms=LONG_MS))
+
+    def store(self, copy: int, nth: int) -> int:
+        """Has the pump store an excerpt, from the second on; its index, once it is acknowledged."""
+        self._ends.far.sendall(self._frames[copy][nth])
+        assert self._ends.far.recv(1 << 16)
+        return self.indexes[nth]
+
+    def end(self) -> None:
+        self.thread.end()
+        self._ends.control.interrupt()
+        self._pump.ended()
+        for each in self.copies:
+            each.close()
+
+
+@contextmanager
+def stored(path: Path, first: Sync, second: Sync) -> Iterator[Stored]:
+    with Ends.connected() as ends:
+        one = Stored(path, ends, first, second)
+        try:
+            yield one
+        finally:
+            one.end()
+
+
+def never(_: Index) -> bool:
+    raise AssertionError("nothing of it is waited for")
+
+
+@needs_pump
+def test_the_pump_has_it_synced(tmp_path: Path) -> None:
+    synced = SimpleQueue[int]()
+
+    def sync(index: Index) -> bool:
+        synced.put(index)
+        return index != one.indexes[2]  # that one is for the event loop
+
+    with stored(tmp_path, sync, never) as one:
+        for nth in (1, 2, 3):
+            index = one.store(0, nth)
+            assert synced.get(timeout=WAIT_S) == index
+        assert one.later.get(timeout=WAIT_S) == "first"
+        assert one.later.empty()
+
+
+@needs_pump
+def test_of_several_at_once_the_event_loop_has_the_others(tmp_path: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    synced = SimpleQueue[tuple[str, int]]()
+
+    def first(index: Index) -> bool:
+        synced.put(("first", index))
+        begun.set()
+        return goes_on.wait(WAIT_S)
+
+    def second(index: Index) -> bool:
+        synced.put(("second", index))
+        return True
+
+    with stored(tmp_path, first, second) as one:
+        index = one.store(0, 1)
+        assert begun.wait(WAIT_S)
+        assert synced.get() == ("first", index)
+        one.store(0, 2)
+        last, _ = one.store(0, 3), one.store(1, 1)
+        goes_on.set()
+        assert one.later.get(timeout=WAIT_S) == "second"
+        assert synced.get(timeout=WAIT_S) == ("first", last), "what came meanwhile goes together"
+        assert synced.empty()
+
+
+@needs_pump
+def test_a_queue_that_is_closed_is_left_alone(tmp_path: Path) -> None:
+    synced = SimpleQueue[int]()
+
+    def sync(index: Index) -> bool:
+        synced.put(index)
+        return True
+
+    with stored(tmp_path, never, sync) as one:
+        one.thread.forget(one.copies[0])
+        one.store(0, 1)
+        index = one.store(1, 1)
+        assert synced.get(timeout=WAIT_S) == index
+        assert one.later.empty()
+
+
+class StoppedDisk(Surroundings):
+    """A sync begins, and waits until it may go on."""
+
+    begun = threading.Event()
+    goes_on = threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        self.begun.set()
+        assert self.goes_on.wait(WAIT_S)
+        super().sync(descriptor)
+
+
+def test_no_mark_tells_of_a_queue_that_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does who gives it up wait for the disk."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncedfiles, "surroundings", StoppedDisk)
+    with Queue.open(tmp_path) as queue:
+        files, end = SyncedFiles(queue, None), queue.next_index()
+        thread = threading.Thread(target=lambda: files.sync(end, NOTHING_DOUBTFUL, is_at_once=True))
+        thread.start()
+        assert StoppedDisk.begun.wait(WAIT_S)
+        files.give_up()
+    StoppedDisk.goes_on.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert load_synced(tmp_path) is None
+    assert files.end == 0
+
+
+class FailingDisk(Surroundings):
+    """The first sync fails, and the system has dropped what it was of."""
+
+    calls = 0
+
+    def sync(self, descriptor: int) -> None:
+        type(self).calls += 1
+        if type(self).calls == 1:
+            raise OSError(5, "Input/output error")
+
+
+def test_after_a_sync_that_failed_no_mark_rises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncedfiles, "surroundings", FailingDisk)
+    with Queue.open(tmp_path) as queue:
+        files, end = SyncedFiles(queue, None), queue.next_index()
+        with pytest.raises(OSError, match="Input/output"):
+            files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)
+        assert files.has_failed
+        assert files.sync(end, NOTHING_DOUBTFUL, is_at_once=True) is None
+    assert load_synced(tmp_path) is None
