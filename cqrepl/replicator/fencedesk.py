@@ -34,6 +34,7 @@ from cqrepl.protocol.messages.fetches import REFUSED, write_refused
 from cqrepl.protocol.subhandler import HandlerKind, LinkView
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.epochfile import check_writable
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
@@ -259,12 +260,18 @@ class FenceDesk:
                 is_there=taken.is_there,
                 held="it is paused by operator: resume it first" if taken.is_paused else "",
                 trouble="" if trouble is None else trouble.message,
+                unproved=_unproved(taken),
             )
         streamed = self._host.source.queues.get(name)
         if streamed is None:
             raise Refused(f"queue {name!r} is not open yet")
         end = streamed.queue.next_index()
-        return CopyPosition(next_index=end, epochs=streamed.epochs.now, is_source=True)
+        return CopyPosition(
+            next_index=end,
+            epochs=streamed.epochs.now,
+            is_source=True,
+            unproved=streamed.disk.unproved_from,
+        )
 
     async def promise(self, name: str, epoch: int, leader: int) -> None:
         """Nothing is taken from a lower epoch from now on, and nothing is streamed from here until
@@ -323,6 +330,15 @@ def _end(taken: SinkQueue) -> Index:
         return taken.next_index if taken.is_open else NEXT_OF_EMPTY
     with Queue.open(taken.path) as queue:
         return queue.next_index()
+
+
+def _unproved(taken: SinkQueue) -> Index | None:
+    """From where on a power cut may have torn what a copy holds, which may not be open."""
+    if taken.is_open:
+        return taken.disk.unproved_from
+    mark = load_synced(taken.path) if taken.is_there else None
+    doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful_before(_end(taken))
+    return Index(doubtful.start) if doubtful else None
 
 
 def _check_prefix(path: Any, request: FenceRequest) -> None:

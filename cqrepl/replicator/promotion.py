@@ -43,6 +43,8 @@ class Promotion:
         was: the one that did; 0 where that is not known.
         start: where the epoch begins.
         returned: what the new leader takes from another copy first.
+        unproved: from where on a power cut may have torn that, and no copy that answers has it
+            whole: it goes on as it stands. None: it is whole.
         quarantined: what goes there from copies that answer, when they follow.
         fenced: hosts that answer, and promise.
         unreached: those that do not: what only they have goes to quarantine when they come back.
@@ -72,6 +74,7 @@ class Promotion:
     refusal: str = ""
     led: frozenset[int] = frozenset()
     history: History = ()
+    unproved: Index | None = None
 
     def fields(self) -> dict[str, object]:
         """For JSON."""
@@ -82,6 +85,7 @@ class Promotion:
             "was": self.was,
             "start": format_index(self.start),
             "returned": None if self.returned is None else self.returned.fields(),
+            "unproved": None if self.unproved is None else format_index(self.unproved),
             "quarantined": [each.fields() for each in self.quarantined],
             "fenced": list(self.fenced),
             "unreached": list(self.unreached),
@@ -111,6 +115,11 @@ class Promotion:
                 has = "had" if is_done else "has"
                 lines.append(f"host {self.leader} {has} nothing of it: all comes from host {host}")
             lines.append(f"returned: {_span(first, end)}, from host {host}")
+            if self.unproved is not None:
+                lines.append(
+                    f"not proved: from {format_index(self.unproved)} on: a power cut may have torn"
+                    f" it at host {host}, and no other copy has it: it goes on as it stands"
+                )
         lines += [
             f"quarantined, when it follows: {_span(each.first, each.end)} of host {each.host}"
             for each in self.quarantined
@@ -164,8 +173,7 @@ def plan_promotion(
     positions, cannot = _who_can_promise(to, positions)
     declined = {**declined, **cannot}
     own = positions[to]
-    ranked = {host: _rank(each) for host, each in positions.items()}
-    best = max(sorted(positions), key=lambda host: (ranked[host], host == to))
+    best = _farthest(to, positions)
     start, history = positions[best].next_index, _held(positions[best])
     tails = {host: _tail(each, start, history) for host, each in sorted(positions.items())}
     needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)
@@ -182,6 +190,8 @@ def plan_promotion(
     elif latest.promised >= NUMBER_MAX:
         refusal = "there is no higher epoch"
     lacks = own.next_index < start
+    unproved = _unproved(own, positions[best]) if lacks else None
+    refusal = refusal or _cannot_be_taken(unproved, best, positions, tails)
     refusal = refusal or _cannot_be_written(to, own, lacks=lacks, is_led=not is_alone)
     return Promotion(
         queue=queue,
@@ -190,11 +200,7 @@ def plan_promotion(
         was=was,
         start=start,
         returned=CopyStretch(host=best, first=own.next_index, end=start) if lacks else None,
-        quarantined=tuple(
-            CopyStretch(host=host, first=first, end=positions[host].next_index)
-            for host, first in tails.items()
-            if first is not None
-        ),
+        quarantined=_aside(positions, tails),
         fenced=tuple(sorted(positions.keys() - {to})),
         unreached=tuple(sorted(hosts - positions.keys() - declined.keys())),
         declined=_of(declined, positions),
@@ -204,6 +210,56 @@ def plan_promotion(
         refusal=refusal,
         led=led,
         history=history,
+        unproved=unproved,
+    )
+
+
+def _farthest(to: int, positions: Mapping[int, CopyPosition]) -> int:
+    """The host whose copy is; of several the one that is to lead, else one that is whole."""
+    ranked = {
+        host: (_rank(each), host == to, each.unproved is None) for host, each in positions.items()
+    }
+    return max(sorted(positions), key=lambda host: ranked[host])
+
+
+def _aside(
+    positions: Mapping[int, CopyPosition], tails: Mapping[int, Index | None]
+) -> tuple[CopyStretch, ...]:
+    return tuple(
+        CopyStretch(host=host, first=first, end=positions[host].next_index)
+        for host, first in tails.items()
+        if first is not None
+    )
+
+
+def _unproved(own: CopyPosition, best: CopyPosition) -> Index | None:
+    """From where on a power cut may have torn what a host is to take from the farthest copy."""
+    if best.unproved is None or best.unproved >= best.next_index:
+        return None
+    return max(best.unproved, own.next_index)
+
+
+def _cannot_be_taken(
+    first: Index | None,
+    best: int,
+    positions: Mapping[int, CopyPosition],
+    tails: Mapping[int, Index | None],
+) -> str:
+    """Why what a power cut may have torn from an index on is not taken from a copy: others have
+    some of it whole, which would be none of the queue's then; empty where they have not."""
+    if first is None:
+        return ""
+    whole = []
+    for host, each in sorted(positions.items()):
+        ends = (each.next_index, each.unproved, tails[host])
+        if host != best and first < min(end for end in ends if end is not None):
+            whole.append(host)
+    if not whole:
+        return ""
+    return (
+        f"a power cut may have torn what host {best} has from {format_index(first)} on, and some of"
+        f" that is whole elsewhere ({_hosts(tuple(whole))}): promote host {best}, which compares"
+        " itself with the others first"
     )
 
 

@@ -130,6 +130,36 @@ def test_a_trouble_counts_while_the_leader_is_there() -> None:
     assert plan(2, h2=replace(at(5), held="paused"), h3=at(7)).refusal == "host 2: paused"
 
 
+def torn(end: int, first: int) -> CopyPosition:
+    return replace(at(end), unproved=Index(first))
+
+
+def test_what_a_power_cut_may_have_torn_comes_from_a_whole_copy_of_the_same_length() -> None:
+    made = plan(4, h1=torn(9, 7), h2=torn(9, 7), h3=at(9), h4=at(5))
+    assert made.returned == CopyStretch(host=3, first=Index(5), end=Index(9))
+    assert (made.unproved, made.refusal) == (None, "")
+
+
+def test_what_may_be_torn_is_not_taken_where_another_copy_has_some_of_it_whole() -> None:
+    """The one that may be torn leads: it is compared with the others, and mended by them."""
+    first, other, lacks = torn(9, 6), at(8), at(5)
+    assert plan(3, h1=first, h2=other, h3=lacks).refusal == (
+        "a power cut may have torn what host 1 has from 0x6 on, and some of that is whole elsewhere"
+        " (host 2): promote host 1, which compares itself with the others first"
+    )
+    assert not plan(1, h1=first, h2=other, h3=lacks).refusal
+    assert not plan(3, h1=torn(9, 8), h2=other, h3=lacks).refusal
+    assert not plan(3, h1=first, h2=torn(8, 6), h3=lacks).refusal
+
+
+def test_what_no_other_copy_has_is_told_of_as_not_proved() -> None:
+    made = plan(2, h1=torn(9, 7), h2=at(8), h3=at(8))
+    assert (made.unproved, made.refusal) == (8, "")
+    assert made.fields()["unproved"] == "0x8"
+    assert made.lines(is_done=True)[2].startswith("not proved: from 0x8 on: a power cut may have")
+    assert plan(2, h1=at(9), h2=at(8)).fields()["unproved"] is None
+
+
 @given(
     ends=st.dictionaries(st.integers(1, 4), st.integers(0, 20), min_size=1),
     acks=st.integers(1, 3),

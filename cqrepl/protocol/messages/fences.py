@@ -22,6 +22,7 @@ from wire import Reader, WireError, Writer
 POSITION: Final = "position"
 _FIELDS: Final = ("epoch", "first", "end")
 _CHAIN: Final = "chain"
+_UNPROVED: Final = "unproved"
 _TEXTS: Final = ("held", "trouble", "unwritable")
 
 
@@ -62,6 +63,7 @@ class CopyPosition:
         held: why an operator's word keeps it from leading; empty where none does.
         trouble: what keeps it from being written there, when that was tried last; empty for none.
         unwritable: why no promise can be noted beside it, as was tried; empty where one can.
+        unproved: from where on a power cut may have torn what it holds; None: all is whole.
     """
 
     next_index: Index
@@ -71,6 +73,7 @@ class CopyPosition:
     held: str = ""
     trouble: str = ""
     unwritable: str = ""
+    unproved: Index | None = None
 
 
 def write_request(writer: Writer, request: FenceRequest) -> None:
@@ -120,6 +123,9 @@ def write_position(position: CopyPosition) -> bytes:
                 if text := getattr(position, name):
                     writer.name(name)
                     writer.text(text)
+            if position.unproved is not None:
+                writer.name(_UNPROVED)
+                writer.hex_int(position.unproved)
             write_epochs(writer, position.epochs.history)
     return bytes(writer.data)
 
@@ -147,6 +153,7 @@ def read_position(reader: Reader) -> CopyPosition:
             is_source=fields["source"].read_bool(),
             is_there="there" not in fields or fields["there"].read_bool(),
             **{name: _text(fields, name) for name in _TEXTS},
+            unproved=Index(fields[_UNPROVED].read_int()) if _UNPROVED in fields else None,
         )
     except (KeyError, ValueError) as error:
         raise WireError(f"the position of a copy expected: {error!r}") from error
