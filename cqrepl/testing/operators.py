@@ -27,8 +27,8 @@ _LOSES_FROM_NTH: Final = 20  # which promotions are also done where something ma
 _POWER_CUT_NTH: Final = 3  # which leaders go with the power of their machine
 # of a plan, and of what has come of it
 _PLANNED: Final = (
-    "epoch", "leader", "was", "start", "returned", "quarantined", "fenced", "unreached", "needed",
-    "may_lose", "lost_from",
+    "epoch", "leader", "was", "start", "returned", "unproved", "quarantined", "fenced", "unreached",
+    "needed", "may_lose", "lost_from",
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ class Operator:
         self.counts: Counter[str] = Counter()
         self.files = FileChanges(led, hosts, self.tell)
         self._under_way = 0  # promotions
-        self._turns = 0  # of promotions, that began or ended
+        self._turns = 0  # promotions that began or ended, pauses, and their ends
         self._led = led
         self._hosts = hosts
         self._network = network
@@ -84,14 +84,19 @@ class Operator:
     async def _pause(self, fault: Fault) -> None:
         host = self._hosts[fault.host]
         process = host.process
-        await self.tell(host, {"do": "pause", "queue": self._led.name})
+        await self._turn(fault.host, "pause")
         await trio.sleep(fault.lasting)
         if host.process is process:  # another one knows of no pause
             await self.resume(fault.host)
 
     async def resume(self, host: int) -> None:
         """The queue goes on at a host."""
-        await self.tell(self._hosts[host], {"do": "resume", "queue": self._led.name})
+        await self._turn(host, "resume")
+
+    async def _turn(self, host: int, verb: str) -> None:
+        self._turns += 1
+        await self.tell(self._hosts[host], {"do": verb, "queue": self._led.name})
+        self._turns += 1
 
     async def _fail_over(self, fault: Fault) -> None:
         leader = self._led.leader
@@ -117,7 +122,7 @@ class Operator:
 
         Raises:
             BrokenPromiseError: it was not as planned, though nothing has changed in between, and
-                no other operator had another one done.
+                no other operator did anything.
         """
         led, host = self._led, self._hosts[to]
         before, turns = self._state(to), self._turns
