@@ -1,0 +1,75 @@
+"""Who leads after a power cut has torn a copy: what another one has whole is not lost."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.net.test_power_cut_ends import cut_power
+from tests.support import replicas, samples
+from tests.support.promotions import Cluster, cluster
+from tests.support.samples import noon_index, read
+
+PROVED = 3
+
+
+def of_some_sectors(count: int, seed: int = 1) -> list[bytes]:
+    """What a power cut can tear."""
+    return [bytes([1 + seed % 255]) * (1500 + nth) for nth in range(count)]
+
+
+@asynccontextmanager
+async def torn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ends: Mapping[int, int], *, places: list[int]
+) -> AsyncIterator[Cluster]:
+    """Copies of a dead source with so many excerpts; a power cut has torn some of host 2's, of
+    which three were known to be on its disk."""
+    for module in (samples, replicas):
+        monkeypatch.setattr(module, "payloads", of_some_sectors)
+    async with cluster(folder, 4) as hosts:
+        await hosts.leaderless(ends)
+        await hosts.stop(2)
+        cut_power(hosts.path(2), monkeypatch, proved=PROVED, torn=places)
+        await hosts.start(2)
+        await hosts.meet()
+        yield hosts
+
+
+async def test_of_two_that_are_as_long_the_whole_one_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with torn(tmp_path, monkeypatch, {2: 7, 3: 7, 4: 3}, places=[4, 5]) as hosts:
+        whole = read(hosts.path(3))
+        done = await hosts.hosts[4].leaders.promote("a")
+        assert done.returned is not None
+        assert (done.returned.host, done.unproved) == (3, None)
+        assert read(hosts.path(4)) == whole
+        await hosts.follow(4)
+        assert read(hosts.path(2)) == whole, "and mends the other one"
+
+
+async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with torn(tmp_path, monkeypatch, {2: 9, 3: 7, 4: 3}, places=[4, 5]) as hosts:
+        whole = read(hosts.path(3))
+        plan = await hosts.hosts[4].leaders.plan("a", 4)
+        assert "may have torn what host 2 has" in plan.refusal
+        assert "promote host 2" in plan.refusal
+        done = await hosts.hosts[2].leaders.promote("a")
+        assert done.refusal == ""
+        await hosts.follow(2)
+        assert read(hosts.path(4))[:7] == whole, "host 3 has mended it first"
+        assert not any(host.stops for host in hosts.hosts.values())
+
+
+async def test_what_nobody_has_whole_goes_on_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with torn(tmp_path, monkeypatch, {2: 6, 3: 3, 4: 3}, places=[5]) as hosts:
+        done = await hosts.hosts[4].leaders.promote("a")
+        assert done.unproved == noon_index(sequence=PROVED)
+        assert any(line.startswith("not proved: from") for line in done.lines(is_done=True))
+        await hosts.follow(4)
+        assert read(hosts.path(4))[:5] == read(hosts.path(2))[:5]
