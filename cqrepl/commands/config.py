@@ -8,7 +8,7 @@ from pathlib import Path
 from cqrepl.config import schema
 from cqrepl.config.clusterfile import ClusterConfig, Setting, load_cluster
 from cqrepl.config.errors import ConfigError
-from cqrepl.config.hostplan import AddressBook, HostPlan, in_effect, plan_host
+from cqrepl.config.hostplan import AddressBook, HostPlan, check_places, in_effect, plan_host
 from cqrepl.config.keys import PROCESS
 from cqrepl.config.yamltree import shown
 from cqrepl.console import exitcodes, output
@@ -56,7 +56,9 @@ def _flag(name: str, flag: str, text: str) -> Setting:
 def check_config(path: Path, options: Options) -> int:
     """Looks whether a file can be used, as a whole or by one host; the exit code."""
     config = load_cluster(path)
-    _plan_named(config, options)
+    plan = _plan_named(config, options)
+    if plan is not None:
+        check_places(plan)  # of directories that are here, where that host is this one
     hosts, queues = plural(len(config.hosts), "host"), plural(len(config.queues), "queue")
     output.write_text(f"{path}: {hosts}, {queues}\n")
     for name, spot in config.ignored:

@@ -22,6 +22,7 @@ from cqrepl.config.yamltree import shown
 from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
+from cqrepl.queue import Queue, QueueError
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
@@ -38,7 +39,8 @@ class HostPlan:
         sinks: the same of those that it takes in.
         process: the settings of the process, by the names of their keys.
         masters: of each queue, the host that has it first of all.
-        otherwise: the directories of those that it is the master of, were they taken in.
+        otherwise: where each queue would be, were it taken in and not streamed, or streamed and not
+            taken in.
     """
 
     file: str
@@ -179,26 +181,44 @@ def plan_host(config: ClusterConfig, host_id: int, process: Settings) -> HostPla
         sinks=sinks,
         process=process,
         masters={each.name: each.master_id for each in queues},
-        otherwise=_below(config, "baseSinkPath", host_id, out),
+        otherwise=_below(config, "baseSinkPath", host_id, out)
+        | _below(config, "baseSourcePath", host_id, into),
     )
 
 
 def check_places(plan: HostPlan) -> None:
-    """Does nothing unless a queue that this host is the master of is not where it streams one, but
-    is where it takes one in: it was not moved when this host became its master. An empty one, made
-    in its place, would lead; and nobody would look at what the old one holds.
+    """Does nothing unless a queue is not where this host has it by its file, but where it would
+    have it in the other role: it was not moved when another host became its master. An empty one,
+    made in its place, would lead, or be a copy of what is to come; and nobody would look at what
+    the old one holds, or keep programs from appending to it.
 
     Raises:
         ConfigError: a queue has to be moved first.
     """
-    for name in plan.sources.keys() - plan.sinks.keys():
-        path, other = plan.sources[name], plan.otherwise[name]
-        if not _holds_anything(path) and _holds_anything(other):
-            message = (
-                f"queue {name!r}: a directory {path} expected, as this host is its master, there"
-                f" is {other}: move that one there, or give both ways one directory by 'basePath'"
-            )
-            raise ConfigError(plan.file, None, message)
+    for name, other in plan.otherwise.items():
+        is_taken_in = name in plan.sinks
+        path = plan.sinks[name] if is_taken_in else plan.sources[name]
+        if _holds_anything(path) or not _holds_anything(other):
+            continue
+        if is_taken_in and not _was_streamed(other, plan.settings.protocol.host_id):
+            continue
+        role = "takes it in" if is_taken_in else "is its master"
+        message = (
+            f"queue {name!r}: a directory {path} expected, as this host {role}, there is"
+            f" {other}: move that one there, or give both ways one directory by 'basePath'"
+        )
+        raise ConfigError(plan.file, None, message)
+
+
+def _was_streamed(path: Path, host_id: int) -> bool:
+    """Whether a host of this id has streamed the queue in a directory: others have it from there,
+    and it has not. Hosts of one machine may have the same directories in different roles."""
+    try:
+        with Queue.open(path) as queue:
+            hosts = queue.host_marks.load().keys()
+    except (QueueError, OSError):
+        return False  # what it is, is not known
+    return bool(hosts) and host_id not in hosts
 
 
 def _holds_anything(path: Path) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from cqrepl.config.keys import CONTEXT, HOST, QUEUE, process_keys
 from tests.support.clusters import FULL, OLDER_PAGE
 from tests.support.invoke import Invoke
+from tests.support.samples import fill
 
 NAMES = ("--address", "host.port1=h:9001", "--address", "host.port2=h:9002")
 
@@ -35,6 +36,18 @@ def test_a_host_that_is_not_there_is_refused(invoke: Invoke, page: Path) -> None
     result = invoke("config", "check", page, *NAMES, "--host-id", "3")
     assert result.exit_code == 2
     assert result.stderr.endswith(": the id of a host (1, 2) expected, this host has 3\n")
+
+
+def test_a_host_that_would_not_start_is_told(
+    invoke: Invoke, page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directories are looked at, where they are."""
+    monkeypatch.chdir(page.parent)
+    fill(Path("replica", "sink", "queue1"), "FAST_DAILY", {0: 1})
+    result = invoke("config", "check", page, *NAMES, "--host-id", "1")
+    assert result.exit_code == 2
+    assert "move that one there" in result.stderr
+    assert invoke("config", "check", page, *NAMES, "--host-id", "2").exit_code == 0
 
 
 def test_what_has_no_effect_is_told(invoke: Invoke, tmp_path: Path) -> None:

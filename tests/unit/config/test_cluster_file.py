@@ -11,6 +11,8 @@ from cqrepl.kernel.board import AckLevel
 from cqrepl.kernel.live import Pausing
 from cqrepl.net.address import Address
 from cqrepl.protocol import AckPolicy, WireShape
+from cqrepl.queue import Queue
+from cqrepl.queue.files.markslots import MarkLevel
 from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
 from tests.support.samples import fill
 
@@ -308,3 +310,22 @@ def test_a_queue_that_was_not_moved_when_its_master_changed_is_told(
     fill(Path("replica", "source", "queue1"), "FAST_DAILY", {0: 1})
     check_places(made)
     check_places(plan(OLDER_PAGE, 2, NAMED))
+
+
+def test_a_queue_that_was_not_moved_when_its_master_became_another_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only it has would never come to light, and programs could go on appending to it."""
+    monkeypatch.chdir(tmp_path)
+    made, old = plan(OLDER_PAGE, 2, NAMED), Path("replica", "source", "queue1")
+    old.mkdir(parents=True)
+    check_places(made)
+    fill(old, "FAST_DAILY", {0: 1})
+    check_places(made)  # another host of this machine may be its master
+    with Queue.open(old) as queue:
+        assert queue.host_marks.raise_to(1, MarkLevel.SENT, 0)
+    with pytest.raises(ConfigError, match=r"replica/sink/queue1 .*takes it in.* is replica/sour"):
+        check_places(made)
+    with Queue.open(old) as queue:
+        assert queue.host_marks.raise_to(2, MarkLevel.SENT, 0)
+    check_places(made)  # it was sent to this host: so it is another one's
