@@ -49,9 +49,73 @@ class OnTimeout(StrEnum):
     STEP_DOWN = "step_down"  # the wait is over, and its host is to lead no longer
 
 
+def _as_level(value: object) -> AckLevel:
+    known = {level.name.lower(): level for level in AckLevel}
+    if isinstance(value, AckLevel):
+        return value
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"one of {', '.join(known)} expected for 'level', {value!r} came")
+    return known[value]
+
+
+def _as_from(value: object) -> From | int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value not in set(From):
+        raise ValueError(f"none, any, all or a number expected for 'from', {value!r} came")
+    return From(value)
+
+
+def _as_hosts(value: object) -> frozenset[int] | None:
+    if value is None:
+        return None
+    wanted = f"host ids from {HOST_IDS[0]} to {HOST_IDS[-1]} expected for 'hosts'"
+    if not isinstance(value, frozenset | set | list | tuple | range):
+        raise ValueError(f"{wanted}, {value!r} came")
+    if not all(type(each) is int and each in HOST_IDS for each in value):
+        raise ValueError(f"{wanted}, {list(value)} came")
+    return frozenset(value)
+
+
+def _as_seconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"a number of seconds expected for 'timeout', {value!r} came")
+    if not 0 <= value <= _TIMEOUT_MAX_SECONDS:
+        raise ValueError(f"0 to {_TIMEOUT_MAX_SECONDS} s expected for 'timeout', {value!r} came")
+    return value
+
+
+def _as_on_timeout(value: object) -> OnTimeout:
+    if not isinstance(value, str) or value not in set(OnTimeout):
+        known = ", ".join(OnTimeout)
+        raise ValueError(f"one of {known} expected for 'on_timeout', {value!r} came")
+    return OnTimeout(value)
+
+
+def _as_window(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= WINDOW_MAX:
+        wanted = f"a number of excerpts from 1 to {WINDOW_MAX}"
+        raise ValueError(f"{wanted} expected for 'window', {value!r} came")
+    return value
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[object], object]]] = {
+    "level": _as_level,
+    "from_": _as_from,
+    "hosts": _as_hosts,
+    "timeout_seconds": _as_seconds,
+    "on_timeout": _as_on_timeout,
+    "window": _as_window,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckPolicy:
-    """One policy.
+    """One policy. What has a name in a configuration may be given by it: `level="synced"`.
 
     Args:
         level: what is to be true of an excerpt at a host. What a host says of a level counts no
@@ -60,12 +124,13 @@ class AckPolicy:
         hosts: ids of those that count; None: all hosts that have ever said anything. With `all`
             they are needed: without, nothing is safe, as nobody knows which are all (`among`).
         timeout_seconds: how long one wait lasts; None: without limit.
-        on_timeout: what becomes of a wait then.
+        on_timeout: what becomes of a wait then; what is not the default needs a time.
         window: so many excerpts at most may wait at a time before an append waits too; None:
             without limit.
 
     Raises:
-        ValueError: a number beyond its limit, or more hosts wanted than are named.
+        ValueError: a value of another kind, a number beyond its limit, more hosts wanted than are
+            named, or no time with `on_timeout`.
     """
 
     level: AckLevel = AckLevel.APPENDED
@@ -76,21 +141,19 @@ class AckPolicy:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        named = HOST_IDS if self.hosts is None else self.hosts
-        if not all(host in HOST_IDS for host in named):
-            raise ValueError(f"host ids from 1 to 127 expected, {sorted(named)} came")
+        for name, convert in _CONVERSIONS.items():
+            object.__setattr__(self, name, convert(getattr(self, name)))  # it is frozen
+        named = self.counted
         if isinstance(self.from_, From):
             if not named and self.from_ is not From.NONE:
                 raise ValueError(f"hosts expected with 'from: {self.from_}', none came")
         elif not 1 <= self.from_ <= len(named):
+            wanted = f"a number of hosts from 1 to {len(named)}"
+            raise ValueError(f"{wanted} expected for 'from', {self.from_} came")
+        if self.timeout_seconds is None and self.on_timeout is not OnTimeout.BLOCK:
             raise ValueError(
-                f"a number of hosts from 1 to {len(named)} expected, {self.from_} came"
+                f"a 'timeout' expected with 'on_timeout: {self.on_timeout}', none came"
             )
-        timeout = self.timeout_seconds
-        if timeout is not None and not 0 <= timeout <= _TIMEOUT_MAX_SECONDS:
-            raise ValueError(f"0 to {_TIMEOUT_MAX_SECONDS} s expected, {timeout} came")
-        if self.window is not None and not 1 <= self.window <= WINDOW_MAX:
-            raise ValueError(f"a window from 1 to {WINDOW_MAX} expected, {self.window} came")
 
     @property
     def hosts_min(self) -> int | None:
@@ -130,6 +193,8 @@ class AckPolicy:
         return " ".join(words)
 
 
+# after so long without its coordinator the broker's leader leads no longer: its session's time
+_BROKER_SESSION_SECONDS: Final = 40.0
 # what the systems that this one replaces do, each in its own words
 PRESETS: Final[Mapping[str, AckPolicy]] = {
     "queue-unacknowledged": AckPolicy(from_=From.NONE),
@@ -140,7 +205,12 @@ PRESETS: Final[Mapping[str, AckPolicy]] = {
     "persist-asynchronous": AckPolicy(from_=From.NONE),
     "grid-synchronous": AckPolicy(level=AckLevel.APPLIED, from_=From.ALL),
     "grid-asynchronous": AckPolicy(from_=From.NONE),
-    "broker-quorum": AckPolicy(level=AckLevel.SYNCED, from_=2, on_timeout=OnTimeout.STEP_DOWN),
+    "broker-quorum": AckPolicy(
+        level=AckLevel.SYNCED,
+        from_=2,
+        timeout_seconds=_BROKER_SESSION_SECONDS,
+        on_timeout=OnTimeout.STEP_DOWN,
+    ),
 }
 
 
@@ -194,11 +264,11 @@ def parse_policy(text: str) -> AckPolicy:
 
     usual = said(_PRESET, _preset, AckPolicy())
     return AckPolicy(
-        level=said("level", _level, usual.level),
+        level=said("level", _as_level, usual.level),
         from_=said("from", _from, usual.from_),
         hosts=said("hosts", _hosts, usual.hosts),
         timeout_seconds=said("timeout", _timeout, usual.timeout_seconds),
-        on_timeout=said("on_timeout", _on_timeout, usual.on_timeout),
+        on_timeout=said("on_timeout", _as_on_timeout, usual.on_timeout),
         window=said("window", _window, usual.window),
     )
 
@@ -209,19 +279,8 @@ def _preset(name: str) -> AckPolicy:
     return PRESETS[name]
 
 
-def _level(text: str) -> AckLevel:
-    known = {level.name.lower(): level for level in AckLevel}
-    if text not in known:
-        raise ValueError(f"one of {', '.join(known)} expected for 'level', {text!r} came")
-    return known[text]
-
-
 def _from(text: str) -> From | int:
-    if text in set(From):
-        return From(text)
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(f"none, any, all or a number expected for 'from', {text!r} came")
-    return int(text)
+    return int(text) if _NUMBER.fullmatch(text) else _as_from(text)
 
 
 def _hosts(text: str) -> frozenset[int]:
@@ -239,13 +298,6 @@ def _timeout(text: str) -> float | None:
         wanted = "a time such as 10ms or 2s, or none,"
         raise ValueError(f"{wanted} expected for 'timeout', {text!r} came")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-def _on_timeout(text: str) -> OnTimeout:
-    if text not in set(OnTimeout):
-        known = ", ".join(OnTimeout)
-        raise ValueError(f"one of {known} expected for 'on_timeout', {text!r} came")
-    return OnTimeout(text)
 
 
 def _window(text: str) -> int:

@@ -93,7 +93,7 @@ async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="nobody knows which are all"):
             await queue.append(b"no", policy=AckPolicy(from_=From.ALL))
         with trio.move_on_after(0.05) as scope:  # it is appended first
-            unlimited = replace(nobody, timeout_seconds=None)
+            unlimited = AckPolicy(hosts=frozenset({7}))
             await queue.append(b"d", now_ms=NOON_MS, policy=unlimited)
         assert scope.cancelled_caught
         with pytest.raises(cqrepl.Refused, match="'fills' is taken in here"):

@@ -59,6 +59,7 @@ VALUES = {
         "{orders: {timeout: 10}}",
         "{orders: {timeout: -1s}}",
         "{orders: {on_timeout: panic}}",
+        "{orders: {on_timeout: fail}}",
         "{orders: {window: 0}}",
         "{orders: {quorum: 2}}",
         "{orders: {preset: zab}}",

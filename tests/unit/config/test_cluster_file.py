@@ -163,7 +163,10 @@ def test_a_policy_goes_by_name_and_in_a_variable() -> None:
     [
         ("{order: {from: any}}", "a queue expected, 'order' came; the nearest one is 'orders'"),
         ("{orders: {hosts: [1, 2]}}", "queue 'orders': ids of its sinks (2, 3) expected, 1 came"),
-        ("{orders: {from: 3}}", "queue 'orders': a number of hosts from 1 to 2 expected, 3 came"),
+        (
+            "{orders: {from: 3}}",
+            "queue 'orders': a number of hosts from 1 to 2 expected for 'from', 3 came",
+        ),
         ("{trades: {from: any}}", "queue 'trades': 'acknowledge: true' expected"),
         ("{orders: {level: stored}}", "queue 'orders': one of appended, synced, applied expected"),
     ],

@@ -83,7 +83,8 @@ def test_what_the_presets_say() -> None:
     persist = PRESETS["persist-synchronous"]
     assert (persist.timeout_seconds, persist.on_timeout) == (0.01, OnTimeout.WARN)
     assert PRESETS["grid-synchronous"].timeout_seconds is None
-    assert PRESETS["broker-quorum"].on_timeout is OnTimeout.STEP_DOWN
+    broker = PRESETS["broker-quorum"]
+    assert (broker.timeout_seconds, broker.on_timeout) == (40, OnTimeout.STEP_DOWN)
     assert parse_policy("broker-quorum from=3").hosts_min == 3
 
 
@@ -91,7 +92,7 @@ def test_all_hosts_are_those_that_are_configured() -> None:
     policy = PRESETS["grid-synchronous"].among({2, 3})
     assert (policy.hosts, policy.hosts_min) == (frozenset({2, 3}), 2)
     assert policy.among({4}) is policy
-    with pytest.raises(ValueError, match="from 1 to 2 expected, 3 came"):
+    with pytest.raises(ValueError, match="from 1 to 2 expected for 'from', 3 came"):
         AckPolicy(from_=3).among({2, 3})
     with pytest.raises(ValueError, match="hosts expected with 'from: all', none came"):
         AckPolicy(from_=From.ALL).among(())
@@ -105,16 +106,18 @@ def test_all_hosts_are_those_that_are_configured() -> None:
         ("level", "one of queue-unacknowledged"),
         ("level=", "one of appended, synced, applied expected for 'level', '' came"),
         ("level=received", "one of appended"),  # for measuring, never in a policy
-        ("from=0", "a number of hosts from 1 to 127 expected, 0 came"),
+        ("from=0", "a number of hosts from 1 to 127 expected for 'from', 0 came"),
         ("from=-1", "none, any, all or a number expected for 'from', '-1' came"),
         ("from=128", "from 1 to 127 expected"),
-        ("from=3 hosts=2+3", "from 1 to 2 expected, 3 came"),
+        ("from=3 hosts=2+3", "from 1 to 2 expected for 'from', 3 came"),
         ("hosts=0", "host ids from 1 to 127 expected"),
         ("hosts=a", "host ids expected for 'hosts', 'a' came"),
         ("timeout=5", "a time such as 10ms"),
-        ("timeout=99999999m", "0 to 1000000 s expected"),
+        ("timeout=99999999m", "0 to 1000000 s expected for 'timeout'"),
         ("on_timeout=maybe", "one of warn, fail, block, step_down expected"),
-        ("window=0", "a window from 1 to"),
+        ("on_timeout=fail", "a 'timeout' expected with 'on_timeout: fail', none came"),
+        ("broker-quorum timeout=none", "a 'timeout' expected with 'on_timeout: step_down'"),
+        ("window=0", "a number of excerpts from 1 to"),
         ("window=x", "a number of excerpts expected"),
         ("copies=2", "one of preset, level, from"),
         ("from=2 from=3", "'from' expected once"),
@@ -124,4 +127,52 @@ def test_all_hosts_are_those_that_are_configured() -> None:
 def test_what_is_no_policy_is_told_in_one_line(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
         parse_policy(text)
+    assert says in str(caught.value)
+
+
+def test_what_has_a_name_may_be_given_by_it() -> None:
+    policy = AckPolicy(
+        level="synced",  # type: ignore[arg-type]
+        from_="all",  # type: ignore[arg-type]
+        hosts=[2, 3],  # type: ignore[arg-type]
+        timeout_seconds=1,
+        on_timeout="step_down",  # type: ignore[arg-type]
+    )
+    assert policy == parse_policy("level=synced from=all hosts=2+3 timeout=1s on_timeout=step_down")
+    assert policy.level is SYNCED
+    assert policy.from_ is From.ALL
+    assert policy.on_timeout is OnTimeout.STEP_DOWN
+    assert hash(policy) == hash(policy.among({4}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("level", "stored", "one of appended, synced, applied expected for 'level', 'stored' came"),
+        ("level", 1, "expected for 'level', 1 came"),
+        ("level", ["synced"], "expected for 'level', ['synced'] came"),
+        ("from_", "some", "none, any, all or a number expected for 'from', 'some' came"),
+        ("from_", 1.0, "expected for 'from', 1.0 came"),
+        ("from_", True, "expected for 'from', True came"),
+        ("from_", None, "expected for 'from', None came"),
+        ("hosts", 2, "host ids from 1 to 127 expected for 'hosts', 2 came"),
+        ("hosts", "2+3", "expected for 'hosts', '2+3' came"),
+        ("hosts", [2.0], "expected for 'hosts', [2.0] came"),
+        ("hosts", [True], "expected for 'hosts', [True] came"),
+        ("timeout_seconds", "1s", "a number of seconds expected for 'timeout', '1s' came"),
+        ("timeout_seconds", True, "expected for 'timeout', True came"),
+        ("timeout_seconds", float("nan"), "0 to 1000000 s expected for 'timeout', nan came"),
+        ("on_timeout", "panic", "expected for 'on_timeout', 'panic' came"),
+        ("on_timeout", None, "expected for 'on_timeout', None came"),
+        ("on_timeout", OnTimeout.FAIL, "a 'timeout' expected with 'on_timeout: fail', none came"),
+        ("window", 1.5, "expected for 'window', 1.5 came"),
+        ("window", True, "expected for 'window', True came"),
+        ("window", "5", "expected for 'window', '5' came"),
+    ],
+)
+def test_what_is_no_value_of_a_field_is_told_in_one_line(
+    field: str, value: object, says: str
+) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+        AckPolicy(**{field: value})  # type: ignore[arg-type]
     assert says in str(caught.value)
