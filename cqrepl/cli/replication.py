@@ -55,9 +55,18 @@ def replication_options(default_id: int, default_remote: int) -> Callable[[Comma
     options = [
         click.argument("queues", metavar="[NAME=]QUEUE_DIR...", nargs=-1, required=True),
         click.option(
-            "--listen", metavar="HOST:PORT", help="Listen; port 0 lets the system choose."
+            "--listen",
+            metavar="HOST:PORT",
+            multiple=True,
+            help="Listen; port 0 lets the system choose. May be given again.",
         ),
-        click.option("--connect", metavar="HOST:PORT", help="Dial, again and again."),
+        click.option(
+            "--connect",
+            metavar="HOST:PORT",
+            multiple=True,
+            help="Dial, again and again. May be given again, for further peers; then with as many "
+            "--remote-id, the ids of their hosts in the same order.",
+        ),
         click.option(
             "--host-id",
             type=int,

@@ -6,9 +6,9 @@ The first SIGTERM, SIGHUP or Ctrl-C ends in order, the second one at once.
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypedDict, TypeVar
 
@@ -45,8 +45,8 @@ Replicator = TypeVar("Replicator", Source, Sink, Host)
 class ReplicationOptions(TypedDict):
     """What the user chose, of the options that a source and a sink have in common."""
 
-    listen: str | None
-    connect: str | None
+    listen: tuple[str, ...]
+    connect: tuple[str, ...]
     host_id: int
     remote_ids: tuple[int, ...]
     heartbeat_interval: int
@@ -75,14 +75,21 @@ class _Ended:
 def host_options(
     options: ReplicationOptions, *, gives_up: bool, pauser: str = "balanced"
 ) -> HostOptions:
-    """What both `serve_` functions take, from the options that both commands have."""
+    """What both `serve_` functions take, from the options that both commands have.
+
+    Raises:
+        BadArguments: several hosts to dial, and no id for each; or for a command that ends with one
+            of them.
+    """
+    connect, ids = options["connect"], options["remote_ids"]
+    several = _dialled(connect, ids, gives_up=gives_up) if len(connect) > 1 else None
     return {
         "gives_up": gives_up,
         "pauser": pauser,
-        "listen": options["listen"],
-        "connect": options["connect"],
+        "listen": options["listen"] or None,
+        "connect": several or next(iter(connect), None),
         "host_id": options["host_id"],
-        "remote_ids": options["remote_ids"],
+        "remote_ids": () if several else ids,
         "heartbeat_interval_ms": options["heartbeat_interval"],
         "heartbeat_timeout_ms": options["heartbeat_timeout"],
         "payload_max": options["max_excerpt"],
@@ -91,6 +98,22 @@ def host_options(
         "wire_shape": WireShape(options["wire_shape"]),
         "runs": options["runs"],
     }
+
+
+def _dialled(addresses: Sequence[str], ids: Sequence[int], *, gives_up: bool) -> dict[int, str]:
+    """Several addresses that are dialled, by the ids of their hosts."""
+    if gives_up:
+        raise BadArguments(
+            "one --connect expected by a command that ends once it is done (--until-caught-up, "
+            f"--once), {len(addresses)} came: run one command for each"
+        )
+    if len(set(ids)) != len(addresses) or len(ids) != len(addresses):
+        given = ", ".join(map(str, ids)) or "none"
+        raise BadArguments(
+            f"with {len(addresses)} --connect as many --remote-id expected, the host ids of these "
+            f"peers in the same order, each another; {given} came"
+        )
+    return dict(zip(ids, addresses, strict=True))
 
 
 def log_choice(options: Mapping[str, object]) -> LogChoice:
@@ -121,7 +144,7 @@ def run_command(
         stays: true where it goes on though all of its queues have stopped, as it can be told what
             to do; asked once it serves.
 
-    The port that is listened on is logged at once.
+    The ports that are listened on are logged at once.
     """
     screen = Screen(sys.stderr)
     choice = choice or LogChoice()
@@ -174,10 +197,7 @@ async def _run(
             nursery.start_soon(_watch_signals, signals, ended, first_signal, nursery.cancel_scope)
             async with AsyncExitStack() as stack:
                 replicator = await _enter(stack, serve())
-                listen = replicator.endpoint.settings.listen
-                if listen is not None:
-                    assert replicator.port is not None
-                    address = replace(listen, port=replicator.port)
+                for address in replicator.endpoint.listens:
                     _logger.info("listening on %s", address)
                 code = await _until_over(replicator, finished, first_signal, show, stays)
                 if not ended:

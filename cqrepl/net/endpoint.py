@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Set
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -48,7 +48,7 @@ class Endpoint:
     ) -> None:
         self.settings = net
         self.protocol = protocol
-        self.port: int | None = None
+        self.ports: tuple[int, ...] = ()  # of the addresses that are listened on, in their order
         self.ended_orderly = trio.Event()  # some peer has ended in order
         self._takes = takes
         self._make_session = make_session
@@ -61,6 +61,17 @@ class Endpoint:
         self._is_ending = False
         self._left_at = math.inf  # when the last peer did, by trio's clock
         self._left_why: str | None = None
+
+    @property
+    def port(self) -> int | None:
+        """The port of the first address that is listened on; None while none is."""
+        return self.ports[0] if self.ports else None
+
+    @property
+    def listens(self) -> list[Address]:
+        """The addresses that are listened on, each with the port that it has."""
+        pairs = zip(self.settings.listens, self.ports, strict=False)  # none before it runs
+        return [replace(address, port=port) for address, port in pairs]
 
     @property
     def sessions(self) -> list[Session]:
@@ -95,21 +106,17 @@ class Endpoint:
         """Listens or dials for the length of a block, then ends all connections in order.
 
         Raises:
-            Unreachable: the port cannot be listened on. In an exception group: one that gives up
+            Unreachable: a port cannot be listened on. In an exception group: one that gives up
                 did.
         """
         settings = self.settings
-        socket: trio.SocketListener | None = None
-        if settings.listen is not None:
-            socket = await listener.open_listener(settings.listen)
-            self.port = listener.listening_port(socket)
-        async with trio.open_nursery() as nursery:
+        async with self._opened() as sockets, trio.open_nursery() as nursery:
             nursery.start_soon(self._log.run)
-            if socket is not None:
+            for socket in sockets:
                 make_room = self._doorstep.make_room
                 nursery.start_soon(listener.serve, socket, self._accepted, self._log, make_room)
-                if settings.gives_up:
-                    nursery.start_soon(self._give_up)
+            if sockets and settings.gives_up:
+                nursery.start_soon(self._give_up)
             if settings.connect is not None:
                 (host_id,) = self.protocol.remote_ids
                 nursery.start_soon(self._dial, settings.connect, host_id)
@@ -118,6 +125,17 @@ class Endpoint:
             yield
             await self._end()
             nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[list[trio.SocketListener]]:
+        """Listens on all addresses, or on none."""
+        async with AsyncExitStack() as stack:
+            found = []
+            for address in self.settings.listens:
+                socket = await listener.open_listener(address)
+                found.append(await stack.enter_async_context(socket))
+            self.ports = tuple(map(listener.listening_port, found))
+            yield found
 
     async def _give_up(self) -> None:
         """Waits for a first peer for ever, and for the next one not so long."""

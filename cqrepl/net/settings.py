@@ -17,6 +17,7 @@ class NetSettings:
     """Exactly one of `listen` and `connect` is given, or `peers`, then with `listen` or without.
 
     Args:
+        also_listen: further addresses to listen on, beside `listen`.
         peers: addresses of hosts that are dialled, by their ids; each is dialled for ever.
         gives_up: a dialler stops after 30 s without success, one that listens 30 s after its last
             peer has gone.
@@ -31,6 +32,7 @@ class NetSettings:
     """
 
     listen: Address | None = None
+    also_listen: tuple[Address, ...] = ()
     connect: Address | None = None
     peers: Mapping[int, Address] = field(default_factory=dict)
     gives_up: bool = False
@@ -48,6 +50,8 @@ class NetSettings:
                 "an address to listen on (listen) or one to connect to (connect) expected,"
                 f" {came} came"
             )
+        if self.also_listen and self.listen is None:
+            raise ValueError("a first address to listen on (listen) expected, further ones came")
         if self.guests_max < 0 or self.guest_bytes_per_s < 1:
             raise ValueError(
                 f"a number of guests from 0 and a rate from 1 byte/s expected, "
@@ -56,6 +60,11 @@ class NetSettings:
         for each in (self.limit_bytes_per_s, *self.limits.values()):
             if not 0 <= each <= LIMIT_MAX:
                 raise ValueError(f"a limit from 0 to {LIMIT_MAX} bytes/s expected, {each} came")
+
+    @property
+    def listens(self) -> tuple[Address, ...]:
+        """All addresses to listen on."""
+        return () if self.listen is None else (self.listen, *self.also_listen)
 
     def limit_of(self, host_id: int) -> int:
         """How many bytes of excerpts a second a host is sent; 0 for any number."""

@@ -3,7 +3,7 @@
 `host_settings` makes the tree from the keys that the API has; the commands go the same way.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypedDict, Unpack
@@ -196,11 +196,12 @@ class HostOptions(TypedDict, total=False):
     """What every source and sink can be given.
 
     listen: `HOST:PORT`, or `:PORT` for every IPv4 address; port 0 lets the system choose: see
-        `port`.
-    connect: `HOST:PORT` of a listening peer. Exactly one of the two is given.
+        `port`. Or several of them.
+    connect: `HOST:PORT` of a listening peer; or of several, by the ids of their hosts, each of
+        which is dialled. Exactly one of the two is given.
     host_id: 1 to 127; 1 for a source, 2 for a sink and a host of both.
-    remote_ids: host ids that are accepted; any but our own when empty. One that dials expects the
-        first: 2 for a source, 1 for any other, when there is none.
+    remote_ids: host ids that are accepted; any but our own when empty. One that dials expects this
+        one: 2 for a source, 1 for any other, when there is none. Not given with `connect` by ids.
     heartbeat_interval_ms: time between heartbeats, at least 500; 20,000 if not given.
     heartbeat_timeout_ms: silence that ends a connection; at least 1,000 and above the interval;
         40,000 if not given.
@@ -217,8 +218,8 @@ class HostOptions(TypedDict, total=False):
         sink; `balanced` sleeps microseconds while excerpts come; `sleepy` milliseconds.
     """
 
-    listen: str | None
-    connect: str | None
+    listen: str | Sequence[str] | None
+    connect: str | Mapping[int, str] | None
     host_id: int
     remote_ids: Iterable[int]
     heartbeat_interval_ms: int
@@ -248,12 +249,22 @@ def host_settings(
     """
     listen, connect = options.get("listen"), options.get("connect")
     ids = frozenset(options.get("remote_ids", ()))
-    if connect is not None:
+    peers: dict[int, Address] = {}
+    if isinstance(connect, Mapping):
+        if listen:
+            raise ValueError("addresses to listen on or to connect to expected, both came")
+        peers = _peers(connect, ids)
+        ids, connect = frozenset(peers), None
+    elif connect is not None:
         ids = ids or frozenset({remote_id_default})
     usual = HeartbeatSettings()
+    texts = (listen,) if isinstance(listen, str) else listen or ()
+    listens = [Address.listening(each) for each in texts]
     net = NetSettings(
-        listen=None if listen is None else Address.listening(listen),
+        listen=listens[0] if listens else None,
+        also_listen=tuple(listens[1:]),
         connect=None if connect is None else Address.parse(connect),
+        peers=peers,
         gives_up=options.get("gives_up", False),
         pausing=pausing_named(options.get("pauser", "balanced")),
         limit_bytes_per_s=options.get("limit_bytes_per_s", 0),
@@ -276,3 +287,20 @@ def host_settings(
         sink=sink or SinkSettings(),
         scrub_bytes_per_s=options.get("scrub_bytes_per_s", 0),
     )
+
+
+def _peers(connect: Mapping[int, str], ids: frozenset[int]) -> dict[int, Address]:
+    """The addresses of the hosts that are dialled.
+
+    Raises:
+        ValueError: two have the same, or ids that are accepted came beside.
+    """
+    if ids:
+        raise ValueError("no remote ids expected beside the addresses of hosts by their ids")
+    found: dict[int, Address] = {}
+    for host_id, text in connect.items():
+        address = Address.parse(text)
+        if address in found.values():
+            raise ValueError(f"an address for each host expected, {address} came twice")
+        found[host_id] = address
+    return found

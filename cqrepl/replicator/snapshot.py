@@ -23,7 +23,6 @@ none acknowledges; null where that spans cycles. A state is `live`, `away` (no c
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from cqrepl._version import VERSION
@@ -49,13 +48,12 @@ def snapshot_of(host: "Host") -> Values:
     endpoint = host.endpoint
     connections = endpoint.connections
     peers = sorted(endpoint.protocol.remote_ids | connections.keys())
-    listen = endpoint.settings.listen
     return {
         "v": VERSION_OF_FORM,
         "host": endpoint.protocol.host_id,
         "process": os.getpid(),
         "release": VERSION,
-        "listens": None if listen is None else str(replace(listen, port=endpoint.port or 0)),
+        "listens": ", ".join(map(str, endpoint.listens)) or None,
         "peers": [_peer(host, each, connections.get(each)) for each in peers],
         "queues": [
             *_late(host),

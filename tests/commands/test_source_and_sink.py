@@ -62,6 +62,39 @@ async def test_listening_line(queue: Path, role: str, host: str) -> None:
         assert await ends(command, signal.SIGTERM) == 0
 
 
+async def test_several_addresses(tmp_path: Path) -> None:
+    """A source that dials two sinks, and one that listens on two addresses, serve both of them."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 50})
+    ids = {name: ("--host-id", 2 + at) for at, name in enumerate("abcd")}
+    async with commands(120) as start:
+        takes = {
+            each: await start("sink", f"q={tmp_path / each}", *ids[each], *LISTEN) for each in "ab"
+        }
+        dials = [("--connect", at(await each.port())) for each in takes.values()]
+        two = ("--remote-id", 2, "--remote-id", 3)
+        dialler = await start("source", tmp_path / "q", *dials[0], *dials[1], *two)
+        listens = await start("source", tmp_path / "q", *LISTEN, *LISTEN)
+        lines = await listens.says(re.compile(r".* on .*:(\d+)\n.* on .*:(\d+)\n"))
+        assert lines[1] != lines[2]
+        for name, port in zip("cd", lines.groups(), strict=True):
+            place = at(int(port))
+            takes[name] = await start(
+                "sink", f"q={tmp_path / name}", *ids[name], "--connect", place
+            )
+        for name in takes:
+            await copied(tmp_path / "q", tmp_path / name)
+        for command in (dialler, listens, *takes.values()):
+            await command.terminate()
+
+
+async def test_all_addresses_are_listened_on_or_none(queue: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = at(taken.getsockname()[1])
+        done = python("-m", "cqrepl", "source", str(queue), *LISTEN, "--listen", place)
+    assert done.returncode == 3
+    assert done.stderr == f"cqrepl source: cannot listen on {place}: the port is in use\n"
+
+
 def test_version() -> None:
     done = python("-m", "cqrepl", "--version")
     assert done.returncode == 0

@@ -15,6 +15,8 @@ from cqrepl.cli.main import cli
 from tests.support.invoke import Invoke
 
 LISTEN = ("--listen", "127.0.0.1:0")
+TWO = ("--connect", "h:1", "--connect", "h:2")
+IDS = ("--remote-id", "8", "--remote-id", "9")
 ROLES = ("source", "sink")
 
 
@@ -63,6 +65,13 @@ def test_no_command(invoke: Invoke) -> None:
 WRONG: list[tuple[list[str], str]] = [
     ([], "an address to listen on (listen) or one to connect to (connect) expected, none came"),
     ([*LISTEN, "--connect", "127.0.0.1:1"], "one to connect to (connect) expected, both came"),
+    (["--connect", "h:1", "--connect", "h:2"], "with 2 --connect as many --remote-id expected"),
+    ([*TWO, "--remote-id", "8"], "the same order, each another; 8 came"),
+    ([*TWO, "--remote-id", "8", "--remote-id", "8"], "each another; 8, 8 came"),
+    ([*TWO, *IDS, "--remote-id", "10"], "each another; 8, 9, 10 came"),
+    (["--connect", "h:1", "--connect", "h:1", *IDS], "each host expected, h:1 came twice"),
+    ([*TWO, *IDS, *LISTEN], "to listen on or to connect to expected, both came"),
+    ([*LISTEN, "--listen", "here"], "HOST:PORT expected, 'here' came"),
     (["--listen", "here"], "HOST:PORT expected, 'here' came"),
     (["--connect", "here:99999"], "a port from 0 to 65535 expected"),
     (["--listen", "::1:80"], "[HOST]:PORT expected"),
@@ -96,6 +105,16 @@ def test_arguments_that_do_not_fit(
     assert message in result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) <= 4
+
+
+@pytest.mark.parametrize(("role", "ends"), [("source", "--until-caught-up"), ("sink", "--once")])
+def test_what_ends_by_itself_dials_one_peer(
+    invoke: Invoke, queue: Path, role: str, ends: str
+) -> None:
+    result = invoke(role, queue, *TWO, *IDS, ends)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("2 came: run one command for each")
 
 
 @pytest.mark.parametrize("role", ROLES)
