@@ -140,10 +140,12 @@ def load_cluster(path: Path) -> ClusterConfig:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that is most like this one."""
-    wanted = name.casefold()
-    return max(
-        known, key=lambda each: difflib.SequenceMatcher(None, wanted, each.casefold()).ratio()
-    )
+    return max(known, key=lambda each: likeness(name, each))
+
+
+def likeness(name: str, other: str) -> float:
+    """How much two names are alike: from 0 to 1, for the same letters."""
+    return difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()
 
 
 class _Reader:

@@ -11,11 +11,12 @@ from cqrepl.config.clusterfile import (
     HostEntry,
     Setting,
     Settings,
+    likeness,
     load_cluster,
     nearest,
 )
 from cqrepl.config.errors import ConfigError
-from cqrepl.config.keys import process_keys
+from cqrepl.config.keys import OTHER_VARIABLES, VARIABLE_PREFIX, process_keys
 from cqrepl.config.routes import Routes
 from cqrepl.config.valuekinds import HOST_ID_SIGN, OTHERS, Unfit
 from cqrepl.config.yamltree import shown
@@ -27,6 +28,8 @@ from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
 _TCP: Final = "tcp://"
+_SHOWN: Final = 60  # characters of the name of a variable
+_ALIKE: Final = 0.8  # and more: a variable that was meant to be another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,9 @@ def in_effect(
         flags: those that were given, by the names of their keys.
 
     Raises:
-        ConfigError: a variable has no value of its kind.
+        ConfigError: a variable has no value of its kind, or is most likely misspelled.
     """
+    _check_variables(environ)
     found: dict[str, Setting] = {}
     for name, key in process_keys().items():
         text = environ.get(key.variable)
@@ -87,6 +91,23 @@ def in_effect(
                 key=key, value=key.default, origin="default"
             )
     return found
+
+
+def _check_variables(environ: Mapping[str, str]) -> None:
+    """Variables that are like one of ours, and are none, are misspelled; all others belong to
+    whoever may have them."""
+    known = sorted(OTHER_VARIABLES | {key.variable for key in process_keys().values()})
+    names = [each.removeprefix(VARIABLE_PREFIX) for each in known]
+    for variable, text in environ.items():
+        if not text or variable in known or not variable.upper().startswith(VARIABLE_PREFIX):
+            continue
+        name = variable[len(VARIABLE_PREFIX) :]
+        near = nearest(name, names)
+        if likeness(name, near) >= _ALIKE:
+            message = (
+                f"one of cqrepl's variables expected; the nearest one is '{VARIABLE_PREFIX}{near}'"
+            )
+            raise ConfigError(f"variable {variable[:_SHOWN]}", None, message)
 
 
 class AddressBook:

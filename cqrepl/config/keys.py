@@ -30,6 +30,11 @@ from cqrepl.protocol.settings import EXCERPT_MAX, INTERVAL_MIN_MS, TIMEOUT_MIN_M
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
 VARIABLE_PREFIX: Final = "CQREPL_"
+# those of no key: of options, of the kernel, of builds and of tests
+OTHER_VARIABLES: Final = frozenset(
+    VARIABLE_PREFIX + each
+    for each in ("CONFIG", "HOST_ID", "KERNEL", "BUILD_KERNEL", "REQUIRE", "TALLY")
+)
 _MS_MAX: Final = 10**9
 _SIZE_MAX: Final = 1 << 40
 HOST_ID: Final = integer(1, 127)

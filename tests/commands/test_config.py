@@ -50,6 +50,17 @@ def test_a_host_that_would_not_start_is_told(
     assert invoke("config", "check", page, *NAMES, "--host-id", "2").exit_code == 0
 
 
+@pytest.mark.parametrize("verb", ["check", "show"])
+def test_a_misspelled_variable_is_told(
+    invoke: Invoke, page: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """It would have no effect, and nobody would see that."""
+    monkeypatch.setenv("CQREPL_SCRUBB", "1MiB")
+    result = invoke("config", verb, page, *NAMES)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("the nearest one is 'CQREPL_SCRUB'\n")
+
+
 def test_what_has_no_effect_is_told(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(FULL)
     said = invoke("config", "check", tmp_path / "c.yaml").stdout

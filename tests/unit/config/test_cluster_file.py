@@ -16,6 +16,14 @@ from cqrepl.queue.files.markslots import MarkLevel
 from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
 from tests.support.samples import fill
 
+MISSPELLED = {
+    "CQREPL_SCRUBB": "SCRUB",
+    "CQREPL_WAITFOR": "WAIT_FOR",
+    "CQREPL_limitRate": "LIMIT_RATE",
+    "CQREPL_HOSTID": "HOST_ID",
+    "CQREPL_KERNELS": "KERNEL",
+    "cqrepl_scrub": "SCRUB",
+}
 NAMED = {"CQREPL_ADDRESSES": "host.port1=h:1, host.port2=h:2, host.port3=h:3"}
 
 
@@ -182,6 +190,13 @@ def test_a_policy_that_its_cluster_cannot_keep_is_one_line_with_its_place(
 
 
 def test_a_variable_that_has_no_value_of_its_kind_is_named() -> None:
+    others = ("KERNEL", "REQUIRE", "TALLY", "HOME", "KILL_SEED", "NETWORK_SECONDS", "CONFIG")
+    in_effect(cluster(FULL), {f"CQREPL_{each}": "1" for each in others} | {"SCRUBB": "1"}, {})
+    in_effect(cluster(FULL), {"CQREPL_SCRUBB": ""}, {})
+    for wrong, right in MISSPELLED.items():
+        says = f"^variable {wrong}: one of .*; the nearest one is 'CQREPL_{right}'$"
+        with pytest.raises(ConfigError, match=says):
+            in_effect(cluster(FULL), {wrong: "1"}, {})
     with pytest.raises(ConfigError, match=r"^variable CQREPL_GUESTS: an integer from 0 to .*'x'"):
         in_effect(cluster(FULL), {"CQREPL_GUESTS": "x"}, {})
 
