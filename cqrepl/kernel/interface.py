@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cqrepl import _native
 
-INTERFACE: Final = 19  # raised with every change of a function's meaning, in all kernels
+INTERFACE: Final = 20  # raised with every change of a function's meaning, in all kernels
 
 
 class Looks(Protocol):
@@ -84,7 +84,8 @@ class MarkBoard(Protocol):
     """The marks of one queue. Any thread may use it.
 
     What is waited for is told by four arguments: `index`, which so many (`count`) of these `hosts`
-    are to have, or of all for None, at a `level`. A host that has no row has nothing.
+    are to have, or of all for None, at a `level`; what is not appended counts at none. A host that
+    has no row has nothing.
 
     Raises:
         ValueError: a level that is none.

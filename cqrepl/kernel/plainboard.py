@@ -149,7 +149,7 @@ class Board:
     def _has(self, wanted: _Wanted) -> bool:
         rows = self._rows.items()
         named = [row for host, row in rows if wanted.hosts is None or host in wanted.hosts]
-        return sum(row.mark(wanted.level) >= wanted.index for row in named) >= wanted.count
+        return sum(row.held(wanted.level) >= wanted.index for row in named) >= wanted.count
 
 
 class BoardRow:
@@ -175,6 +175,10 @@ class BoardRow:
 
     def mark(self, level: int) -> int:
         return self._marks[level_of(level)]
+
+    def held(self, level: AckLevel) -> int:
+        """Up to where the host counts at a level: no further than it has appended."""
+        return min(self._marks[level], self._marks[AckLevel.APPENDED])
 
 
 def level_of(level: int) -> AckLevel:

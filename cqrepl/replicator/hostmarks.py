@@ -164,7 +164,8 @@ class QueueMarks:
         if marks is None or not marks.is_known:
             return False
         self._kept.forget(host_id)
-        marks.row.lower_to(AckLevel.APPENDED, FORGOTTEN)
+        for level in AckLevel:
+            marks.row.lower_to(level, FORGOTTEN)
         del self._hosts[host_id]
         return True
 

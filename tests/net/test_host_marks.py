@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
@@ -230,3 +231,25 @@ def test_marks_only_rise_and_say_so(tmp_path: Path) -> None:
         assert list(marks.known()) == [2]
     assert keys_of(path)["cqrepl.2.snt"] == 0x20
     assert keys_of(path)["cqrepl.2.idx"] == 8
+
+
+def test_a_host_that_is_forgotten_counts_at_no_level(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 3})
+    board = AckBell().board("q")
+    with Queue.open(path) as queue:
+        marks = QueueMarks("q", queue.host_marks, board)
+        host = marks.of(2)
+        host.raise_sent(0x10)
+        host.raise_acknowledged(0x10)
+        for level in (AckLevel.SYNCED, AckLevel.APPLIED):
+            host.raise_level(level, 0x10)
+            board.wait(0x10, timeout=0, level=level)
+        assert marks.forget(2)
+        for level in AckLevel:
+            assert board.marks_at(level) == {}
+            with pytest.raises(TimeoutError):
+                board.wait(0x10, timeout=0, level=level)
+        again = marks.of(2)
+        again.raise_acknowledged(0x10)  # it has said nothing of the other levels yet
+        assert board.marks_at(AckLevel.SYNCED) == {}

@@ -2,6 +2,7 @@
 excerpt, at its level, whatever comes, goes, was never seen, is forged or absurd."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from cqrepl.protocol.ackpolicy import (
     commit_index,
     parse_policy,
 )
+from cqrepl.replicator.ackboard import AckBell
+from cqrepl.replicator.leadership import AckOutcome, Leading
 
 LAST = 40
 HOSTS = range(1, 128)
@@ -95,6 +98,31 @@ def test_more_hosts_call_no_more_safe(marks: Marks, hosts: frozenset[int], level
     assert safe[0] == commit_index(AckPolicy(level=level, hosts=hosts), marks, LAST)
     every = AckPolicy(level=level, from_=From.ALL, hosts=hosts)
     assert safe[-1] == commit_index(every, marks, LAST)
+
+
+def has_it(leading: Leading, policy: AckPolicy, index: int) -> bool:
+    """Whether a wait calls it safe; it looks once."""
+    once = replace(policy, timeout_seconds=0, on_timeout=OnTimeout.WARN)
+    return leading.wait(index, once) is AckOutcome.ACKED
+
+
+@given(
+    policies().filter(lambda policy: policy.hosts_min is not None),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.sampled_from(AckLevel), INDEXES)),
+)
+def test_a_wait_and_the_index_agree(
+    policy: AckPolicy, said: list[tuple[bool, int, AckLevel, int]]
+) -> None:
+    """Whatever was raised and lowered, at whichever level first; what nobody waits for is safe
+    up to the end of the queue."""
+    board = AckBell().board("q")
+    leading = Leading("q", Path(), board, policy)
+    for is_raised, host, level, index in said:
+        row = board.row(host)
+        (row.raise_to if is_raised else row.lower_to)(level, index)
+    safe = commit_index(policy, leading.marks(), LAST)
+    assert safe == -1 or has_it(leading, policy, safe)
+    assert safe == LAST or not has_it(leading, policy, safe + 1)
 
 
 @given(policies())

@@ -66,10 +66,13 @@ class Waiting(threading.Thread):
 
 @contextmanager
 def waiting(
-    board: MarkBoard, *, count: int = 1, hosts: list[int] | None = None
+    board: MarkBoard,
+    *,
+    count: int = 1,
+    hosts: list[int] | None = None,
+    level: AckLevel = AckLevel.APPENDED,
 ) -> Iterator[Waiting]:
     """A thread that waits for the index, which has ended with the block."""
-    level = AckLevel.APPENDED
     thread = Waiting(lambda: board.wait(INDEX, count, level, hosts, LONG_S))
     assert thread.goes_on
     yield thread
@@ -84,6 +87,18 @@ def test_a_mark_wakes_a_thread(board: MarkBoard) -> None:
         assert thread.goes_on
         row.raise_to(AckLevel.APPENDED, INDEX + 5)
         assert thread.stand is Waited.REACHED
+
+
+def test_a_level_counts_no_further_than_what_is_appended(board: MarkBoard) -> None:
+    row = board.row(2)
+    row.raise_to(AckLevel.SYNCED, INDEX)
+    assert not board.has(INDEX, 1, AckLevel.SYNCED, None)
+    with waiting(board, level=AckLevel.SYNCED) as thread:
+        row.raise_to(AckLevel.APPENDED, INDEX - 1)
+        assert thread.goes_on
+        row.raise_to(AckLevel.APPENDED, INDEX)
+        assert thread.stand is Waited.REACHED
+    assert board.has(INDEX, 1, AckLevel.SYNCED, None)
 
 
 def test_so_many_hosts_have_to_have_it(board: MarkBoard) -> None:

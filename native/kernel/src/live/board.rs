@@ -146,8 +146,9 @@ impl Members {
     fn has(&self, wanted: &Wanted) -> bool {
         let counts = |row: &&Arc<HostRow>| {
             let is_named = wanted.hosts.is_none_or(|hosts| hosts.has(row.host));
-            let mark = row.marks.get(wanted.level);
-            is_named && mark.is_some_and(|mark| mark.load(Ordering::SeqCst) >= wanted.index)
+            // a level counts no further than what is appended
+            let reaches = |level| load(row, level).is_some_and(|mark| mark >= wanted.index);
+            is_named && reaches(wanted.level) && reaches(APPENDED)
         };
         self.rows.iter().filter(counts).take(wanted.hosts_min).count() >= wanted.hosts_min
     }
