@@ -148,6 +148,10 @@ class LivePump:
         assert self.is_running
         self._control.send(data)
 
+    def nudge(self) -> None:
+        """Lets the pump look at its lanes; nothing when it does not run. In any thread."""
+        self._control.send(b"")
+
     async def guard(self) -> None:
         """Calls the pump back when this task is cancelled: a thread cannot be."""
         try:

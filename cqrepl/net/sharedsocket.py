@@ -104,7 +104,7 @@ class SharedSocket:
         """A live pump looks whether its lanes have something to say. From any thread."""
         live = self.live
         if live is not None and live.is_running:
-            live.send(b"")
+            live.nudge()
 
     async def have_back(self) -> None:
         """Ends when no live pump runs, and all that one has heard counts. None runs before the next

@@ -17,6 +17,8 @@ from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane
+    from cqrepl.replicator.diskend import DiskEnd
+    from cqrepl.replicator.queues import TakingSession
     from cqrepl.replicator.sinkqueue import SinkQueue
 
 UNKEPT_MAX: Final = 64  # a source may name as many as it likes
@@ -56,26 +58,33 @@ def tell_synced(queue: "SinkQueue", index: int) -> None:
 def await_stored(queue: "SinkQueue", lane: "SinkLane") -> None:
     """What a live pump stores in this lane is synced at once, and its source hears of it."""
     if surroundings().has_threads:  # else the pump comes back after each step
-        sync = partial(_sync_stored, queue)
+        sync = partial(_sync_stored, queue, queue.disk, queue.owner)
         queue.syncer.stored.watch(queue.queue, lane, sync, queue.disk.note)
+        queue.disk.note()  # what was stored before has rung for nobody
 
 
-def _sync_stored(queue: "SinkQueue", index: Index) -> bool:
-    """Syncs up to an index, in a thread; false where the event loop is to do it, or has to look."""
-    if not queue.disk.sync_stored(index):
+def _sync_stored(
+    queue: "SinkQueue", disk: "DiskEnd", owner: "TakingSession | None", index: Index
+) -> bool:
+    """Syncs up to an index, in a thread; false where the event loop is to do it, or has to look:
+    the queue may have been closed meanwhile, and opened again for another session.
+
+    Args:
+        disk, owner: as they were when the lane was lent.
+    """
+    if owner is None or not disk.sync_stored(index):
         return False
     try:
         queue.check_open_names()
     except QueueDamaged:  # what a removed file holds is lost
         return False
-    owner = queue.owner
-    return owner is not None and owner.say_level(queue.name, AckLevel.SYNCED, index)
+    return queue.owner is owner and owner.say_level(queue.name, AckLevel.SYNCED, index)
 
 
 def sync_later(queue: "SinkQueue") -> None:
     """No source waits any more until what comes is on the disk."""
     if queue.is_open:
-        queue.disk.is_at_once = False
+        queue.disk.sync_later()
 
 
 def note_applied(

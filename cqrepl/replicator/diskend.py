@@ -118,12 +118,13 @@ class DiskEnd:
         self._has_told = False  # why
         self._changed = changed
         mark = load_synced(queue.path)
-        self._files = SyncedFiles(queue, mark)
+        has = NEXT_OF_EMPTY if mark is None else end()
+        self._files = SyncedFiles(queue, mark, has)
         self._end_noted = NEXT_OF_EMPTY  # the queue reaches to here at least
         self._had_mark = mark is not None
         if is_proved and mark is None:
             return
-        doubtful = range(end()) if mark is None else mark.doubtful_before(end())
+        doubtful = range(end()) if mark is None else mark.doubtful_before(has)
         if not doubtful:
             return  # and no file is opened: one that is damaged is told of with the first look
         start = max(doubtful.start, queue.first_index() or NEXT_OF_EMPTY)
@@ -219,6 +220,11 @@ class DiskEnd:
         self.is_at_once = True
         self._changed.set()
 
+    def sync_later(self) -> None:
+        """Nobody waits for that any more."""
+        self.is_at_once = False
+        self._changed.set()  # what is dirty is left to who syncs once a second
+
     @property
     def index_synced(self) -> int:
         """Everything up to this index is on the disk, and proved; -1 for nothing."""
@@ -257,7 +263,7 @@ class DiskEnd:
         except (QueueError, OSError) as error:
             self._give_up(error)
             return False
-        return hindrance is None and files.end > index
+        return hindrance is None and files.end > index and not self._is_forgotten
 
     def _try_again(self, error: QueueError | OSError) -> None:
         """It could not be looked at, or the mark has no room: nothing is lost."""

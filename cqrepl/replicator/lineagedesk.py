@@ -62,6 +62,7 @@ class LineageDesk:
         self._connection = connection
         self._changed = changed
         self._audited: dict[Cid, dict[Cycle, ev.CopyAudited]] = {}  # the last one of each cycle
+        self._left_out: set[Cid] = set()  # queues of which not all that was told was compared
         self._ways = Together(AUDITED_TOGETHER)
         self._asked_until = -math.inf  # by trio's clock: so long an answer is waited for
         self._has_audited = Signal()
@@ -194,6 +195,7 @@ class LineageDesk:
         waiting[cycle_of(event.index, each.shift)] = event
         if len(waiting) > AUDITED_MAX:
             del waiting[min(waiting)]
+            self._left_out.add(event.cid)
         self._has_audited.set()
 
     async def work(self, pump: Pump, step: Step) -> None:
@@ -236,8 +238,10 @@ class LineageDesk:
 
     async def _pause_audited(self) -> None:
         """Lets others have their turn where many wait to be compared, and none of them is waited
-        for."""
-        if len(self._audited) < AUDITED_TOGETHER:
+        for. Where one has come to several cycles they would come faster than they go, and some
+        never have their turn."""
+        waiting = self._audited.values()
+        if len(waiting) < AUDITED_TOGETHER or any(len(each) > 1 for each in waiting):
             return
         with trio.move_on_after(AUDITED_PAUSE_SECONDS):
             while trio.current_time() >= self._asked_until:
@@ -275,8 +279,9 @@ class LineageDesk:
         await self._search(each, compared, agreed)
 
     def _audited_well(self, each: Outgoing, index: Index) -> None:
-        """The sink's files hold what was sent before this."""
-        each.audited = max(each.audited, index)
+        """The sink's files hold what was sent before this, if all that it told was compared."""
+        if each.cid not in self._left_out:
+            each.audited = max(each.audited, index)
         self._changed.set()
 
     @property

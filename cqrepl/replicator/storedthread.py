@@ -7,10 +7,11 @@ have something at once, the event loop has the others synced side by side; so it
 more than that.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cqrepl.kernel import live
 from cqrepl.queue import Queue
@@ -18,6 +19,8 @@ from cqrepl.queue.format.index import Index
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, StoredBell
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class _Waited(NamedTuple):
@@ -53,15 +56,26 @@ class StoredThread:
             sync: syncs up to an index, in the thread; false where that is left to the event loop.
             later: has it done, in the event loop.
         """
-        if self._bell is None:
-            self._bell = live.StoredBell()
-            thread = threading.Thread(target=self._work, args=(self._bell,), daemon=True)
-            thread.start()
+        if self._bell is None and not self._begin():
+            return
+        assert self._bell is not None
         number = self._numbers.get(queue)
         if number is None:
             number = self._numbers[queue] = next(self._next)
         self._waited[number] = _Waited(sync, later)
         lane.await_stored(self._bell, number)
+
+    def _begin(self) -> bool:
+        """False where there is no descriptor or no thread now: the event loop looks once a second,
+        and the next lane tries it again."""
+        try:
+            bell = live.StoredBell()
+            self._start(bell)
+        except (OSError, RuntimeError) as error:
+            _logger.warning("what is waited for is synced later: %s", error)
+            return False
+        self._bell = bell
+        return True
 
     def forget(self, queue: Queue) -> None:
         """The queue is about to be closed."""
@@ -75,12 +89,26 @@ class StoredThread:
         if self._bell is not None:
             self._bell.ring()
 
+    def _start(self, bell: "StoredBell") -> None:
+        threading.Thread(target=self._work, args=(bell,), daemon=True).start()
+
     def _work(self, bell: "StoredBell") -> None:
-        while not self._has_ended:
-            stored = ((self._waited.get(number), index) for number, index in bell.wait())
-            news = [(waited, index) for waited, index in stored if waited is not None]
-            for waited, _ in news[1:]:
-                self._soon(waited.later)
-            for waited, index in news[:1]:
-                if not waited.sync(Index(index)):
+        try:
+            while not self._has_ended:
+                self._sync(bell.wait())
+        finally:
+            if not self._has_ended:  # by an error: what is stored later needs a thread all the same
+                self._start(bell)
+
+    def _sync(self, stored: list[tuple[int, int]]) -> None:
+        found = ((self._waited.get(number), index) for number, index in stored)
+        news = [(waited, index) for waited, index in found if waited is not None]
+        for waited, _ in news[1:]:
+            self._soon(waited.later)
+        for waited, index in news[:1]:
+            is_synced = False
+            try:
+                is_synced = waited.sync(Index(index))
+            finally:
+                if not is_synced:
                     self._soon(waited.later)

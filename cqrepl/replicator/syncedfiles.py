@@ -3,18 +3,21 @@
 Theory of operation. The store files are synced first, and only then the mark says so. Several
 threads may want that of one queue; one does it at a time. No mark is written any more once the
 queue is given up: another process may have it by then, and cut its end off. So who gives it up
-waits for a mark that is being written, but not for a store file. Where a sync of a store file fails
-the mark never rises in this process: the system may have dropped the pages.
+waits for a mark that is being written, but not for the disk: what it says is true by then. Where a
+sync of a store file fails the mark never rises in this process: the system may have dropped the
+pages.
 """
 
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, SyncedMark, store_synced
@@ -32,6 +35,8 @@ class SyncedFiles:
 
     Args:
         mark: as it was found; None for none.
+        end: the queue's next index. A mark beyond it tells of excerpts that are gone: what comes in
+            their place is not on the disk by that, and so it is lowered.
 
     Attributes:
         end: everything before this next index is on the disk.
@@ -40,7 +45,9 @@ class SyncedFiles:
         has_failed: nothing more is known to get there.
     """
 
-    def __init__(self, queue: Queue, mark: SyncedMark | None) -> None:
+    def __init__(self, queue: Queue, mark: SyncedMark | None, end: Index) -> None:
+        if mark is not None and mark.end > end:
+            mark = _lowered(queue, mark, end)
         self.end = NEXT_OF_EMPTY if mark is None else mark.end
         self.doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful
         self.is_of_this_boot = mark is None or mark.is_of_this_boot
@@ -105,17 +112,30 @@ class SyncedFiles:
             sync_path(self._queue.path)
 
     def _mark(self, end: Index, doubtful: range) -> OSError | None:
-        with self._marking:
-            if self._is_given_up:
-                return None
-            try:
-                store_synced(self._queue.path, end, doubtful)
-            except OSError as error:
-                if error.errno in NO_ROOM or _is_of_a_name(error):
-                    return error
-                raise
+        try:
+            is_stored = store_synced(self._queue.path, end, doubtful, self._while_wanted)
+        except OSError as error:
+            if error.errno in NO_ROOM or _is_of_a_name(error):
+                return error
+            raise
+        if is_stored:
             self.end, self.doubtful, self.is_of_this_boot = end, doubtful, True
         return None
+
+    @contextmanager
+    def _while_wanted(self) -> Iterator[bool]:
+        """Whether a mark may be written, for the length of a block."""
+        with self._marking:
+            yield not self._is_given_up
+
+
+def _lowered(queue: Queue, mark: SyncedMark, end: Index) -> SyncedMark:
+    """The mark of a queue that has lost its end, as that of a backup; of the same start of the
+    machine, which tells whether a power cut may have taken that."""
+    doubtful = range(mark.doubtful.start, min(mark.doubtful.stop, end)) or NOTHING_DOUBTFUL
+    with suppress(OSError):  # the next sync writes it, or meets the error
+        store_synced(queue.path, end, doubtful, boot=mark.boot)
+    return mark._replace(end=end, doubtful=doubtful)
 
 
 def _is_of_a_name(error: QueueError | OSError) -> bool:
@@ -133,4 +153,5 @@ def _sync_file(path: Path, opened: Callable[[Path, int], int]) -> None:
     try:
         surroundings().sync(descriptor)
     finally:
-        os.close(descriptor)
+        with RECORD_LOCK_GUARD:  # closing drops this process's record locks on the file
+            os.close(descriptor)

@@ -11,7 +11,8 @@ import pytest
 
 from cqrepl.kernel import live
 from cqrepl.queue import Queue
-from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
+from cqrepl.queue.files import syncedmark
+from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator import syncedfiles
 from cqrepl.replicator.storedthread import StoredThread
@@ -27,7 +28,7 @@ from tests.net.live_pumps import (
     frames_of,
     sink_lane,
 )
-from tests.support.samples import fill
+from tests.support.samples import fill, noon_path
 
 needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
 Sync = Callable[[Index], bool]
@@ -143,6 +144,36 @@ def test_a_queue_that_is_closed_is_left_alone(tmp_path: Path) -> None:
         assert one.later.empty()
 
 
+@needs_pump
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_is_left_to_the_event_loop_and_another_thread_goes_on(tmp_path: Path) -> None:
+    synced = SimpleQueue[int]()
+
+    def sync(index: Index) -> bool:
+        assert index != one.indexes[1], "say, as its queue was just closed"
+        synced.put(index)
+        return True
+
+    with stored(tmp_path, sync, never) as one:
+        one.store(0, 1)
+        assert one.later.get(timeout=WAIT_S) == "first"
+        index = one.store(0, 2)
+        assert synced.get(timeout=WAIT_S) == index
+
+
+@needs_pump
+def test_without_descriptors_the_event_loop_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(live, "StoredBell", none_left)
+    with stored(tmp_path, never, never) as one:
+        one.store(0, 1)
+        assert one.later.empty()
+
+
 class StoppedDisk(Surroundings):
     """A sync begins, and waits until it may go on."""
 
@@ -162,7 +193,7 @@ def test_no_mark_tells_of_a_queue_that_was_given_up(
     fill(tmp_path, "FAST_DAILY", {0: 3})
     monkeypatch.setattr(syncedfiles, "surroundings", StoppedDisk)
     with Queue.open(tmp_path) as queue:
-        files, end = SyncedFiles(queue, None), queue.next_index()
+        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
         thread = threading.Thread(target=lambda: files.sync(end, NOTHING_DOUBTFUL, is_at_once=True))
         thread.start()
         assert StoppedDisk.begun.wait(WAIT_S)
@@ -172,6 +203,52 @@ def test_no_mark_tells_of_a_queue_that_was_given_up(
     assert not thread.is_alive()
     assert load_synced(tmp_path) is None
     assert files.end == 0
+
+
+class StoppedMark(StoppedDisk):
+    begun = threading.Event()
+    goes_on = threading.Event()
+
+
+def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says is true by then."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    monkeypatch.setattr(syncedmark, "surroundings", StoppedMark)
+    with Queue.open(tmp_path) as queue:
+        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
+        sync = partial(files.sync, end, NOTHING_DOUBTFUL, is_at_once=True)
+        thread = threading.Thread(target=sync)
+        thread.start()
+        assert StoppedMark.begun.wait(WAIT_S)
+        files.give_up()
+    StoppedMark.goes_on.set()
+    thread.join(WAIT_S)
+    mark = load_synced(tmp_path)
+    assert mark is not None
+    assert mark.end == end
+
+
+@pytest.mark.parametrize("boot", [None, bytes(16)], ids=["this start", "an earlier start"])
+def test_a_mark_beyond_the_end_is_lowered_before_anything_comes(
+    tmp_path: Path, boot: bytes | None
+) -> None:
+    """What comes in the place of what is gone is not on the disk by that."""
+    fill(tmp_path, "FAST_DAILY", {0: 3, 1: 3})
+    with Queue.open(tmp_path) as queue:
+        store_synced(tmp_path, queue.next_index(), boot=boot)
+    noon_path(tmp_path, ahead=1).unlink()
+    before = load_synced(tmp_path)
+    with Queue.open(tmp_path) as queue:
+        end = queue.next_index()
+        files = SyncedFiles(queue, before, end)
+        assert files.end == end
+        assert files.lacks(Index(end + 1), NOTHING_DOUBTFUL)
+        after = load_synced(tmp_path)
+    assert before is not None
+    assert after is not None
+    assert (after.end, after.boot, after.doubtful) == (end, before.boot, NOTHING_DOUBTFUL)
 
 
 class FailingDisk(Surroundings):
@@ -191,7 +268,7 @@ def test_after_a_sync_that_failed_no_mark_rises(
     fill(tmp_path, "FAST_DAILY", {0: 3})
     monkeypatch.setattr(syncedfiles, "surroundings", FailingDisk)
     with Queue.open(tmp_path) as queue:
-        files, end = SyncedFiles(queue, None), queue.next_index()
+        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
         with pytest.raises(OSError, match="Input/output"):
             files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)
         assert files.has_failed

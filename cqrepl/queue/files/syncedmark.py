@@ -28,6 +28,8 @@ import hashlib
 import os
 import struct
 import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -83,27 +85,45 @@ def load_synced(path: Path) -> SyncedMark | None:
         return None
 
 
-def store_synced(path: Path, end: int, doubtful: range = NOTHING_DOUBTFUL) -> None:
-    """Notes that everything before `end` is on the disk, and returns when that is, too.
+def store_synced(
+    path: Path,
+    end: int,
+    doubtful: range = NOTHING_DOUBTFUL,
+    while_wanted: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
+    *,
+    boot: bytes | None = None,
+) -> bool:
+    """Notes that everything before `end` is on the disk, and returns when that is, too; false where
+    it was not wanted any more.
 
     One process at a time may do so, for one queue.
 
     Args:
         doubtful: indexes that may be torn all the same, by an earlier power cut.
+        while_wanted: the mark is written within it, if it says so.
+        boot: the machine's start in which that was so; None: the present one.
 
     Raises:
         OSError: it may not be written, or never get to the disk.
     """
     descriptor = open_side_file(path / SYNCED_FILE_NAME, os.O_RDWR | os.O_CREAT)
     try:
-        last = _latest(os.pread(descriptor, _SLOTS * _SLOT_BYTES, 0))
-        counter = 0 if last is None else last.counter + 1
-        slot = _SLOT.pack(_MAGIC, end, this_boot(), counter, doubtful.start, doubtful.stop)
-        data = slot + _SUM.pack(zlib.crc32(slot))
-        surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)
-        surroundings().sync(descriptor)
+        with while_wanted() as is_wanted:
+            if is_wanted:
+                _write(descriptor, end, this_boot() if boot is None else boot, doubtful)
+        if is_wanted:
+            surroundings().sync(descriptor)
     finally:
         os.close(descriptor)
+    return is_wanted
+
+
+def _write(descriptor: int, end: int, boot: bytes, doubtful: range) -> None:
+    last = _latest(os.pread(descriptor, _SLOTS * _SLOT_BYTES, 0))
+    counter = 0 if last is None else last.counter + 1
+    slot = _SLOT.pack(_MAGIC, end, boot, counter, doubtful.start, doubtful.stop)
+    data = slot + _SUM.pack(zlib.crc32(slot))
+    surroundings().write(descriptor, data, counter % _SLOTS * _SLOT_BYTES)
 
 
 def _latest(data: bytes) -> SyncedMark | None:
