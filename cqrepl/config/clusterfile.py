@@ -7,8 +7,8 @@ place of two base paths. Both are read, each key checked against the closed tabl
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -46,17 +46,31 @@ class Setting:
     Args:
         key: whose value it is.
         spot: where it stands in the file; None for one that does not.
+        entries: where those of a mapping stand, by their names: of its own and of those in them.
     """
 
     key: Key
     value: object
     origin: str
     spot: TextSpot | None = None
+    entries: Mapping[tuple[str, ...], TextSpot] = field(default_factory=dict)
 
     @property
     def written(self) -> str:
         """The value as people would write it."""
         return self.key.kind.written(self.value)
+
+    def wrong(self, path: str, message: str, *names: str) -> ConfigError:
+        """An error of it, at its own place or that of the entry of these names.
+
+        Args:
+            path: of the file.
+        """
+        message = f"{self.key.name!r}: {message}"
+        if self.spot is None:
+            return ConfigError(self.origin, None, message)
+        found = (self.entries.get(names[:count]) for count in range(len(names), 0, -1))
+        return ConfigError(path, next(filter(None, found), self.spot), message)
 
 
 Settings = Mapping[str, Setting]
@@ -319,16 +333,49 @@ class _Reader:
         if text is not None:
             try:
                 value = key.kind.parse(text)
-            except Unfit as error:
-                raise self._error(node, str(error)) from None
-            except (ValueError, KeyError):
-                pass
+            except (ValueError, KeyError) as error:
+                self._check_entries(key, node, str(error))
+                if isinstance(error, Unfit):
+                    raise self._error(node, str(error)) from None
             else:
                 return Setting(
-                    key=key, value=value, origin=f"line {node.spot.line}", spot=node.spot
+                    key=key,
+                    value=value,
+                    origin=f"line {node.spot.line}",
+                    spot=node.spot,
+                    entries=dict(_entries(node)),
                 )
         message = f"{key.kind.wanted} expected for {key.name!r}, {_came(node)} came"
         raise self._error(node, message)
+
+    def _check_entries(self, key: Key, node: Node, why: str) -> None:
+        """Does nothing if no entry of a mapping is wrong by itself.
+
+        Args:
+            why: what is wrong with the whole.
+
+        Raises:
+            ConfigError: one is, or one in it, for the same reason; at its place.
+        """
+        if not isinstance(node, MappingNode):
+            return
+        for name, value in node.entries:
+            tried: list[tuple[ScalarNode, Node, Node]] = []
+            if isinstance(value, MappingNode):
+                tried = [(*each, replace(value, entries=(each,))) for each in value.entries]
+            for found, worth, part in [*tried, (name, value, value)]:
+                text = self._text(key, replace(node, entries=((name, part),)))
+                try:
+                    key.kind.parse(text or "")
+                except (ValueError, KeyError) as error:
+                    if str(error) != why:
+                        continue
+                    came = _came(worth)
+                    if isinstance(worth, ScalarNode):
+                        came = shown(f"{found.text}: {worth.text}")
+                    wanted = f"{key.kind.wanted} expected for {key.name!r}, {came} came"
+                    message = why if isinstance(error, Unfit) else wanted
+                    raise self._error(found, message) from None
 
     def _text(self, key: Key, node: Node, depth: int = 0) -> str | None:
         """A value as one text; None where it cannot be one of this key."""
@@ -364,6 +411,15 @@ class _Reader:
 
     def _error(self, node: Node, message: str) -> ConfigError:
         return ConfigError(self._path, node.spot, message)
+
+
+def _entries(node: Node) -> Iterator[tuple[tuple[str, ...], TextSpot]]:
+    """The places of all entries of a mapping, and of those in them."""
+    if isinstance(node, MappingNode):
+        for name, value in node.entries:
+            yield (name.text,), name.spot
+            for inner, spot in _entries(value):
+                yield (name.text, *inner), spot
 
 
 def _number(setting: Setting) -> int:

@@ -356,8 +356,7 @@ def _policies(
             sinks = routes.takers(name, host_id, leader_id=host_id)
             found[name] = made if host_id == master_id else _led(policy, host_id, master_id, sinks)
         except ValueError as error:
-            path = config.path if setting.spot is not None else setting.origin
-            raise ConfigError(path, setting.spot, f"'ack': {error}") from None
+            raise setting.wrong(config.path, str(error), name) from None
     return found
 
 
@@ -417,10 +416,9 @@ def _check_limits(config: ClusterConfig, setting: Setting) -> None:
     """What is limited is sent to another host."""
     for host_id in _limits(setting.value):
         if host_id not in config.hosts:
-            path = config.path if setting.spot is not None else setting.origin
             ids = ", ".join(str(each) for each in sorted(config.hosts))
-            message = f"'limitRate': the id of a host ({ids}) expected, {host_id} came"
-            raise ConfigError(path, setting.spot, message)
+            message = f"the id of a host ({ids}) expected, {host_id} came"
+            raise setting.wrong(config.path, message, str(host_id))
 
 
 def _rates(value: object) -> dict[str, int]:

@@ -27,14 +27,11 @@ class Routes:
     ) -> None:
         assert isinstance(setting.value, dict)
         self._config = config
+        self._setting = setting
         self.by_queue: Mapping[str, Mapping[int, int]] = setting.value
         self._addresses = addresses
         for name in self.by_queue:
-            try:
-                self._check(name)
-            except ValueError as error:
-                path = config.path if setting.spot is not None else setting.origin
-                raise ConfigError(path, setting.spot, f"'routes': {error}") from None
+            self._check(name)
 
     def giver(self, name: str, host_id: int, *, leader_id: int | None = None) -> int:
         """The host that this one takes a queue from; its own id for the one that leads it.
@@ -59,20 +56,19 @@ class Routes:
     def _check(self, name: str) -> None:
         if name not in self._config.queues:
             near = nearest(name, self._config.queues)
-            raise ValueError(f"a queue expected, {shown(name)} came; the nearest one is {near!r}")
+            message = f"a queue expected, {shown(name)} came; the nearest one is {near!r}"
+            raise self._setting.wrong(self._config.path, message, name)
         master_id = self._config.queues[name].master_id
         for taker, giver in self.by_queue[name].items():
             for each in (taker, giver):
                 if each not in self._config.hosts:
                     ids = ", ".join(map(str, sorted(self._config.hosts)))
-                    raise ValueError(f"queue {name!r}: ids of hosts ({ids}) expected, {each} came")
+                    raise self._wrong(name, taker, f"ids of hosts ({ids}) expected, {each} came")
             if taker == master_id:
-                raise ValueError(f"queue {name!r}: host {taker} is its master")
+                raise self._wrong(name, taker, f"host {taker} is its master")
             if self._addresses[taker] is None and self._addresses[giver] is None:
-                raise ValueError(
-                    f"queue {name!r}: 'connectUri' expected for host {taker} or {giver}, neither"
-                    " has one"
-                )
+                message = f"'connectUri' expected for host {taker} or {giver}, neither has one"
+                raise self._wrong(name, taker, message)
             self._check_end(name, taker, master_id)
 
     def _check_end(self, name: str, taker: int, master_id: int) -> None:
@@ -81,8 +77,14 @@ class Routes:
             giver = self.giver(name, path[-1])
             if giver in path:
                 way = ", ".join(map(str, [*path, giver]))
-                raise ValueError(
-                    f"queue {name!r}: a way to its master, host {master_id}, expected; hosts {way}"
-                    " take it from one another in a circle"
+                message = (
+                    f"a way to its master, host {master_id}, expected; hosts {way} take it from"
+                    " one another in a circle"
                 )
+                raise self._wrong(name, taker, message)
             path.append(giver)
+
+    def _wrong(self, name: str, taker: int, message: str) -> ConfigError:
+        """An error of the way of a queue to a host."""
+        message = f"queue {name!r}: {message}"
+        return self._setting.wrong(self._config.path, message, name, str(taker))

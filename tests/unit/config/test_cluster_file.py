@@ -185,7 +185,8 @@ def test_a_policy_that_its_cluster_cannot_keep_is_one_line_with_its_place(
     with pytest.raises(ConfigError) as caught:
         plan(FULL.replace(WAITING, f"ack: {ack}"), 1)
     assert says in str(caught.value)
-    assert str(caught.value).startswith("cluster.yaml:26:8: ")
+    column = 18 if "level" in ack else 9  # of the entry at fault
+    assert str(caught.value).startswith(f"cluster.yaml:26:{column}: ")
     assert "\n" not in str(caught.value)
 
 
@@ -273,7 +274,8 @@ def test_routes_that_lead_nowhere_are_one_line_with_their_place(routes: str, say
     with pytest.raises(ConfigError) as caught:
         plan(FULL.replace(ROUTES, f"routes: {routes}"), 1)
     assert f"'routes': {says}" in str(caught.value)
-    assert str(caught.value).startswith("cluster.yaml:35:11: ")
+    column = 12 if "order:" in routes else 21  # of the entry at fault
+    assert str(caught.value).startswith(f"cluster.yaml:35:{column}: ")
 
 
 @pytest.mark.parametrize("routes", ["{orders: 3}", "{orders: {3: 200}}", "[1]", "{orders: {a: 2}}"])
@@ -347,3 +349,43 @@ def test_a_queue_that_was_not_moved_when_its_master_became_another_is_told(
     with Queue.open(old) as queue:
         assert queue.host_marks.raise_to(2, MarkLevel.SENT, 0)
     check_places(made)  # it was sent to this host: so it is another one's
+
+
+# below `cqrepl: KEY:`, from the line after it on: where the fault is, and what is said of it
+PLACED = [
+    ("ack", "    trades: {from: none}\n    orders: {level: stored}\n", (2, 14), "level"),
+    ("ack", "    trades:\n      from: none\n      window: 0\n", (3, 7), "window"),
+    ("ack", "    trades: now\n", (1, 5), "'now' came"),
+    ("ack", "    trades: {from: none}\n    orders: {from: 3, hosts: [2, 3]}\n", (2, 5), "orders"),
+    (
+        "ack",
+        "    trades: {from: none}\n    oders: {from: none}\n",
+        (2, 5),
+        "nearest one is 'orders'",
+    ),
+    ("ack", "    orders: {from: all}\n    trades: {from: all}\n", (2, 5), "'acknowledge: true'"),
+    ("routes", "    orders: {2: 3}\n    trades: {3: 1, 1: x}\n", (2, 20), "'1: x' came"),
+    ("routes", "    orders: {2: 3}\n    trades: 3\n", (2, 5), "'trades: 3' came"),
+    ("routes", "    orders: {2: 3}\n    trdes: {3: 1}\n", (2, 5), "nearest one is 'trades'"),
+    ("routes", "    orders:\n      2: 3\n      3: 9\n", (3, 7), "(1, 2, 3) expected, 9 came"),
+    ("routes", "    orders: {2: 3, 1: 2}\n", (1, 20), "host 1 is its master"),
+    ("routes", "    trades: {3: 1}\n    orders: {2: 3, 3: 2}\n", (2, 14), "in a circle"),
+    ("limitRate", "    others: 1MiB\n    2: fast\n", (2, 5), "'2: fast' came"),
+    ("limitRate", "    others: 1MiB\n    4: 1MiB\n", (2, 5), "the id of a host (1, 2, 3)"),
+    ("addresses", "    third: '127.0.0.1:9003'\n    b: here\n", (2, 5), "'b: here' came"),
+]
+
+
+@pytest.mark.parametrize(("key", "text", "place", "says"), PLACED)
+def test_an_entry_of_a_mapping_is_named_by_its_own_place(
+    key: str, text: str, place: tuple[int, int], says: str
+) -> None:
+    lines = FULL.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith(f"  {key}:"))
+    whole = "\n".join([*lines[:at], f"  {key}:\n{text.rstrip()}", *lines[at + 1 :]])
+    with pytest.raises(ConfigError) as caught:
+        plan(whole, 1)
+    error = caught.value
+    assert error.spot is not None
+    assert (error.spot.line - at - 1, error.spot.column) == place
+    assert says in error.message
