@@ -26,7 +26,7 @@ from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import HostEnded, Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
 from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
-from cqrepl.replicator.leadership import Leading
+from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 
@@ -373,19 +373,27 @@ class AsyncioQueue(OuterQueue):
         )
 
     async def wait_acked(
-        self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
-    ) -> None:
-        """Returns when `n` hosts have acknowledged everything up to `index`; a time limit is
-        `asyncio.timeout`.
+        self,
+        index: int,
+        n: int = 1,
+        *,
+        hosts: Iterable[int] | None = None,
+        policy: AckPolicy | None = None,
+    ) -> AckOutcome:
+        """Returns when `n` hosts have acknowledged everything up to `index`, without limit; a time
+        limit is `asyncio.timeout`.
 
         Args:
             hosts: ids of those that count; None: all.
+            policy: instead of both, when it counts as safe, and how long that is waited for.
 
         Raises:
             HostEnded: the host has ended.
-            Refused, WaitEnded, ValueError: as `cqrepl.HostQueue.wait_acked`.
+            Refused, AckUnknown, WaitEnded, ValueError: as `cqrepl.HostQueue.wait_acked`.
         """
-        await self._host.call(lambda: self._queue.wait_acked(index, n, hosts=hosts))
+        return await self._host.call(
+            lambda: self._queue.wait_acked(index, n, hosts=hosts, policy=policy)
+        )
 
 
 Host = AsyncioHost

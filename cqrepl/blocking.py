@@ -24,8 +24,8 @@ from cqrepl.replicator.ackboard import AckBoard, WaitEnded
 from cqrepl.replicator.host import Host as TrioHost
 from cqrepl.replicator.hostend import Kept, ended_by, is_only_told, told_beside
 from cqrepl.replicator.hostevents import HostEvents
-from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload
-from cqrepl.replicator.leadership import Leading
+from cqrepl.replicator.hostqueue import HostQueue, OuterQueue, Payload, check_alone
+from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.settings import HostSettings
 from cqrepl.replicator.stops import Stop
 from cqrepl.surroundings import surroundings
@@ -274,18 +274,29 @@ class BlockingQueue(OuterQueue):
         timeout: float | None = None,
         *,
         hosts: Iterable[int] | None = None,
-    ) -> None:
+        policy: AckPolicy | None = None,
+    ) -> AckOutcome:
         """Returns when `n` hosts have acknowledged everything up to `index`; as `AckBoard.wait`.
+
+        Args:
+            timeout: in seconds; None for that of the policy, and for no limit without one.
+            policy: instead of `n` and `hosts`, when it counts as safe; as `Leading.wait`.
 
         Raises:
             HostEnded: the host has ended, in other ways than in order.
-            Refused, TimeoutError, WaitEnded, RuntimeError, ValueError: as `AckBoard.wait`.
+            AckUnknown: the time is over, and the policy says `fail`.
+            ValueError: a policy beside a number of hosts or their ids; or as `AckBoard.wait`.
+            Refused, TimeoutError, WaitEnded, RuntimeError: as `AckBoard.wait`.
         """
+        check_alone(policy, n, hosts)
         try:
+            if policy is not None:
+                return self.leading.wait(index, policy, timeout)
             self.board.wait(index, n, timeout, hosts=hosts)
         except WaitEnded as ended:
             told = self._host.told(ended)
             raise told from told.__cause__
+        return AckOutcome.ACKED
 
 
 def _check_in_no_loop() -> None:

@@ -17,12 +17,22 @@ from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.ackboard import AckBoard
 from cqrepl.replicator.hostend import ended_by
-from cqrepl.replicator.leadership import Leading
+from cqrepl.replicator.leadership import AckOutcome, Leading
 
 if TYPE_CHECKING:
     from cqrepl.replicator.host import Host
 
 Payload = bytes | memoryview
+
+
+def check_alone(policy: AckPolicy | None, n: int, hosts: Iterable[int] | None) -> None:
+    """A policy says itself how many hosts are waited for, and which.
+
+    Raises:
+        ValueError: something else does so too.
+    """
+    if policy is not None and (n != 1 or hosts is not None):
+        raise ValueError("a policy, or a number of hosts and their ids, expected: both came")
 
 
 class OwnWriter:
@@ -151,20 +161,34 @@ class HostQueue:
         return index
 
     async def wait_acked(
-        self, index: int, n: int = 1, *, hosts: Iterable[int] | None = None
-    ) -> None:
-        """Returns when `n` hosts have acknowledged everything up to `index`; a time limit is a
-        cancel scope.
+        self,
+        index: int,
+        n: int = 1,
+        *,
+        hosts: Iterable[int] | None = None,
+        policy: AckPolicy | None = None,
+    ) -> AckOutcome:
+        """Returns when `n` hosts have acknowledged everything up to `index`, without limit; a time
+        limit is a cancel scope.
 
         Args:
             hosts: ids of those that count; None: all.
+            policy: instead of both, when it counts as safe, and how long that is waited for.
 
         Raises:
             Refused: the queue is taken in.
-            WaitEnded, ValueError: as `AckBoard.wait`.
+            AckUnknown: the time of the policy is over, and it says `fail`.
+            ValueError: a policy beside a number of hosts or their ids; or as `AckBoard.wait`.
+            WaitEnded: as `AckBoard.wait`.
         """
-        await self.board.wait_acked(index, n, hosts=hosts)
+        check_alone(policy, n, hosts)
+        outcome = AckOutcome.ACKED
+        if policy is None:
+            await self.board.wait_acked(index, n, hosts=hosts)
+        else:
+            outcome = await self.leading.wait_acked(index, policy)
         self._note_drained()
+        return outcome
 
     def applied(self, index: int) -> None:
         """A program here has taken everything up to `index` of a queue that is taken in: its source

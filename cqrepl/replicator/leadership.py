@@ -21,7 +21,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net.eventloop import is_in_asyncio
+from cqrepl.net.eventloop import check_in_trio, is_in_asyncio
 from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
@@ -96,9 +96,10 @@ class Leading:
         Raises:
             SteppedDown: a policy has had this host step down, now or before. What was appended
                 stays.
-            AckUnknown, WaitEnded, RuntimeError: as `wait`; the excerpts are appended, unless it
-                was the window that was waited for.
+            AckUnknown, WaitEnded: as `wait`; the excerpts are appended, unless it was the window
+                that was waited for.
             ValueError: a policy that counts all hosts and names none; nothing is appended.
+            RuntimeError: called in a task with anything to wait for; nothing is appended.
             QueueError, OSError: as `Queue.append_many`.
         """
         if policy is None and self.policy.window is None:
@@ -120,6 +121,7 @@ class Leading:
             AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
         """
         _count(policy)
+        _check_in_thread()
         while (oldest := self._beyond_window(policy, count)) is not None:
             if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
                 break
@@ -168,8 +170,7 @@ class Leading:
         """
         policy = policy or self.policy
         count = _count(policy)
-        if trio.lowlevel.in_trio_task() or is_in_asyncio():
-            raise RuntimeError("a task of the event loop waits with wait_acked")
+        _check_in_thread()
         if not count:
             return AckOutcome.ACKED
         hosts, level = policy.counted, policy.level
@@ -188,7 +189,9 @@ class Leading:
 
         Raises:
             AckUnknown, WaitEnded, ValueError: as `wait`.
+            RuntimeError: not in a task of trio.
         """
+        check_in_trio("Leading.wait_acked")
         policy = policy or self.policy
         count, hosts, level = _count(policy), policy.counted, policy.level
         if not count:
@@ -302,6 +305,16 @@ class Leading:
 def _seconds(limit: float | None) -> float:
     """A limit as trio has it."""
     return math.inf if limit is None else limit
+
+
+def _check_in_thread() -> None:
+    if trio.lowlevel.in_trio_task():
+        raise RuntimeError("a task of the event loop waits with wait_acked")
+    if is_in_asyncio():
+        raise RuntimeError(
+            "a task of the event loop waits with wait_acked: in asyncio with that of"
+            " cqrepl.aio.Host.queue(name)"
+        )
 
 
 def _count(policy: AckPolicy) -> int:

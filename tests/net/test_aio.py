@@ -72,6 +72,34 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
     assert sorted(held(tmp_path / "copy")) == sorted(appended)
 
 
+def test_tasks_wait_as_a_policy_says(tmp_path: Path) -> None:
+    """And what is for threads, or for trio, says so before it does anything."""
+    synced = cqrepl.AckPolicy(level=cqrepl.AckLevel.SYNCED)
+    nobody = cqrepl.AckPolicy(
+        hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=cqrepl.OnTimeout.FAIL
+    )
+
+    async def main() -> None:
+        async with pair(tmp_path) as (one, _):
+            queue = one.queue("q")
+            index = await queue.append(b"a")
+            assert await queue.wait_acked(index, policy=synced) is cqrepl.AckOutcome.ACKED
+            assert queue.leading.marks()[2][synced.level] == index
+            with pytest.raises(cqrepl.AckUnknown):
+                await queue.wait_acked(index, policy=nobody)
+            with pytest.raises(ValueError, match="a policy, or a number of hosts"):
+                await queue.wait_acked(index, 2, policy=synced)
+            with pytest.raises(RuntimeError, match=r"that of cqrepl\.aio\.Host\.queue"):
+                queue.leading.wait(index, synced)
+            with pytest.raises(RuntimeError, match=r"wait_acked is for trio, .* cqrepl\.aio\.Host"):
+                await queue.leading.wait_acked(index, synced)
+            with pytest.raises(RuntimeError, match="waits with wait_acked"):
+                queue.leading.append([b"is not written"], policy=synced)
+
+    run(main())
+    assert held(tmp_path / "q") == [b"a"]
+
+
 def test_a_cancellation_ends_the_task_of_trio(tmp_path: Path) -> None:
     async def main() -> None:
         async with Host(source_of(tmp_path / "q")) as host:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
             _ = two.queue("q").leading
         with pytest.raises(cqrepl.Refused, match="taken in here"):
             two.queue("q").append(b"no", policy=policy)
+
+
+def test_a_thread_waits_as_a_policy_says(tmp_path: Path) -> None:
+    synced = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS)
+    nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
+    with pair(tmp_path) as (one, _):
+        queue = one.queue("q")
+        index = queue.append(b"a")
+        assert queue.wait_acked(index, policy=synced) is cqrepl.AckOutcome.ACKED
+        assert queue.leading.marks()[2][AckLevel.SYNCED] == index
+        with pytest.raises(cqrepl.AckUnknown):
+            queue.wait_acked(index, policy=nobody)
+        warns = replace(nobody, timeout_seconds=SECONDS, on_timeout=OnTimeout.WARN)
+        assert queue.wait_acked(index, timeout=0.01, policy=warns) is cqrepl.AckOutcome.UNKNOWN
+        for n, hosts in ((2, None), (1, [2])):
+            with pytest.raises(ValueError, match="a policy, or a number of hosts"):
+                queue.wait_acked(index, n, hosts=hosts, policy=synced)
 
 
 def test_a_reader_in_a_thread_says_what_it_has_taken(tmp_path: Path) -> None:

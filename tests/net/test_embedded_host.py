@@ -103,6 +103,23 @@ async def test_a_task_appends_as_a_policy_says(tmp_path: Path) -> None:
         await queue.append(b"no", policy=policy)
 
 
+async def test_a_task_waits_as_a_policy_says(tmp_path: Path) -> None:
+    synced = AckPolicy(level=AckLevel.SYNCED, timeout_seconds=SECONDS)
+    nobody = AckPolicy(hosts=frozenset({7}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
+    async with two_hosts(tmp_path) as (one, _):
+        queue = one.queue("orders")
+        index = await queue.append(b"a", now_ms=NOON_MS)
+        assert await queue.wait_acked(index, policy=synced) is cqrepl.AckOutcome.ACKED
+        assert queue.leading.marks()[2][AckLevel.SYNCED] == index
+        with pytest.raises(AckUnknown, match="not known whether hosts have"):
+            await queue.wait_acked(index, policy=nobody)
+        with pytest.raises(ValueError, match="a policy, or a number of hosts"):
+            await queue.wait_acked(index, hosts=[2], policy=synced)
+        with pytest.raises(RuntimeError, match="waits with wait_acked"):
+            queue.leading.append([b"is not written"], policy=synced)
+    assert held(tmp_path / "here" / "orders") == [b"a"]
+
+
 async def test_an_append_waits_for_the_window_of_its_policy(tmp_path: Path) -> None:
     path = made(tmp_path / "q")
     one = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path})
