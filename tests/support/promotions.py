@@ -10,7 +10,7 @@ import trio
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings
 from cqrepl.net.address import Address
 from cqrepl.replicator.hostevents import HostEvents, Role
-from cqrepl.replicator.settings import SinkSettings
+from cqrepl.replicator.settings import SinkSettings, SourceSettings
 from tests.support.ports import reserved_port
 from tests.support.replicas import copied, eventually, last_of, more_excerpts
 from tests.support.samples import fill, noon_index
@@ -19,7 +19,10 @@ from tests.support.samples import fill, noon_index
 class Cluster:
     """Hosts that stream and take in the queue "a"; host 1 is its master. The higher id dials."""
 
-    def __init__(self, folder: Path, nursery: trio.Nursery, count: int) -> None:
+    def __init__(
+        self, folder: Path, nursery: trio.Nursery, count: int, source: SourceSettings | None = None
+    ) -> None:
+        self._source = source or SourceSettings()
         self.hosts: dict[int, Host] = {}
         self._ids = range(1, count + 1)
         self.roles: dict[int, list[Role]] = {host_id: [] for host_id in self._ids}
@@ -37,6 +40,7 @@ class Cluster:
         return HostSettings(
             net=NetSettings(listen=self._address(host_id), peers=peers),
             protocol=ProtocolSettings(host_id=host_id, remote_ids=frozenset(self._ids) - {host_id}),
+            source=self._source,
             sink=SinkSettings(masters={"a": 1}),
             sources=paths if host_id == 1 else {},
             sinks={} if host_id == 1 else paths,
@@ -124,10 +128,17 @@ def last(count: int) -> int:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, count: int) -> AsyncIterator[Cluster]:
+async def cluster(
+    folder: Path, count: int, *, source: SourceSettings | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster with so many hosts, for the length of a block.
+
+    Args:
+        source: what all of them do with what they stream.
+    """
     with trio.fail_after(120):
         async with trio.open_nursery() as nursery:
-            made = Cluster(folder, nursery, count)
+            made = Cluster(folder, nursery, count, source)
             try:
                 yield made
             finally:
