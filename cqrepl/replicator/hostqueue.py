@@ -207,6 +207,8 @@ class HostQueue:
     def _append(self, payloads: Sequence[Payload], now_ms: int | None) -> int:
         if not self.is_streamed:
             raise Refused(self._no_source())
+        if (opened := self._host.source.queues.get(self.name)) is not None:
+            opened.leading.check_leads()
         return self._host.writer(self.name).append(payloads, now_ms)
 
     def _note_drained(self) -> None:

@@ -103,7 +103,7 @@ class Leading:
             QueueError, OSError: as `Queue.append_many`.
         """
         if policy is None and self.policy.window is None:
-            self._check_not_stepped_down()
+            self.check_leads()
         else:
             self.admit(len(payloads), policy or self.policy)
         index = self._opened().append_many(payloads)
@@ -126,7 +126,7 @@ class Leading:
             if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
-        self._check_not_stepped_down()
+        self.check_leads()
 
     async def admit_task(self, count: int, policy: AckPolicy) -> None:
         """The same in a task of the source's event loop."""
@@ -135,7 +135,7 @@ class Leading:
             if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
-        self._check_not_stepped_down()
+        self.check_leads()
 
     def settle(self, index: int, count: int, policy: AckPolicy) -> None:
         """Waits until so many excerpts are safe, of which the last one has this index, and which
@@ -235,6 +235,15 @@ class Leading:
                 found.setdefault(host, {})[level] = index
         return found
 
+    def check_leads(self) -> None:
+        """Does nothing while this host may append.
+
+        Raises:
+            SteppedDown: a policy has had this host step down, until `lead_again`.
+        """
+        if self.has_stepped_down:
+            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
+
     def lead_again(self) -> None:
         """Takes back that this host has stepped down."""
         self.has_stepped_down = False
@@ -263,10 +272,6 @@ class Leading:
         if policy.window is not None:
             with self._guard:
                 self._unsafe.append((index, count))
-
-    def _check_not_stepped_down(self) -> None:
-        if self.has_stepped_down:
-            raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
 
     def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
         if outcome is AckOutcome.STEPPED_DOWN:

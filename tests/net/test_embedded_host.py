@@ -140,6 +140,31 @@ async def test_an_append_waits_for_the_window_of_its_policy(tmp_path: Path) -> N
     assert held(tmp_path / "copy") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
+async def test_a_host_that_has_stepped_down_appends_nothing_without_a_policy_either(
+    tmp_path: Path, is_task: bool
+) -> None:
+    policy = AckPolicy(timeout_seconds=0.01, on_timeout=OnTimeout.STEP_DOWN)
+    one = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": made(tmp_path / "q")})
+    async with Host(one) as host:
+        queue = host.queue()
+
+        async def append(payload: bytes) -> None:
+            if is_task:
+                await queue.append(payload, now_ms=NOON_MS)
+            else:
+                await trio.to_thread.run_sync(queue.append_here, [payload], NOON_MS)
+
+        await append(b"a")
+        with pytest.raises(SteppedDown, match="not known whether hosts have"):
+            await queue.append(b"stays", now_ms=NOON_MS, policy=policy)
+        with pytest.raises(SteppedDown, match="'q': this host has stepped down"):
+            await append(b"is not written")
+        queue.leading.lead_again()
+        await append(b"b")
+    assert held(tmp_path / "q") == [b"a", b"stays", b"b"]
+
+
 async def test_what_is_taken_in_is_only_read(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (one, _):
         fills = one.queue("fills")
