@@ -204,6 +204,8 @@ async def test_t15_a_sink_leaves_free_what_it_is_told_to(
             (tmp_path / "small" / "rest").write_bytes(bytes(2 * MIB))
             held = sink.queues["q"]
             await eventually(lambda: held.pause.trouble is not None)
+            # until then a live pump that is called back may still send, and take, what comes
+            await eventually(lambda: any("pauses: the peer" in line for line in caplog.messages))
             last = queue.append(b"behind", now_ms=NOON_MS)
             for _ in range(20):
                 await source.wait_acked(good.append(b"x", now_ms=NOON_MS), "good")

@@ -332,7 +332,9 @@ def test_a_further_level_is_marked_as_far_as_it_was_acknowledged(
     board = bell.board()
     with queue_of(tmp_path / "q", 5) as queue, Ends.connected() as ends:
         first = queue.first_index() or 0
-        lane = source_lane(queue.tailer(), row=board.row(HOST), index_held=first - 1)
+        row = board.row(HOST)
+        row.raise_to(AckLevel.APPENDED, first - 1)  # what a sink has when it comes counts
+        lane = source_lane(queue.tailer(), row=row, index_held=first - 1)
         with streaming(ends, lane):
             ends.far.sendall(CID_DOCUMENT + write_level(which, first - 1))
             assert board.wait(first - 1, 1, which, None, WAIT_S) == Waited.REACHED
