@@ -29,7 +29,7 @@ pub struct Stored {
     pub bytes: i64,
     /// The entry of each batch, as `cqrepl.replicator.logs` has it, if the lane is logged.
     pub entries: Vec<u8>,
-    /// Who is told as soon as anything is stored, and under which number; `None` for nobody.
+    /// The bell that is told as soon as anything is stored, and under which number.
     pub awaited: Option<(Arc<StoredBell>, u64)>,
     /// The last index that was acknowledged, in this lane or before, or that was there before.
     pub acknowledged: i64,

@@ -33,7 +33,7 @@ impl StoredBell {
 
     /// Wakes who waits.
     pub fn ring(&self) {
-        // it fails only at a signal, and blocks only behind 2^64 rings that nobody has heard
+        // it fails only at a signal, and blocks only behind 2^64 rings that were not heard
         let _ = rustix::io::write(&self.rung, &1_u64.to_ne_bytes());
     }
 
