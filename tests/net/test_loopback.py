@@ -94,7 +94,7 @@ async def test_three_sinks_of_different_speeds(tmp_path: Path) -> None:
     original = tmp_path / "q"
     with Queue.open_for_append(original, create=layout()) as queue:
         appender = queue.appender()
-        for _ in range(6):
+        for _ in range(20):  # more than passes before a gate can be closed
             appender.append([bytes(1000)] * 1000, NOON_MS)
     written = read(original)
     last = written[-1][0]

@@ -9,6 +9,7 @@ import pytest
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
 from tests.support.promotions import Cluster, cluster
+from tests.support.replicas import copied
 from tests.support.samples import noon_index, read
 
 PROVED = 3
@@ -57,8 +58,11 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
         plan = await hosts.hosts[4].leaders.plan("a", 4)
         assert "may have torn what host 2 has" in plan.refusal
         assert "promote host 2" in plan.refusal
+        await hosts.hosts[4].pause("a")
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.refusal == ""
+        await copied(hosts.path(2), hosts.path(3))
+        await hosts.hosts[4].resume("a")
         await hosts.follow(2)
         assert read(hosts.path(4))[:7] == whole, "host 3 has mended it first"
         assert not any(host.stops for host in hosts.hosts.values())
