@@ -5,23 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cqrepl.queue import Queue
 from cqrepl.replicator.settings import SourceSettings
+from tests.net.test_tailers import take
 from tests.support.promotions import Cluster, cluster
 from tests.support.replicas import eventually, more_excerpts
 from tests.support.samples import Excerpts, noon_index, read
 from tests.support.tables import keys_of
 
 REPLICATED = "replicated:orders"
-
-
-def take(path: Path, name: str, count: int) -> Excerpts:
-    """What the tailer of a name reads next."""
-    with Queue.open(path) as queue:
-        tailer = queue.named_tailer(name)
-        found = [(one.index, bytes(one)) for _, one in zip(range(count), tailer, strict=False)]
-        tailer.commit()
-        return found
 
 
 def position(path: Path, name: str) -> int | None:

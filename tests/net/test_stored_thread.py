@@ -186,21 +186,29 @@ class StoppedDisk(Surroundings):
         super().sync(descriptor)
 
 
+def given_up(path: Path, disk: type[StoppedDisk]) -> tuple[SyncedFiles, Index]:
+    """Files that are given up while a thread waits for this disk, and then goes on to its end; and
+    the end of their queue."""
+    fill(path, "FAST_DAILY", {0: 3})
+    with Queue.open(path) as queue:
+        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
+        sync = partial(files.sync, end, NOTHING_DOUBTFUL, is_at_once=True)
+        thread = threading.Thread(target=sync)
+        thread.start()
+        assert disk.begun.wait(WAIT_S)
+        files.give_up()
+    disk.goes_on.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    return files, end
+
+
 def test_no_mark_tells_of_a_queue_that_was_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does who gives it up wait for the disk."""
-    fill(tmp_path, "FAST_DAILY", {0: 3})
     monkeypatch.setattr(syncedfiles, "surroundings", StoppedDisk)
-    with Queue.open(tmp_path) as queue:
-        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
-        thread = threading.Thread(target=lambda: files.sync(end, NOTHING_DOUBTFUL, is_at_once=True))
-        thread.start()
-        assert StoppedDisk.begun.wait(WAIT_S)
-        files.give_up()
-    StoppedDisk.goes_on.set()
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
+    files, _ = given_up(tmp_path, StoppedDisk)
     assert load_synced(tmp_path) is None
     assert files.end == 0
 
@@ -214,17 +222,8 @@ def test_who_gives_a_queue_up_does_not_wait_for_its_mark_to_be_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it says is true by then."""
-    fill(tmp_path, "FAST_DAILY", {0: 3})
     monkeypatch.setattr(syncedmark, "surroundings", StoppedMark)
-    with Queue.open(tmp_path) as queue:
-        files, end = SyncedFiles(queue, None, Index(0)), queue.next_index()
-        sync = partial(files.sync, end, NOTHING_DOUBTFUL, is_at_once=True)
-        thread = threading.Thread(target=sync)
-        thread.start()
-        assert StoppedMark.begun.wait(WAIT_S)
-        files.give_up()
-    StoppedMark.goes_on.set()
-    thread.join(WAIT_S)
+    _, end = given_up(tmp_path, StoppedMark)
     mark = load_synced(tmp_path)
     assert mark is not None
     assert mark.end == end

@@ -1,5 +1,7 @@
 """Policies: what they call safe, and how they are written."""
 
+from typing import Any
+
 import pytest
 
 from cqrepl.kernel.interface import AckLevel
@@ -131,13 +133,8 @@ def test_what_is_no_policy_is_told_in_one_line(text: str, says: str) -> None:
 
 
 def test_what_has_a_name_may_be_given_by_it() -> None:
-    policy = AckPolicy(
-        level="synced",  # type: ignore[arg-type]
-        from_="all",  # type: ignore[arg-type]
-        hosts=[2, 3],  # type: ignore[arg-type]
-        timeout_seconds=1,
-        on_timeout="step_down",  # type: ignore[arg-type]
-    )
+    by_name: Any = {"level": "synced", "from_": "all", "hosts": [2, 3], "on_timeout": "step_down"}
+    policy = AckPolicy(**by_name, timeout_seconds=1)
     assert policy == parse_policy("level=synced from=all hosts=2+3 timeout=1s on_timeout=step_down")
     assert policy.level is SYNCED
     assert policy.from_ is From.ALL
@@ -170,9 +167,7 @@ def test_what_has_a_name_may_be_given_by_it() -> None:
         ("window", "5", "expected for 'window', '5' came"),
     ],
 )
-def test_what_is_no_value_of_a_field_is_told_in_one_line(
-    field: str, value: object, says: str
-) -> None:
+def test_what_is_no_value_of_a_field_is_told_in_one_line(field: str, value: Any, says: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
-        AckPolicy(**{field: value})  # type: ignore[arg-type]
+        AckPolicy(**{field: value})
     assert says in str(caught.value)
