@@ -115,8 +115,10 @@ class SharedSocket:
                 await self._is_back.wait()
 
     def close(self) -> None:
-        """The connection is over: no circle keeps the buffers of what is."""
+        """The connection is over: no circle keeps the buffers of what is, and nobody waits for a
+        live pump that went wrong on its way back."""
         self._wake = lambda: None
+        self._is_back.set()
 
     # the reader
 

@@ -44,11 +44,18 @@ class QueueTurn:
 
 
 class QueueTurns:
-    """The turns of one side of a connection."""
+    """The turns of one side of a connection.
 
-    def __init__(self, connection: Connection, pump: Pump) -> None:
+    Args:
+        ended: is told the name of a queue for which nothing is to be done any more.
+    """
+
+    def __init__(
+        self, connection: Connection, pump: Pump, ended: Callable[[str], None] | None = None
+    ) -> None:
         self._connection = connection
         self._pump = pump
+        self._ended = ended
         self._turns: dict[str, QueueTurn] = {}  # by name; they run, or wait for it
         self._behind = 0  # events that wait behind turns
         self._queued, self._due = trio.open_memory_channel[QueueTurn](math.inf)  # one a queue
@@ -112,6 +119,14 @@ class QueueTurns:
             self._behind -= len(turn.behind) - len(kept)
             turn.behind = deque(kept)
 
+    def close(self) -> None:
+        """The connection is over, and with it the turns that were not: what waits for them goes
+        on."""
+        self._turns.clear()
+        self._behind = 0
+        self._ended = None
+        self._moved.set()
+
     async def work(self, act: Callable[[ev.Event], Awaitable[None]]) -> None:
         """Takes turns, for as long as the connection is there.
 
@@ -134,6 +149,8 @@ class QueueTurns:
             self._moved.set()
         del self._turns[turn.event.name]
         self._moved.set()
+        if self._ended is not None:
+            self._ended(turn.event.name)
         places.release()
         if self._connection.has_events:
             self._pump.look()  # it has brought something to act on

@@ -84,7 +84,7 @@ class SinkSession:
         self._let_go_of: set[Cid] = set()  # by us; the core tells of it yet
         self._cids: dict[str, Cid] = {}  # of the queues that are offered here, by name
         self._acts_on: list[str] = []  # queues that events of are acted on
-        self._turns = QueueTurns(connection, pump)
+        self._turns = QueueTurns(connection, pump, self._used)
 
     @property
     def out_bytes(self) -> int:
@@ -134,8 +134,15 @@ class SinkSession:
                 await self._act(event)
             finally:
                 self._acts_on.remove(name)
+                self._used(name)
         elif isinstance(event, ev.QueueOffered) and self._connection.awaits_answer(event):
             self.put_off(event.cid, "it is not taken here any more")
+
+    def _used(self, name: str) -> None:
+        """Something that touched a queue is over: who holds it may wait for that."""
+        queue = self._queues.get(name)
+        if queue is not None and queue.held is not None:
+            self._changed.set()
 
     async def _act(self, event: ev.Event) -> None:
         match event:
@@ -206,6 +213,7 @@ class SinkSession:
 
     async def close(self) -> None:
         self._back_copies.close()
+        self._turns.close()
         for queue in self._queues.values():
             if queue.owner is self:
                 self._give_back(queue)

@@ -13,8 +13,10 @@ from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, ser
 from cqrepl.net.address import Address
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
+from cqrepl.protocol.events import LineageProved
 from cqrepl.queue import QueueLocked
 from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.replicator.epochdesk import EpochDesk
 from cqrepl.replicator.snapshot import snapshot_of
 from tests.support.copies import assert_same
 from tests.support.replicas import (
@@ -131,6 +133,32 @@ async def test_pauses_under_load_lose_nothing(tmp_path: Path, side: str) -> None
         with trio.fail_after(SECONDS):
             await both_copied(tmp_path)
         assert not one.stops + two.stops
+
+
+async def test_a_pause_ends_though_the_connection_ends_in_the_middle_of_a_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits until nothing is done for the queue any more; that may never be done."""
+    begun, follow = trio.Event(), EpochDesk.follow
+
+    async def hang(desk: EpochDesk, event: LineageProved, *given: Any) -> bool:
+        if event.name == "a":
+            begun.set()
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(EpochDesk, "follow", hang)  # as the disk may, for long
+    async with two_hosts(tmp_path) as (_, two):
+        with trio.fail_after(SECONDS):
+            await begun.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(two.pause, "a")
+                await trio.sleep(0.1)
+                assert nursery.child_tasks  # it waits for the proof
+                two.endpoint.renew("a test")
+        assert state(two, "a")[0].startswith("paused")
+        monkeypatch.setattr(EpochDesk, "follow", follow)
+        await two.resume("a")
+        await copied(tmp_path / "a", tmp_path / "a-copy")
 
 
 async def test_a_stop_ends_when_it_is_told_to_go_on(tmp_path: Path) -> None:

@@ -196,7 +196,6 @@ fn pump(
             is_logged: nth == 0,
             stored: &noted[nth],
             due: None,
-            has_news: false,
         });
     }
     let lanes = Lanes { sources: &[], sinks: &mut lanes, waited: &[] };
