@@ -93,7 +93,8 @@ native: $(DEV_STAMP)
 	@if $(HAS_NATIVE) && cargo clippy --version >/dev/null 2>&1; then \
 	  set -x; cargo fmt --all --manifest-path native/Cargo.toml --check && \
 	  PYO3_PYTHON=$(abspath $(BIN)/python) cargo clippy $(CRATE) --all-targets -- -D warnings && \
-	  cargo test $(CRATE) --no-default-features --quiet; \
+	  cargo test $(CRATE) --no-default-features --quiet && \
+	  cargo check --quiet --locked --manifest-path native/fuzz/Cargo.toml; \
 	else echo "the native kernel is not built here, or clippy is missing: it is not checked"; fi
 
 check-python:

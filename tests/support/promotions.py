@@ -58,12 +58,14 @@ class Cluster:
     ) -> None:
         end, killed, ended = self._ends[host_id] = trio.Event(), trio.CancelScope(), trio.Event()
         events = HostEvents(on_role=lambda _, role: self.roles[host_id].append(role))
-        with killed:
-            async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
-                task_status.started()
-                await end.wait()
-        del self.hosts[host_id]
-        ended.set()
+        try:
+            with killed:
+                async with Host(self.settings(host_id), events=events) as self.hosts[host_id]:
+                    task_status.started()
+                    await end.wait()
+        finally:
+            self.hosts.pop(host_id, None)
+            ended.set()
 
     async def stop(self, host_id: int) -> None:
         """It ends in order."""
