@@ -6,9 +6,10 @@ wrong, or a new queue that cannot be opened, all of it does.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
-from cqrepl.config.hostplan import HostPlan
+from cqrepl.config.hostplan import HostPlan, check_places
 from cqrepl.config.planchanges import (
     NewMaster,
     NewValue,
@@ -43,12 +44,14 @@ class Reloader:
         """Reads the file and has the host follow it; what has changed, as the answer to the verb.
 
         Raises:
-            ConfigError: the file is wrong; nothing was changed.
+            ConfigError: the file is wrong, or a queue has to be moved first, as at a start; nothing
+                was changed.
             QueueError, OSError, Refused: as `Host.change`; nothing was changed.
         """
         new = await in_thread(self._read)
         found = changes_between(self._plan, new)
         then = merged(self._plan, new)
+        await in_thread(partial(check_places, then))
         await host.change(then.settings)
         self._plan = then
         refused = {each.name: await self._follow(host, each) for each in found.masters}

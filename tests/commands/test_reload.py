@@ -95,6 +95,31 @@ async def test_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
         await pair.end()
 
 
+async def test_a_queue_that_was_not_moved_is_refused_as_at_a_start(tmp_path: Path) -> None:
+    """Host 1 is to be the master of one that it has where it takes queues in. An empty queue in
+    the right place would lead, and what the old one holds would be forgotten."""
+    two_queues(tmp_path)
+    async with commands() as start:
+        pair = Pair(tmp_path, start)
+        await pair.begin()
+        fill(pair.sink("c"), "FAST_DAILY", {0: 10})
+        pair.write(a=1, c=1)
+        done = await pair.tell("reload", "--host-id", 1)
+        says = (
+            f"{pair.file}: queue 'c': a directory {pair.source('c')} expected, as this host is its"
+            f" master, there is {pair.sink('c')}: move that one there, or give both ways one"
+            " directory by 'basePath'"
+        )
+        assert (done.returncode, done.stderr) == (2, f"cqrepl reload: {says}\n")
+        assert f"by operator: all stays as it is: {says}" in pair.one.said
+        assert not pair.source("c").exists()
+        more_excerpts(pair.source("b"), 10, 10)
+        await pair.all_copied("a", "b")  # the queue that the file names no more stays, too
+        pair.sink("c").rename(pair.source("c"))
+        assert "queue 'c' is added" in await pair.told("reload", "--host-id", 1)
+        await pair.end()
+
+
 async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None:
     two_queues(tmp_path)
     async with commands() as start:
