@@ -139,9 +139,15 @@ class SourceQueue:
         else:
             self.disk = CopyDisk(self.copy)
         self.held_until = -math.inf  # by trio's clock
-        if self.disk.unproved_from is not None and settings.waits_for(self._marks.known()):
+        if self.disk.unproved_from is not None and self._may_be_whole_elsewhere(settings):
             self.held_until = trio.current_time() + settings.wait_for_seconds
         self.ack_log = EntryLog(ack_log, name, LogKind.ACKNOWLEDGEMENTS)
+
+    def _may_be_whole_elsewhere(self, settings: SourceSettings) -> bool:
+        """Whether a sink that is waited for may have what a power cut has torn here. A promoted
+        host has no marks yet of the copies that there are beside its own."""
+        is_promoted = self.epochs.now.number > 0 and settings.wait_for is None
+        return is_promoted or settings.waits_for(self._marks.known())
 
     def _put_in_order(self) -> None:
         """After another start of the machine an end may be recorded that a power cut has taken, and

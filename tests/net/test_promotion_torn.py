@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
-from tests.support.promotions import Cluster, cluster
+from tests.support.promotions import Cluster, cluster, ends_at, last
 from tests.support.replicas import copied
 from tests.support.samples import noon_index, read
 
@@ -58,13 +59,27 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
         plan = await hosts.hosts[4].leaders.plan("a", 4)
         assert "may have torn what host 2 has" in plan.refusal
         assert "promote host 2" in plan.refusal
-        await hosts.hosts[4].pause("a")
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.refusal == ""
         await copied(hosts.path(2), hosts.path(3))
-        await hosts.hosts[4].resume("a")
         await hosts.follow(2)
         assert read(hosts.path(4))[:7] == whole, "host 3 has mended it first"
+        assert not any(host.stops for host in hosts.hosts.values())
+
+
+async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with torn(tmp_path, monkeypatch, {2: 9, 3: 7, 4: 3}, places=[4, 5]) as hosts:
+        whole = read(hosts.path(3))
+        await hosts.stop(3)
+        await hosts.hosts[2].leaders.promote("a", accept_loss=True)
+        await trio.sleep(1)
+        assert ends_at(hosts.path(4), last(PROVED))
+        await hosts.start(3)
+        await copied(hosts.path(2), hosts.path(3))
+        await hosts.follow(2)
+        assert read(hosts.path(4))[:7] == whole
         assert not any(host.stops for host in hosts.hosts.values())
 
 
