@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def activate(spark: "SparkSession") -> None:
     """Makes a session the active one of the calling thread, from now on."""
-    java = _java_of(spark)
+    java = java_of(spark)
     if java is not None:
         java.setActiveSession(java)
 
@@ -24,7 +24,7 @@ def activate(spark: "SparkSession") -> None:
 @contextmanager
 def active(spark: "SparkSession") -> Iterator[None]:
     """Makes a session the active one of the calling thread, for the length of a block."""
-    java = _java_of(spark)
+    java = java_of(spark)
     if java is None:
         yield
         return
@@ -39,6 +39,6 @@ def active(spark: "SparkSession") -> Iterator[None]:
             java.clearActiveSession()
 
 
-def _java_of(spark: "SparkSession") -> Any:
+def java_of(spark: "SparkSession") -> Any:
     """The session as Java has it; None where Spark Connect is between, whose server sees to it."""
     return getattr(spark, "_jsparkSession", None)

@@ -8,9 +8,9 @@ which tell such a call from a `load`. A query on the table, in a later session e
 source anew with no option but those that stand in the query (`WITH (...)`). But the catalog keeps
 the columns with their metadata, and gives both to the reader. So the options travel there.
 
-A table whose columns its user has listed never gets here before it is read, and then brings
-nothing. Nor can a writer be told its table: the columns that it is given are those of the query,
-whose metadata may be another table's.
+A table whose columns its user has listed is put right behind Spark's back (`tablekeeper`). A writer
+cannot be told its table: the columns that it is given are those of the query, whose metadata may be
+another table's.
 """
 
 import json
@@ -61,9 +61,9 @@ def options_for_reading(
         if kept is not None:
             return {**json.loads(kept), **options}
     raise TableError(
-        "option path: expected the directory of a queue, found none; Spark gives no option of a"
-        " table whose columns are listed: CREATE TABLE name USING chronicle OPTIONS (path ...,"
-        " columns 'index,payload')"
+        "option path: expected the directory of a queue, found none; a table whose columns are"
+        " listed keeps its options where cqrepl.spark.register(spark) comes before CREATE TABLE,"
+        " or before ALTER TABLE name SET LOCATION '...'"
     )
 
 

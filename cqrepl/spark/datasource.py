@@ -48,6 +48,7 @@ from cqrepl.spark.recordbatches import arrow_schema
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.streamreader import ChronicleStreamReader, RefusedStream
 from cqrepl.spark.tablefunction import register_function
+from cqrepl.spark.tablekeeper import keep_tables
 from cqrepl.spark.tableoptions import (
     Bounds,
     OptionError,
@@ -66,10 +67,12 @@ FORMAT = "chronicle"
 
 def register(spark: SparkSession) -> None:
     """Makes `format("chronicle")` and `chronicle_range` known to a session; once more replaces
-    them. The session becomes the active one of the calling thread, which writing asks for."""
+    them. Tables of its catalog keep their options from now on. The session becomes the active one
+    of the calling thread, which writing asks for."""
     activate(spark)
     spark.dataSource.register(ChronicleSource)
     register_function(spark)
+    keep_tables(spark, FORMAT)
 
 
 class ChronicleSource(DataSource):

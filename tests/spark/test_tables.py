@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cqrepl.spark import register
 from tests.spark.queues import FIRST, excerpts, make_queue, payload
 
 if TYPE_CHECKING:
@@ -61,15 +62,91 @@ def test_a_table_as_a_stream(
     assert spark.read.parquet(str(tmp_path / "out")).select("index").distinct().count() == 320
 
 
-def test_a_table_whose_columns_are_listed(spark: "SparkSession", queue: Path, table: str) -> None:
-    """Spark gives its options to nobody, so where the queue is has to stand in the query."""
-    spark.sql(
-        f"CREATE TABLE {table} (index bigint, payload binary) USING chronicle"
-        f" OPTIONS (path '{queue}')"
+def listed(queue: Path, *options: str) -> str:
+    given = ", ".join([f"path '{queue}'", *options])
+    return (
+        "CREATE TABLE kept (payload string COMMENT 'what it says', index bigint NOT NULL)"
+        f" USING chronicle OPTIONS ({given})"
     )
-    count = f"SELECT count(*) FROM {table}"
-    assert spark.sql(f"{count} WITH (path = '{queue}')").collect() == [(320,)]
-    is_told(spark, count, "CREATE TABLE name USING chronicle OPTIONS (path ..., columns '")
+
+
+def test_a_table_whose_columns_are_listed(spark: "SparkSession", queue: Path, table: str) -> None:
+    """It has the columns in this order, its comments and its options, in other sessions too."""
+    spark.sql(listed(queue, "payload 'text'", f"fromIndex '{FIRST + 7:#x}'"))
+    assert spark.table(table).columns == ["payload", "index"]
+    assert [field.nullable for field in spark.table(table).schema] == [True, False]
+    described = spark.sql(f"DESCRIBE {table}").first()
+    assert described is not None
+    assert described["comment"] == "what it says"
+    rows = spark.sql(f"SELECT * FROM {table} ORDER BY index").collect()
+    assert [tuple(row) for row in rows[:1]] == [(payload(7).decode(), FIRST + 7)]
+    assert len(rows) == 313
+    other = spark.newSession()
+    register(other)
+    count = f"SELECT count(*) FROM {table} WITH (toIndex = '{FIRST + 9}')"
+    assert other.sql(count).collect() == [(2,)]
+    register(spark)
+
+
+def test_a_listed_table_as_a_stream(
+    spark: "SparkSession", queue: Path, tmp_path: Path, table: str
+) -> None:
+    spark.sql(listed(queue, "payload 'text'"))
+    stream = spark.readStream.table(table).writeStream.format("parquet")
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    stream.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).select("index").distinct().count() == 320
+
+
+def test_a_table_that_the_catalog_is_told_of(
+    spark: "SparkSession", queue: Path, table: str
+) -> None:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    columns = StructType([StructField("index", LongType())])
+    spark.catalog.createTable(table, str(queue), "chronicle", columns)
+    assert spark.table(table).count() == 320
+
+
+@pytest.mark.parametrize("columns", ["", " (index bigint)"])
+def test_a_table_that_gets_another_place(
+    spark: "SparkSession", queue: Path, tmp_path: Path, table: str, columns: str
+) -> None:
+    """The queue that its place names now is read, and not the one of before."""
+    other = make_queue(tmp_path / "another one", (5, 2))
+    spark.sql(f"CREATE TABLE {table}{columns} USING chronicle OPTIONS (path '{queue}')")
+    spark.sql(f"ALTER TABLE {table} SET LOCATION '{other}'")
+    assert spark.table(table).count() == 7
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (hash binary)")
+    assert spark.sql(f"SELECT count(hash) FROM {table}").collect() == [(7,)]
+
+
+def test_a_table_without_a_place_is_not_sparks_own(
+    spark: "SparkSession", tmp_path: Path, table: str
+) -> None:
+    """Else Spark deletes the queue that the table is given later, when the table is dropped."""
+    queue = make_queue(tmp_path / "orders", (5, 2))
+    spark.sql(f"CREATE TABLE {table} (index bigint) USING chronicle")
+    is_told(spark, f"SELECT * FROM {table}", "expected a queue, found no metadata.cq4t")
+    spark.sql(f"ALTER TABLE {table} SET LOCATION '{queue}'")
+    assert spark.table(table).count() == 7
+    spark.sql(f"DROP TABLE {table}")
+    assert len(excerpts(queue)) == 7
+
+
+@pytest.mark.parametrize(
+    ("columns", "option", "told"),
+    [
+        ("index bigint, price double", "", "option schema: expected columns of queue, index"),
+        ("index string", "", "option schema: expected"),
+        ("index bigint", ", fromIndxe 3", "option fromindxe: expected an option of chronicle"),
+    ],
+)
+def test_what_a_listed_table_cannot_is_told_when_it_is_read(
+    spark: "SparkSession", queue: Path, table: str, columns: str, option: str, told: str
+) -> None:
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING chronicle OPTIONS (path '{queue}'{option})")
+    is_told(spark, f"SELECT * FROM {table}", told)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""Tables of Spark's catalog whose columns are listed, moved or copied: what each keeps is renewed.
+
+    CREATE TABLE trades (index bigint, payload binary) USING chronicle OPTIONS (path '/data/trades')
+
+Theory of operation. The options of a table travel in the metadata of its columns (`catalogtable`).
+Spark asks a data source in Python for columns only where a table is made without any; where they
+are listed, or where a table gets another place (`ALTER TABLE ... SET LOCATION`), Spark changes its
+catalog and asks nobody. But it tells
+each change to whoever listens at the catalog, in the thread that makes it and before the statement
+returns. So the columns have what they need, or have it anew, before anyone can read the table.
+
+A table that is made without a path is Spark's own, with its directory, which goes with it when it
+is dropped: also one that was set later, and that is a queue. So no such table stays Spark's own.
+
+The listener is this Python, called by Java, as for `foreachBatch`; one serves all sessions of a
+Java process. Where Spark Connect is between there is no such way: tables with a list that are made
+there tell a query so.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql.types import StructField, StructType
+
+from cqrepl.spark.activesession import java_of
+from cqrepl.spark.catalogtable import metadata_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# without types in pyspark
+_start_server: Final[Callable[[Any], None]] = ensure_callback_server_started
+_OF_SPARK: Final = "MANAGED"
+_OF_ITS_USER: Final = "EXTERNAL"
+_CHANGES: Final = ("CreateTableEvent", "AlterTableEvent")
+_served: "WeakSet[SparkContext]" = WeakSet()
+
+
+def keep_tables(spark: "SparkSession", provider: str) -> None:
+    """Renews what tables of a provider keep, whenever the catalog of a session changes them."""
+    java = java_of(spark)
+    if java is None or spark.sparkContext in _served:
+        return
+    _start_server(spark.sparkContext._gateway)
+    catalog = java.sharedState().externalCatalog()
+    catalog.addListener(_Listener(java, catalog, provider))
+    _served.add(spark.sparkContext)
+
+
+def kept_options(properties: Mapping[str, str], place: str | None) -> dict[str, str]:
+    """The options of a table, of what the catalog tells of it."""
+    options = {name: text for name, text in properties.items() if name.lower() != "path"}
+    return options if place is None else {**options, "path": place}
+
+
+def renewed(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The columns of a table with its options; what else is noted of them stays."""
+    return StructType(
+        [
+            StructField(
+                each.name, each.dataType, each.nullable, {**each.metadata, **metadata_of(options)}
+            )
+            for each in schema.fields
+        ]
+    )
+
+
+class _ForJava:
+    """What py4j asks for: as which Java takes a listener."""
+
+    implements = ("org.apache.spark.sql.catalyst.catalog.ExternalCatalogEventListener",)
+
+
+class _Listener:
+    """What Java calls for each change of its catalog."""
+
+    Java = _ForJava
+
+    def __init__(self, java: Any, catalog: Any, provider: str) -> None:
+        self._java = java
+        self._catalog = catalog
+        self._provider = provider
+
+    def onEvent(self, event: Any) -> None:
+        """Renews what the table keeps. Its own change comes back here, and is none any more."""
+        if event.getClass().getSimpleName() not in _CHANGES:
+            return
+        database, name = event.database(), event.name()
+        table = self._catalog.getTable(database, name)
+        if str(table.provider().getOrElse(None)).lower() != self._provider:
+            return
+        if table.tableType().name() == _OF_SPARK:
+            self._catalog.alterTable(_of_its_user(table))
+            return  # which comes back here
+        before = StructType.fromJson(json.loads(table.schema().json()))
+        after = renewed(before, kept_options(_properties_of(table), _place_of(table)))
+        if after != before:
+            self._catalog.alterTableSchema(database, name, self._java.parseDataType(after.json()))
+
+
+def _properties_of(table: Any) -> dict[str, str]:
+    found = {}
+    each = table.storage().properties().iterator()
+    while each.hasNext():
+        pair = each.next()
+        found[str(pair._1())] = str(pair._2())
+    return found
+
+
+def _place_of(table: Any) -> str | None:
+    place = table.storage().locationUri()
+    return None if place.isEmpty() else str(place.get().getPath())
+
+
+def _of_its_user(table: Any) -> Any:
+    """The same table, whose directory Spark leaves alone."""
+    arity = range(table.productArity())
+    values = {table.productElementName(nth): table.productElement(nth) for nth in arity}
+    values["tableType"] = values["tableType"].copy(_OF_ITS_USER)
+    return table.copy(*values.values())
