@@ -237,6 +237,11 @@ POLICY_SCHEMA: Final = {
         "window": {"type": "integer", "minimum": 1},
     },
     "additionalProperties": False,
+    "if": {
+        "properties": {"on_timeout": {"not": {"const": OnTimeout.BLOCK}}},
+        "required": ["on_timeout"],
+    },
+    "then": {"anyOf": [{"required": ["timeout"]}, {"required": ["preset"]}]},
 }
 BOOLEAN: Final = ValueKind(wanted="true or false", parse=_boolean, schema={"type": "boolean"})
 TEXT: Final = ValueKind(wanted="a text", parse=_text)

@@ -9,10 +9,10 @@ The rules of the systems that this one replaces are policies with names: `PRESET
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from cqrepl.kernel.interface import AckLevel
 from cqrepl.protocol.settings import HOST_IDS
@@ -27,6 +27,9 @@ _PRESET: Final = "preset"
 _WORDS: Final = (_PRESET, "level", "from", "hosts", "timeout", "on_timeout", "window")
 _NUMBER: Final = re.compile("[0-9]{1,12}")
 T = TypeVar("T")
+LevelName = Literal["appended", "synced", "applied"]
+FromName = Literal["none", "any", "all"]
+OnTimeoutName = Literal["warn", "fail", "block", "step_down"]
 # what hosts have of a queue: by host id and level, up to which index
 Marks = Mapping[int, Mapping[AckLevel, int]]
 
@@ -139,6 +142,19 @@ class AckPolicy:
     timeout_seconds: float | None = None
     on_timeout: OnTimeout = OnTimeout.BLOCK
     window: int | None = None
+
+    if TYPE_CHECKING:  # what is made of them is of one type, what they are made of is not
+
+        def __init__(
+            self,
+            *,
+            level: AckLevel | LevelName = AckLevel.APPENDED,
+            from_: From | FromName | int = From.ANY,
+            hosts: Collection[int] | None = None,
+            timeout_seconds: float | None = None,
+            on_timeout: OnTimeout | OnTimeoutName = OnTimeout.BLOCK,
+            window: int | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, convert in _CONVERSIONS.items():

@@ -248,7 +248,7 @@ class DiskEnd:
         if hindrance is not None:
             self._try_again(hindrance)
         else:
-            if self._has_told:
+            if self._has_told and not self._files.has_failed:
                 _logger.info("queue %r: it is known to be on the disk again", self._name)
             self.is_hindered = self._has_told = False
 

@@ -3,11 +3,15 @@
 import json
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from cqrepl.config.keys import CONTEXT, HOST, QUEUE, process_keys
+from cqrepl.config.valuekinds import POLICIES
 from tests.support.clusters import FULL, OLDER_PAGE
 from tests.support.invoke import Invoke
 from tests.support.samples import fill
@@ -154,3 +158,34 @@ def test_schema_for_programs_has_the_same(invoke: Invoke) -> None:
     assert set(parts["cqrepl"]["properties"]["sink"]["properties"]) == {
         name.partition(".")[2] for name in process_keys() if name.startswith("sink.")
     }
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_taken"),
+    [
+        ({"level": "synced", "from": 2}, True),
+        ({"from": "none"}, True),
+        ({"on_timeout": "block"}, True),
+        ({"on_timeout": "fail", "timeout": "10s"}, True),
+        ({"on_timeout": "fail", "preset": "broker-quorum"}, True),
+        ({"on_timeout": "fail"}, False),
+        ({"level": "received"}, False),
+        ({"hosts": [0]}, False),
+        ({"window": -1}, False),
+        ({"time": "10s"}, False),
+    ],
+)
+def test_schema_of_policies_takes_what_is_read(
+    policy: dict[str, Any], is_taken: bool, invoke: Invoke
+) -> None:
+    schema = json.loads(invoke("config", "schema", "--json").stdout)
+    acks = schema["properties"]["cqrepl"]["properties"]["ack"]
+    assert Draft202012Validator(acks).is_valid({"a": policy}) is is_taken
+    with nullcontext() if is_taken else pytest.raises(ValueError, match="expected"):
+        POLICIES.parse(f"a={written(policy)}")
+
+
+def written(policy: dict[str, Any]) -> str:
+    """As a command has it."""
+    words = policy | {"hosts": "+".join(map(str, policy.get("hosts", ())))}
+    return " ".join(f"{name}={value}" for name, value in words.items() if value)
