@@ -6,6 +6,7 @@ longer than 131,072; so that is played, by making the file longer under both.
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,14 +113,42 @@ async def test_a_source_marks_a_queue_that_java_appends_to(java: JavaQueue, path
     async with serve_source({"q": path}, listen=LOOPBACK) as source:
         async with live_sink(path.with_name("copy"), source.port, host_id=9):
             await trio.to_thread.run_sync(lambda: append(java, path, seed=2))
-            last = source.queues["q"].queue.last_index()
-            assert last is not None
+            last = last_of(source.queues["q"].queue)
             await acked(source, last)
             marks = source.queues["q"].marks[9]
             assert (marks.sent, marks.acknowledged) == (last, last)
     keys = {line["key"].lower(): line["value"] for line in java.call("meta", path).lines}
     assert keys["cqrepl.9.snt"] == keys["cqrepl.9.idx"] == last
     assert keys["chronicle.lastindexreplicated"] == last
+
+
+async def test_readers_of_java_wait_for_what_a_sink_has_acknowledged(
+    java: JavaQueue, path: Path
+) -> None:
+    async def seen() -> int:
+        """How much one reads that waits for acknowledgements, before it has waited for a second."""
+        tail = partial(java.call, "tail", path, 3 * COUNT, 1, "--acknowledged")
+        lines = (await trio.to_thread.run_sync(tail)).lines
+        return int(lines[-1]["seen"])
+
+    async with serve_source({"q": path}, listen=LOOPBACK) as source:
+        queue = source.queues["q"].queue
+        assert await seen() == 0
+        async with live_sink(path.with_name("copy"), source.port) as sink:
+            await acked(source, last_of(queue))
+            assert await seen() == COUNT
+            await sink.pause("q")
+            await trio.to_thread.run_sync(partial(append, java, path, seed=2))
+            assert await seen() == COUNT
+            await sink.resume("q")
+            await acked(source, last_of(queue))
+            assert await seen() == 2 * COUNT
+
+
+def last_of(queue: Queue) -> int:
+    last = queue.last_index()
+    assert last is not None
+    return last
 
 
 @pytest.mark.parametrize("filled", [0, KEY_END_MAX - 64])
@@ -150,8 +179,7 @@ async def test_a_source_of_ours_gives_a_queue_of_java_an_identity(
     async with serve_source({"q": path}, listen=LOOPBACK) as source:
         async with live_sink(copy, source.port):
             await trio.to_thread.run_sync(lambda: append(java, path, seed=2))
-            last = source.queues["q"].queue.last_index()
-            assert last is not None
+            last = last_of(source.queues["q"].queue)
             await acked(source, last)
             await eventually(lambda: KeptIdentity(copy / FILE_NAME).load() is not None)
     assert KeptIdentity(copy / FILE_NAME).load() == KeptIdentity(path / FILE_NAME).load()
