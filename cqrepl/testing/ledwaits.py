@@ -24,7 +24,13 @@ from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError
 from cqrepl.testing.ledqueue import Appended, LedQueue
 from cqrepl.testing.operators import Promoted
-from cqrepl.testing.safewaits import APPLY_SECONDS, WAIT_EVERY_SECONDS, WAIT_SECONDS, Safe
+from cqrepl.testing.safewaits import (
+    APPLY_SECONDS,
+    WAIT_EVERY_SECONDS,
+    WAIT_SECONDS,
+    Safe,
+    drawn_policy,
+)
 
 
 class LedWaits:
@@ -43,12 +49,6 @@ class LedWaits:
         self._acks = acks
         self._rng = random.Random(f"led waits {seed}")
         self._safe: list[tuple[Safe, int]] = []  # with the epoch of each
-        counts = sorted({acks, len(led.copies) - 1})
-        self._policies = [
-            AckPolicy(level=level, from_=count, hosts=None)
-            for level in AckLevel
-            for count in counts
-        ]
 
     async def run(self) -> None:
         """Waits, and applies, for ever."""
@@ -56,13 +56,14 @@ class LedWaits:
             nursery.start_soon(self._apply)
             while True:
                 await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
-                policy = self._rng.choice(self._policies)
                 for host, application in self._led.applications.items():
                     queue, newest = self._led.streamed_at(host), application.newest
                     if queue is None or newest is None:
                         continue
                     # what it appended in an earlier epoch may be aside, and its index another's
                     if newest.epoch == queue.epochs.now.number:
+                        others = sorted(self._led.copies.keys() - {host})
+                        policy = drawn_policy(self._rng, others, count_min=self._acks)
                         nursery.start_soon(self._wait, queue, newest, policy)
 
     async def _wait(self, queue: SourceQueue, last: Appended, policy: AckPolicy) -> None:

@@ -61,6 +61,17 @@ class Safe:
     at: float
 
 
+def drawn_policy(rng: random.Random, hosts: list[int], *, count_min: int) -> AckPolicy:
+    """Any policy that waits for so many hosts at least, of those there are."""
+    count = rng.randint(count_min, len(hosts))
+    named = frozenset(rng.sample(hosts, rng.randint(count, len(hosts))))
+    return AckPolicy(
+        level=rng.choice(list(AckLevel)),
+        from_=From.ALL if count == len(named) else count,
+        hosts=named if count == len(named) or rng.random() < 0.5 else None,
+    )
+
+
 class SafeWaits:
     """The waits of one stream.
 
@@ -73,12 +84,7 @@ class SafeWaits:
         self._stream = stream
         self._rng = random.Random(f"waits {stream.master} {seed}")
         self._safe: list[Safe] = []
-        sinks = frozenset(each.host.host for each in stream.direct)
-        self._policies = [
-            AckPolicy(level=level, from_=count, hosts=hosts)
-            for level in AckLevel
-            for count, hosts in ((1, None), (From.ALL, sinks))
-        ]
+        self._sinks = sorted(each.host.host for each in stream.direct)
 
     async def run(self) -> None:
         """Waits, and applies, for ever."""
@@ -86,7 +92,7 @@ class SafeWaits:
             nursery.start_soon(self._apply)
             while True:
                 await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
-                policy = self._rng.choice(self._policies)
+                policy = drawn_policy(self._rng, self._sinks, count_min=1)
                 newest = self._stream.application.written.newest
                 source = self._stream.source.host.source
                 queue = None if source is None else source.queues.get(self._stream.source.name)
