@@ -108,6 +108,7 @@ class DiskEnd:
         self._audit = QueueAudit(chains, None if audited is None else end())
         self._end_read: Index | None = None  # of the queue, when it was read last
         self._audited = audited
+        self._has_come = False  # something, since it was seen last that all had been read
         self._is_looking = False
         self._looked: _Looked | None = None  # how things stood at the last look, if it told nothing
         self._looked_at = -math.inf  # by the monotonic clock
@@ -154,6 +155,7 @@ class DiskEnd:
             end: the queue has everything before this index; 0 where the caller does not know.
         """
         self._end_noted = max(self._end_noted, Index(end))
+        self._has_come = True
         if not self.is_dirty and not self._files.has_failed:
             self.is_dirty = True
             self._changed.set()
@@ -290,10 +292,13 @@ class DiskEnd:
         """False while there is nothing new to read, or nobody waits for it."""
         if self._audited is None or self.unproved_from is not None or self._is_forgotten:
             return False
+        if not self._has_come:
+            return False  # and the files of one that nothing was appended to are not asked
         try:
-            return self._end() != self._audit.at
+            self._has_come = self._end() != self._audit.at
         except (QueueError, OSError):
             return True  # who reads it tells
+        return self._has_come
 
     async def audit(self) -> None:
         """Reads the rest of what had come when it was read last; what has come since, or still
