@@ -42,9 +42,28 @@ def run_archive(
             raise JobFailed(str(error), exitcodes.STOPPED) from error
         except ArchiveChanged as error:
             raise JobFailed(str(error), exitcodes.REFUSED) from error
-        return print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
+        code = print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
+        return _print_left_out(path, manifest, with_open=with_open, as_json=as_json) or code
 
     return run_job("cqrepl spark archive", options, work, [path])
+
+
+def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_json: bool) -> int:
+    """Names the cycles that will never be archived as they are; the exit code."""
+    from cqrepl.queue import Queue
+    from cqrepl.spark.jobs.archiveplan import left_out
+
+    with Queue.open(path) as queue:
+        found = left_out(queue, manifest.cycles, with_open=with_open)
+        names = [queue.cycles.path_of(cycle).name for cycle in found]
+    for name in names:
+        text = (
+            f"{name}  not archived: it is not closed, though a later one has excerpts;"
+            " cqrepl repair QUEUE --apply closes it, --with-open takes it as it is"
+        )
+        output.write_text(output.json_line({"v": 1, "left_out": name}) if as_json else f"{text}\n")
+    output.flush()
+    return exitcodes.STOPPED if names else exitcodes.OK
 
 
 def run_archive_verify(

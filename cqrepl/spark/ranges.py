@@ -32,7 +32,7 @@ from cqrepl.queue import (
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
-from cqrepl.queue.files.storefile import START, StoreFile
+from cqrepl.queue.files.storefile import START, Place, StoreFile
 from cqrepl.queue.format.index import INDEX_MAX, SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.read.count import count_in
 
@@ -205,7 +205,11 @@ def present_in(
     try:
         indexing = Indexing(store)
         before = indexing.place_before(end - 1 if end < NO_LIMIT else NO_LIMIT)
-        place = store.walk(before, end).place
+        walked = store.walk(before, end)
+        place = walked.place
+        if place.sequence < end:  # else a last excerpt that was overwritten is none
+            last = Place(Sequence(max(0, place.sequence - 1)), walked.position_last)
+            store.check_end(place.position, last)
         if noted is not None and place.sequence < min(noted.excerpts, end):
             cycles.check_counted(cycle, place.sequence)
         if place.sequence <= start:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cqrepl.queue import Queue, index_of
-from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
+from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
+from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.read.count import count_in
 
 DAY_MS = 86_400_000
 CYCLE = Cycle(19_675)
@@ -32,3 +34,21 @@ def excerpts(path: Path) -> list[tuple[int, bytes]]:
     """All that a queue holds."""
     with Queue.open(path) as queue:
         return [(excerpt.index, bytes(excerpt)) for excerpt in queue.tailer()]
+
+
+def note_chains(path: Path) -> None:
+    """Has replication's side files for the closed cycles of a queue."""
+    with Queue.open(path) as queue:
+        chains = Chains(queue.cycles)
+        for cycle in queue.cycles.listing():
+            chains.at(Index((cycle << 32) + count_in(queue.cycles, cycle)))
+        chains.save(Index(queue.next_index()))
+
+
+def overwrite_word(store: Path, body: bytes, word: int) -> None:
+    """Overwrites the header of the only document of a store file that begins so."""
+    data = store.read_bytes()
+    assert data.count(body) == 1
+    with store.open("r+b") as file:
+        file.seek(data.index(body) - 4)
+        file.write(word.to_bytes(4, "little"))

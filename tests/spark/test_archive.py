@@ -14,7 +14,16 @@ from click.testing import CliRunner
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, cycle_of
 from cqrepl.queue.format.index import Index
-from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
+from tests.spark.queues import (
+    CYCLE,
+    DAY_MS,
+    FIRST,
+    excerpts,
+    make_queue,
+    note_chains,
+    overwrite_word,
+    payload,
+)
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import flip_byte
@@ -258,3 +267,47 @@ def test_the_commands(spark: "SparkSession", queue: Path, tmp_path: Path) -> Non
     bad = CliRunner().invoke(cli, ["spark", "restore", str(queue), back])
     assert bad.exit_code == 2
     assert "found no _manifest.json" in bad.stderr
+
+
+def test_what_replication_has_noted_is_held_against_what_is_archived(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """A byte that the disk has changed, and nobody wrote: the digests would be right of it."""
+    queue = make_queue(tmp_path / "queue", (300, 150_000, 20))
+    note_chains(queue)
+    store = sorted(queue.glob("*.cq4"))[1]
+    before, data = store.stat(), store.read_bytes()
+    flip_byte(store, payload(300 + 70_000), 5)
+    os.utime(store, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), str(tmp_path / "archive")])
+    assert done.exit_code == 4, done.output
+    assert f"{store}: at least one excerpt up to 0x4cdc000" in done.stderr
+    assert "is not what it was" in done.stderr
+    store.write_bytes(data)
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), str(tmp_path / "archive")])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_last_excerpt_that_was_overwritten(spark: "SparkSession", tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "queue", (300, 20))
+    overwrite_word(sorted(queue.glob("*.cq4"))[0], payload(299), 0)
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), str(tmp_path / "archive")])
+    assert done.exit_code == 4, done.output
+    assert "expected an excerpt, as one at" in done.stderr
+
+
+def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path: Path) -> None:
+    """As of a writer that was killed when its cycle ended: no run would ever take it."""
+    queue, out = make_queue(tmp_path / "queue", (300, 20, 5)), str(tmp_path / "archive")
+    store = sorted(queue.glob("*.cq4"))[1]
+    overwrite_word(store, b"\xc3EOF", 0)
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out])
+    assert done.exit_code == 1, done.output
+    assert f"{store.name}  not archived: it is not closed" in done.stdout
+    assert "1 cycle, 1 of them new; 300 excerpts" in done.stdout
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--with-open"])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(cli, ["repair", str(queue), "--apply"]).exit_code == 0
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--json"])
+    assert done.exit_code == 0, done.output
+    assert [json.loads(line)["closed"] for line in done.stdout.splitlines()] == [True, True, False]

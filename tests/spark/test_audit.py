@@ -10,10 +10,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
-from cqrepl.queue.format.index import Index
-from cqrepl.queue.read.chains import Chains
-from cqrepl.queue.read.count import count_in
-from tests.spark.queues import CYCLE, FIRST, make_queue, payload
+from tests.spark.queues import CYCLE, FIRST, make_queue, note_chains, payload
 from tests.support.samples import flip_byte
 
 if TYPE_CHECKING:
@@ -180,15 +177,6 @@ def test_what_happened_is_named(spark: "SparkSession", queue: Path, tmp_path: Pa
         ("dropped", FIRST + 300)
     ]
     assert "lacks 1 excerpt of" in str(found.differences[0].text)
-
-
-def note_chains(path: Path) -> None:
-    """Has replication's side files for the closed cycles of a queue."""
-    with Queue.open(path) as queue:
-        chains = Chains(queue.cycles)
-        for cycle in queue.cycles.listing():
-            chains.at(Index((cycle << 32) + count_in(queue.cycles, cycle)))
-        chains.save(Index(queue.next_index()))
 
 
 def test_closed_cycles_that_side_files_prove_are_not_read(

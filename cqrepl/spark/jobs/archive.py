@@ -44,6 +44,7 @@ from cqrepl.spark.jobs.blocks import (
     digest_of,
     read_pieces,
 )
+from cqrepl.spark.jobs.notedpieces import read_noted
 from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
 from cqrepl.spark.ranges import IndexRange
@@ -251,7 +252,7 @@ def _write_part(
 def _digested(queue: Queue, found: IndexRange, blocks: list[str]) -> Iterator[Piece]:
     """The pieces of a range; the digest of each block is added when it has passed."""
     digest: PayloadDigest | None = None
-    for piece in read_pieces(queue, found.index_first, found.index_last):
+    for piece in read_noted(queue, found.index_first, found.index_last):
         digest = digest or PayloadDigest(Index(piece.index_first))
         digest.take(piece.lengths, piece.payload)
         yield piece

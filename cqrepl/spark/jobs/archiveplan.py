@@ -8,12 +8,13 @@ that was archived, or was written to since: so an unchanged cycle costs no readi
 An open cycle may grow, and close; what it held then must still be its beginning.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chainfile import StoreState
 from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index, cycle_of
+from cqrepl.queue.read.count import count_in, last_index
 from cqrepl.spark.jobs.archivefiles import ArchivedCycle
 from cqrepl.spark.jobs.blocks import digest_of_all
 from cqrepl.spark.ranges import IndexRange, listed_cycles, present
@@ -117,6 +118,25 @@ def plan_archive(
             ):
                 plan.new.append(found)
     return plan
+
+
+def left_out(queue: Queue, held: Iterable[ArchivedCycle], *, with_open: bool) -> list[Cycle]:
+    """The cycles that no run will take as they are: not closed, though later ones hold excerpts.
+
+    Args:
+        held: what the archive holds by now.
+        with_open: cycles that are not closed were archived, too.
+    """
+    cycles = queue.cycles
+    archived = {cycle.cycle for cycle in held if cycle.is_closed or with_open}
+    last = last_index(cycles)
+    last_cycle = Cycle(-1) if last is None else cycle_of(last, cycles.shift)
+    found = [cycle for cycle in listed_cycles(cycles) if cycle < last_cycle]
+    return [
+        cycle
+        for cycle in found
+        if cycle not in archived and not cycles.has_ended(cycle) and count_in(cycles, cycle, 1)
+    ]
 
 
 def taken_over(plan: ArchivePlan, queue: Queue) -> None:
