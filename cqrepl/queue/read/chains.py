@@ -187,8 +187,10 @@ class Chains:
         with self._turn:
             for cycle, count in way:
                 sequence, chain = self._read_to(cycle, Sequence(count), lambda: monotonic() > until)
-                found.append((index_of(cycle, sequence, shift), chain))
-                if sequence < count or monotonic() > until:
+                place = index_of(cycle, sequence, shift)
+                found.append((place, chain))
+                # at the end of a cycle nothing was read yet: however late it is, the next one is
+                if sequence < count or (place != start and monotonic() > until):
                     break
         return found
 

@@ -237,6 +237,18 @@ def test_following_a_queue_tells_the_end_of_each_cycle(tmp_path: Path) -> None:
     assert chains.follow(end, end, seconds=10.0) == found[-1:]
 
 
+def test_each_time_it_gets_further_however_short_it_is(tmp_path: Path) -> None:
+    """Also from the end of a cycle into the next one."""
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 5, 1: 3, 3: 2})
+    chains, at = chains_of(path), noon_index()
+    end = noon_index(ahead=3, sequence=2)
+    for _ in range(3):  # a cycle each
+        assert at < end
+        at = chains.follow(at, end, seconds=-1.0)[-1][0]
+    assert at == end
+
+
 def test_following_ends_when_its_time_is_over(path: Path) -> None:
     [(index, chain)] = chains_of(path).follow(END, END, seconds=0.0)
     assert index < END
