@@ -180,7 +180,8 @@ class Syncer:
         behind = []
 
         async def audit(end: DiskEnd) -> None:
-            if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._audits.do):
+            seconds = FOLLOW_SECONDS / len(due)
+            if await end.audit_a_while(seconds, self._audits.do, gives_way=True):
                 behind.append(end)
 
         await _in_groups(due, audit)
