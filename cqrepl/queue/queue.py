@@ -24,6 +24,7 @@ from typing import Final, Protocol, Self
 from cqrepl.queue.files.chroniclemarks import (
     ACKNOWLEDGED_KEY,
     FOLLOWER_KEY,
+    FOLLOWS,
     SENT_KEY,
     SYNCED_KEY,
     ChronicleMarks,
@@ -62,7 +63,6 @@ from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS, TailWait
 from cqrepl.queue.write.writeraccess import Writing
 
 _MARK_NONE: Final = -1
-_FOLLOWS: Final = 1
 
 
 class _Opened(Protocol):
@@ -242,15 +242,31 @@ class Queue:
     @property
     def is_follower(self) -> bool:
         """True when the queue is a copy that a sink has taken in."""
-        return self._marks.load(FOLLOWER_KEY, _MARK_NONE) == _FOLLOWS
+        return self._marks.load(FOLLOWER_KEY, _MARK_NONE) == FOLLOWS
 
     def note_follower(self, *, is_follower: bool) -> None:
         """Records that the queue is such a copy, or no more. Nothing where that cannot be
         recorded."""
         if is_follower:
-            self._marks.raise_to(FOLLOWER_KEY, _FOLLOWS)
+            self._marks.raise_to(FOLLOWER_KEY, FOLLOWS)
         elif self.is_follower:
             self._marks.lower_to(FOLLOWER_KEY, _MARK_NONE)
+
+    def begin_following(self, timeout_s: float) -> None:
+        """Records that the queue is such a copy, and keeps every other writer out, those of this
+        process too. The append lock is held.
+
+        Raises:
+            QueueLocked: another process keeps the write lock: it is in its append.
+        """
+        writing, was_follower = self._for_writing(), self.is_follower
+        self.note_follower(is_follower=True)  # writers of this process look at that
+        try:
+            with writing.write_lock.held(timeout_s):
+                writing.listing.note_change()  # and those that append with a pen do so now
+        except BaseException:
+            self.note_follower(is_follower=was_follower)
+            raise
 
     def first_index(self) -> Index | None:
         """Index of the first excerpt; None when there is none."""
@@ -397,7 +413,11 @@ class Queue:
         return appender.append(payloads, now_ms)
 
     def appender(
-        self, *, payload_max: int | None = None, toucher: PageToucher | None = None
+        self,
+        *,
+        payload_max: int | None = None,
+        toucher: PageToucher | None = None,
+        is_sole: bool = False,
     ) -> Appender:
         """A writer, standing at the end; what dead writers left undone there is repaired first.
 
@@ -405,6 +425,7 @@ class Queue:
             payload_max: the longest excerpt in bytes, where another limit than that of the blocks
                 has been kept already.
             toucher: brings pages into memory ahead of it; closed by the caller, before the queue.
+            is_sole: the append lock is held, and nobody else is to append: see `Appender`.
 
         Raises:
             NotAQueue: there is no table store, which writing needs.
@@ -427,6 +448,7 @@ class Queue:
             payload_max=payload_max,
             toucher=toucher,
             before_first=partial(self._tail_wait.wait, writing.table),
+            is_sole=is_sole,
         )
         self._keep(appender)
         return appender

@@ -25,7 +25,6 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
-from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -611,12 +610,13 @@ class SinkQueue:
         queue = self.queue
         queue.append_lock.acquire()
         try:
-            with queue.word_lock(WRITE_LOCK_KEY).held(WRITER_SECONDS):
-                pass  # a writer that had looked at the append lock before ends its append
-            queue.note_follower(is_follower=True)
+            # a writer that had looked at the append lock before ends its append
+            queue.begin_following(WRITER_SECONDS)
             self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
             # what is longer than the connection's limit never gets here
-            self._appender = queue.appender(payload_max=NO_LIMIT, toucher=self.toucher)
+            self._appender = queue.appender(
+                payload_max=NO_LIMIT, toucher=self.toucher, is_sole=True
+            )
         except BaseException:
             queue.append_lock.release()
             raise

@@ -14,6 +14,7 @@ from cqrepl.queue import (
     QueueDamaged,
     QueueError,
     QueueLocked,
+    WrittenBetween,
 )
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import format_index
@@ -47,7 +48,9 @@ class Stop:
         message = str(error)
         if path is not None and isinstance(error, OSError) and error.filename is None:
             message = f"{path}: {error.strerror or error}"
-        if isinstance(error, Diverged) and not error.is_before:
+        if isinstance(error, WrittenBetween) or (
+            isinstance(error, Diverged) and not error.is_before
+        ):
             message += _hint(error)
         return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
 
@@ -74,12 +77,14 @@ class Stop:
 def differing_index(error: QueueError | OSError) -> int | None:
     """The first index that two copies differ at, where the error tells; None also where ours is
     whole and the other one torn: that must not take its place."""
+    if isinstance(error, WrittenBetween):
+        return error.index
     if not isinstance(error, Diverged) or error.is_before or error.is_torn_there:
         return None
     return error.index
 
 
-def _hint(error: Diverged) -> str:
+def _hint(error: QueueError) -> str:
     """What can be done about a place that is known to differ."""
     assert error.index is not None
     return (
@@ -93,7 +98,7 @@ def reason_of(error: QueueError) -> StopReason:
     match error:
         case IndexGap():
             return StopReason.GAP
-        case Diverged():
+        case Diverged() | WrittenBetween():
             return StopReason.DIVERGED
         case LayoutMismatch() | QueueLocked() | NotAQueue() | ReturnRefused() | OtherQueue():
             return StopReason.REFUSED

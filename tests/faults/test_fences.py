@@ -247,3 +247,65 @@ def _looks(appender: Appender) -> threading.Event:
 
     appender._append_lock.holder = look  # type: ignore[method-assign]  # the moment
     return seen
+
+
+@pytest.mark.parametrize("now_ms", [NOON_MS, NOON_MS + 86_400_000], ids=["same", "later"])
+@pytest.mark.parametrize("ahead", [0, 2], ids=["next", "rolled"])
+def test_one_that_is_found_where_nobody_else_may_append(
+    path: Path, queue: Queue, now_ms: int, ahead: int
+) -> None:
+    """Behind what a pen has appended, too. It is said each time, and nothing is appended."""
+    queue.append_lock.acquire()
+    sole = queue.appender(is_sole=True)
+    for sequence in (0, 1):
+        sole.append_at(batch(sequence, b"%d" % sequence))
+    overtaken(path, b"foreign", now_ms)
+    held = read(path)
+    refused = batch(0 if ahead else 2, b"2", ahead=ahead)
+    for attempt in (sole.append_at, sole.reserve, sole.append_at):
+        with pytest.raises(WrittenBetween) as found:
+            attempt(refused)
+        assert found.value.end_left == noon_index(sequence=2)
+        assert found.value.end_found == held[-1][0] + 1
+    assert sole.next_index in (noon_index(sequence=2), held[-1][0] + 1)
+    assert read(path) == held
+
+
+def test_in_the_process_of_a_sink_nobody_else_appends(path: Path, queue: Queue) -> None:
+    """The append lock names this process, and keeps none of its appenders out: the role does.
+    One that has a pen already is called back from it."""
+    with Queue.open_for_append(path) as other:
+        rival = other.appender()
+        rival.append([b"0"], NOON_MS)
+        queue.append_lock.acquire()
+        queue.begin_following(1.0)
+        sole = queue.appender(is_sole=True)
+        for attempt in (rival, other.appender()):
+            with pytest.raises(QueueLocked, match=f"process {os.getpid()} keeps the append lock"):
+                attempt.append([b"never"], NOON_MS)
+            with pytest.raises(QueueLocked):
+                attempt.append_one(b"never", NOON_MS)
+        sole.append_at(batch(1, b"1"))
+        queue.append_lock.release()
+        rival.append([b"2"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"0", b"1", b"2"]
+
+
+def test_a_lock_that_an_earlier_process_of_this_id_has_left_keeps_nobody_out(
+    path: Path, queue: Queue
+) -> None:
+    """As in containers, where each process may have the same id."""
+    queue.note_follower(is_follower=True)
+    set_word(path, APPEND_LOCK_KEY, os.getpid())
+    queue.appender().append([b"0"], NOON_MS)
+    assert [data for _, data in read(path)] == [b"0"]
+
+
+def test_following_does_not_begin_while_a_writer_is_in_its_append(path: Path, queue: Queue) -> None:
+    queue.append_lock.acquire()
+    queue.appender()
+    set_word(path, WRITE_LOCK_KEY, ONE_BEFORE)
+    with pytest.raises(QueueLocked, match="process 1 holds it"):
+        queue.begin_following(0.0)
+    assert not queue.is_follower
+    set_word(path, WRITE_LOCK_KEY, UNLOCKED)

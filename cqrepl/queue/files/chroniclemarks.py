@@ -22,6 +22,7 @@ ACKNOWLEDGED_KEY: Final = "chronicle.lastAcknowledgedIndexReplicated"
 SYNCED_KEY: Final = "chronicle.lastIndexMSynced"
 OWN_SYNCED_KEY: Final = "cqrepl.synced"  # what our appenders have made durable
 FOLLOWER_KEY: Final = "cqrepl.follower"  # 1: it is taken in from a source; -1: it is not
+FOLLOWS: Final = 1
 _INITIAL: Final = -1
 
 

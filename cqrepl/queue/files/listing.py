@@ -22,7 +22,7 @@ until the machine starts again. So opening an appender opens no older file, howe
 import zlib
 from typing import Final
 
-from cqrepl.queue.files.chroniclemarks import OWN_SYNCED_KEY, SYNCED_KEY
+from cqrepl.queue.files.chroniclemarks import FOLLOWER_KEY, FOLLOWS, OWN_SYNCED_KEY, SYNCED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX
 from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.format.index import Cycle
@@ -67,6 +67,15 @@ class Listing:
     def changes_position(self) -> int:
         """Where that number is in the table store."""
         return self._changes.position
+
+    def note_change(self) -> None:
+        """Has all writers look anew at what there is, before they append again."""
+        self._changes.add(1)
+
+    def is_follower(self) -> bool:
+        """True when the queue is a copy that a sink has taken in."""
+        value = self._table.find(FOLLOWER_KEY)
+        return value is not None and value.load() == FOLLOWS
 
     def renew(self, cycles: list[Cycle]) -> None:
         """Records what the directory was found to hold."""

@@ -152,6 +152,17 @@ class WordLock:
         """True while this very object holds the lock."""
         return self._held_by is not None and self._held_by == surroundings().process_id()
 
+    @property
+    def is_held_beside(self) -> bool:
+        """True while another object of this process holds the lock. The word tells nothing of that:
+        it may be an earlier process of this id that it names."""
+        own = surroundings().process_id()
+        if self.is_held or self.holder() != own:
+            return False
+        if self._mine != own:
+            self._enter_process()
+        return self._turn.mutex.locked()
+
     def holder(self) -> int | None:
         """The process id in the lock, of a living or of a dead process; None when unlocked."""
         return holder_of(self._value.load())

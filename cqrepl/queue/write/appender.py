@@ -12,7 +12,9 @@ excerpt that is longer than readers take (`block`), a full disk.
 
 The append lock keeps plain writers out of a replica. It must be free or this process's own, before
 the write lock is taken and after: who waited for that may have been overtaken. Java looks only
-before. So behind a fence each append first looks whether the end is where it was left.
+before. So behind a fence, and where a sink appends, each append first looks whether the end is
+where it was left. In the process that holds the append lock its word keeps nobody out: there the
+other appenders look whether the queue is a copy, which only a sink appends to.
 
 Without a group commit and with the native kernel a pen does the usual append in one call (`pens`).
 What it refuses goes the long way, as everything does without it; what any reader finds
@@ -80,6 +82,7 @@ class Appender:
         payload_max: int | None = None,
         toucher: PageToucher | None = None,
         before_first: Callable[[], None] = lambda: None,
+        is_sole: bool = False,
     ) -> None:
         """Stands at the end of the queue, and repairs there what dead writers left undone.
 
@@ -89,6 +92,8 @@ class Appender:
             payload_max: the longest excerpt in bytes, where the caller has decided it.
             toucher: brings pages into memory ahead; the caller closes it.
             before_first: is called before something is appended at the end, at least once.
+            is_sole: nobody else is to append: what is found behind the end that it has left raises
+                `WrittenBetween`, until the appender is closed.
 
         Raises:
             QueueDamaged: the end of the queue cannot be trusted.
@@ -107,6 +112,8 @@ class Appender:
         self._appended_next = 0  # one past the last excerpt that another thread appended for us
         self._is_exclusive = False
         self._fenced_end: Index | None = None  # behind a fence: where the queue was left
+        self._is_sole = is_sole
+        self._between: WrittenBetween | None = None  # why a sole one appends no more
         self._before_first = before_first
         self.is_closed = False
         self._pen: Pen | None = None
@@ -362,9 +369,10 @@ class Appender:
         with self._write_lock.held(WRITE_LOCK_TIMEOUT_S):
             self._check_append_lock()
             self._put_pen_down()
+            end_left = self._end_left()
             self._end.refresh()
             try:
-                self._check_fence()
+                self._check_end(end_left)
                 yield
             finally:
                 # left by a signal it ends when it is collected, which may be behind `close`
@@ -375,19 +383,29 @@ class Appender:
         holder, own = self._append_lock.holder(), surroundings().process_id()
         if self._fenced_end is not None and holder != own:
             raise self._append_lock.taken_away()
-        if holder is not None and holder != own:
+        is_copy = self._append_lock.is_held_beside and self._listing.is_follower()
+        if holder is not None and (holder != own or is_copy):
             raise QueueLocked(
                 f"expected to be allowed to append, process {holder} keeps the append lock",
                 holder=holder,
                 path=self._cycles.path,
             )
 
-    def _check_fence(self) -> None:
+    def _end_left(self) -> Index | None:
+        """Where this appender has left the queue, if all others are kept from it."""
+        if self._between is not None:
+            return Index(self._between.end_left)
+        return self._end.next_index if self._is_sole else self._fenced_end
+
+    def _check_end(self, left: Index | None) -> None:
         """The end tells all: an excerpt in a later cycle moves it too, and an empty file above
         is in nobody's way."""
-        left, found = self._fenced_end, self._end.next_index
+        found = self._end.next_index
         if left is not None and left != found:
-            raise WrittenBetween(left, found, path=self._cycles.path)
+            error = WrittenBetween(left, found, path=self._cycles.path)
+            if self._is_sole:
+                self._between = error
+            raise error
 
     def _put_pen_down(self) -> None:
         """The long way begins: what a pen has appended becomes known to it."""

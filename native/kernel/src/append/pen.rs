@@ -425,7 +425,7 @@ impl<'a> Pen<'a> {
     }
 
     /// Walks over what other writers have appended since, and records it, as they may have died
-    /// before they did.
+    /// before they did. Not while this process keeps the append lock: a sink is to hear of it.
     fn catch_up(&self) -> Result<Option<Refusal>, Fault> {
         let (sequence, position) = self.place.load();
         let header = usize::try_from(position).ok().and_then(|at| self.store.load_4(at));
@@ -433,6 +433,9 @@ impl<'a> Pen<'a> {
             None => return Ok(Some(Refusal::Space)),
             Some(0) => return Ok(None),
             Some(_) => {}
+        }
+        if self.append_lock.load(Ordering::SeqCst) != UNLOCKED {
+            return Ok(Some(Refusal::Changed));
         }
         let limits = Limits { count: CAUGHT_MAX, bytes: i64::MAX, payload: i64::MAX };
         let end = self.reserved().saturating_sub(END_MARK_BYTES) as i64;

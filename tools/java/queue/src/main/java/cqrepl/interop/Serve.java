@@ -50,6 +50,13 @@ final class Serve {
         Locks locks = new Locks();
         commands.put("holdlock", locks::hold);
         commands.put("releaselock", locks::release);
+        Appenders appenders = new Appenders();
+        commands.put("openappender", appenders::open);
+        commands.put("useappender", appenders::use);
+        commands.put("awaitwritelock", appenders::awaitWriteLock);
+        commands.put("begindocument", appenders::begin);
+        commands.put("enddocument", appenders::end);
+        commands.put("closeappender", appenders::close);
         PerThreadStream stderr = new PerThreadStream(System.err);
         PrintStream caught = new PrintStream(stderr, true, StandardCharsets.UTF_8);
         System.setErr(caught);
