@@ -39,6 +39,7 @@ from cqrepl.bench.percentiles import percentile
 from cqrepl.bench.processes import WAIT_SECONDS, running
 from cqrepl.bench.report import scratch
 from cqrepl.kernel.board import AckLevel
+from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.source import Source, serve_source
 from tests.bench.appliedsink import applied_sink
@@ -73,14 +74,22 @@ class Waited(NamedTuple):
 
 
 @contextmanager
-def source_of(queues: dict[str, Path], address: str, pauser: str) -> Iterator[Source]:
-    """A source whose event loop runs in a thread, for the length of a block."""
+def source_of(
+    queues: dict[str, Path], address: str, pauser: str, policy: AckPolicy | None = None
+) -> Iterator[Source]:
+    """A source whose event loop runs in a thread, for the length of a block.
+
+    Args:
+        policy: of its queues; None for the usual one.
+    """
     made: list[Source] = []
     is_there, is_over = threading.Event(), trio.Event()
     token: list[trio.lowlevel.TrioToken] = []
 
     async def serve() -> None:
-        async with serve_source(queues, connect=address, pauser=pauser) as source:
+        policies = {} if policy is None else dict.fromkeys(queues, policy)
+        serving = serve_source(queues, connect=address, pauser=pauser, policies=policies)
+        async with serving as source:
             made.append(source)
             token.append(trio.lowlevel.current_trio_token())
             is_there.set()
