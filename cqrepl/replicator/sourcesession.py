@@ -346,6 +346,7 @@ class SourceSession:
         each.close()
         if each.cid not in self._steps:  # else its files are still used
             each.queue.sessions.remove(self)
+            self._shared.changed.set()
         self.frames.drop(each)
 
     def _try_again(self, name: str) -> None:
