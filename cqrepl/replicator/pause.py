@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from cqrepl.queue import QueueError
+from cqrepl.queue.format.errors import UnfinishedQueue
 from cqrepl.replicator.relaydesk import CopyBehind
 from cqrepl.replicator.stops import Stop
 
@@ -28,8 +29,9 @@ _LASTING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 
 
 def is_passing(error: QueueError | OSError) -> bool:
-    """True for an error of the machine, which tells nothing of what the queue holds."""
-    if isinstance(error, OSError | CopyBehind):
+    """True for an error of the machine, which tells nothing of what the queue holds; and for a
+    queue that is only being made."""
+    if isinstance(error, OSError | CopyBehind | UnfinishedQueue):
         return True
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno not in _LASTING

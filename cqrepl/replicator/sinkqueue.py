@@ -25,6 +25,7 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
+from cqrepl.queue.files.queuedirectory import is_unfinished
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -623,8 +624,8 @@ class SinkQueue:
 
 
 def _is_of_queue(path: Path) -> bool:
-    """False for what may be there before any queue: a promise."""
-    return path.name != EPOCH_FILE_NAME
+    """False for what may be there before any queue: a promise, or what a creator has left."""
+    return path.name != EPOCH_FILE_NAME and not is_unfinished(path)
 
 
 def _looks_like_queue(path: Path) -> bool:

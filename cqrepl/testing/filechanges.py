@@ -17,6 +17,7 @@ from cqrepl.net.controlsocket import Values
 from cqrepl.net.wordwatch import word_watch
 from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.epochfile import load_epochs
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, content, digest_of
 from cqrepl.testing.labhosts import LabHost
@@ -127,8 +128,8 @@ class FileChanges:
             self._master_of_other = host
         master = self._master_of_other
         is_there = OTHER in self._led.files[master].masters
-        if not is_there:
-            self._append(master)
+        while not is_there and not self._append(master):
+            await trio.sleep(AGAIN_SECONDS)  # its disk is full: an application tries again
         for file in self._led.files.values():
             if is_there:
                 del file.masters[OTHER]
@@ -138,14 +139,14 @@ class FileChanges:
         if not is_there:
             self._append(master)
 
-    def _append(self, host: int) -> None:
-        """An application makes the queue, or goes on with it."""
+    def _append(self, host: int) -> bool:
+        """An application makes the queue, or goes on with it; false where it could not be made."""
         machine = self._hosts[host].machine
+        path = machine.path / OTHER
         process = machine.start("other application")
         with within(process):
             process.give_time()
             try:
-                path = machine.path / OTHER
                 with Queue.open_for_append(path, create="FAST_DAILY", wait_for_seconds=0) as queue:
                     for _ in range(_EXCERPTS):
                         payload = b"%d of the other queue" % len(self._written)
@@ -154,6 +155,7 @@ class FileChanges:
                 self._hosts[host].tell(f"other application: {error}")
         machine.alive.discard(process.pid)
         word_watch().look()
+        return (path / FILE_NAME).exists()
 
     @property
     def is_settled(self) -> bool:

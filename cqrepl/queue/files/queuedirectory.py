@@ -5,18 +5,28 @@ from pathlib import Path
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles, store_names
-from cqrepl.queue.files.mapping import check_no_link
+from cqrepl.queue.files.filebytes import FileBytes
+from cqrepl.queue.files.maker import READY, make_file
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, check_no_link
 from cqrepl.queue.files.storefile import SUFFIX, StoreFile
-from cqrepl.queue.files.tablestore import FILE_NAME, FILE_NAME_V4, TableStore
+from cqrepl.queue.files.tablestore import (
+    FILE_BYTES,
+    FILE_NAME,
+    FILE_NAME_V4,
+    TableStore,
+    table_header_image,
+)
 from cqrepl.queue.format import rollcycle
 from cqrepl.queue.format.errors import (
     NO_ROOM,
     LayoutMismatch,
     NotAQueue,
     QueueDamaged,
+    UnfinishedQueue,
     cannot_open,
 )
 from cqrepl.queue.format.layout import QueueLayout
+from wire.header import is_ready
 
 
 def open_table(
@@ -39,6 +49,8 @@ def open_table(
             if create is None:
                 return None
         if create is not None:
+            if not file.exists():
+                _make(file, create)
             return TableStore.create(file, create)  # also one that its creator died over
         return _table_store(path, writable=writable)
     except OSError as error:
@@ -53,8 +65,29 @@ def _table_store(path: Path, *, writable: bool) -> TableStore:
     except QueueDamaged as error:
         if error.position == 0 and not store_names(path):
             # nothing is in it yet: its creator is at work or has died, the next one begins anew
-            raise NotAQueue(f"expected a queue: {error.reason}", path=path) from error
+            raise UnfinishedQueue(f"expected a queue: {error.reason}", path=path) from error
         raise
+
+
+def _make(file: Path, layout: QueueLayout) -> None:
+    """Makes a table store that is whole by the time it has its name: a creator that dies, or finds
+    the disk full, leaves none that others would wait for."""
+    image = table_header_image(layout).ljust(FILE_BYTES, b"\0")
+    with RECORD_LOCK_GUARD:  # two threads of this process would make it under one name
+        make_file(file, image, is_synced=False)
+
+
+def is_unfinished(file: Path) -> bool:
+    """True for a file that a creator of a queue has left who died or found the disk full: one that
+    never got its name, or a table store without a header, as Java leaves it. One that cannot be
+    read is none: who opens it tells why."""
+    if file.name != FILE_NAME:
+        return file.name.startswith(FILE_NAME + READY)
+    try:
+        with FileBytes(file) as made:
+            return not is_ready(made.word(0))
+    except (OSError, QueueDamaged):
+        return False
 
 
 def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStore:

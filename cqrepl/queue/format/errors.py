@@ -50,6 +50,10 @@ class NotAQueue(QueueError):
     """The path holds no queue of a kind that this program reads."""
 
 
+class UnfinishedQueue(NotAQueue):
+    """A queue that its creator has not made yet: it is at work, has died, or the disk was full."""
+
+
 class QueueDamaged(QueueError):
     """A file of the queue breaks the format; nothing behind that place can be trusted."""
 
