@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
-from tests.spark.queues import CYCLE, FIRST, excerpts, make_queue, payload
+from tests.spark.queues import CYCLE, FIRST, excerpts, make_queue, note_chains, payload
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import flip_byte
@@ -115,6 +115,25 @@ def test_an_end_that_nobody_knows(
     with pytest.raises(QueueDamaged, match="read to its end"):
         rebuilt(spark, tmp_path / "other", *copies[:2])
     assert not (tmp_path / "other").exists()
+
+
+def test_what_a_disk_has_changed_is_not_taken(
+    spark: "SparkSession", queue: Path, copies: list[Path], tmp_path: Path
+) -> None:
+    """What replication has noted beside a copy tells, though no other copy does."""
+    from cqrepl.spark.failures import JobFailed, one_line
+
+    altered, whole = copies[:2]
+    note_chains(altered)
+    flip_byte(file_of(altered, 1), payload(1000 + 70_000), 5)
+    new = tmp_path / "new"
+    for given, options in ((altered,), {}), ((altered, whole), {"prefer": altered}):
+        with pytest.raises(JobFailed, match="is not what it was") as raised, one_line():
+            rebuilt(spark, new, *given, **options)
+        assert raised.value.code == 4
+        assert not new.exists()
+    rebuilt(spark, new, altered, whole, prefer=whole)
+    assert excerpts(new) == excerpts(queue)
 
 
 def test_an_excerpt_that_nobody_has(

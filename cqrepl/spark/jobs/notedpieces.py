@@ -33,6 +33,25 @@ def read_noted(queue: Queue, index_first: int, index_last: int) -> Iterator[Piec
         IndexGap: one of them is not there.
         QueueDamaged: the file cannot be followed, or holds other excerpts than it did.
     """
+    checked = _checked(queue, index_first, index_last)
+    for piece in read_pieces(queue, index_first, index_last):
+        checked.take(piece, queue)
+        yield piece
+
+
+def check_noted(queue: Queue, index_first: int, index_last: int) -> None:
+    """Does nothing where these excerpts of one cycle, which can be read, are what they were.
+
+    Raises:
+        IndexGap, QueueDamaged: as `read_noted`.
+    """
+    checked = _checked(queue, index_first, index_last)
+    if checked.is_needed:
+        for piece in read_pieces(queue, index_first, index_last):
+            checked.take(piece, queue)
+
+
+def _checked(queue: Queue, index_first: int, index_last: int) -> "_Checked":
     cycles = queue.cycles
     cycle = cycle_of(Index(index_first), cycles.shift)
     base = index_of(cycle, SEQUENCE_FIRST, cycles.shift)
@@ -41,10 +60,7 @@ def read_noted(queue: Queue, index_first: int, index_last: int) -> Iterator[Piec
     if checked.is_needed:
         for piece in read_pieces(queue, checked.index_next, index_first - 1):
             checked.take(piece, queue)
-    for piece in read_pieces(queue, index_first, index_last):
-        if checked.is_needed:
-            checked.take(piece, queue)
-        yield piece
+    return checked
 
 
 class _Checked:

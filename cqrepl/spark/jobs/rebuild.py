@@ -113,6 +113,7 @@ def rebuild(
     def read(span: tuple[int, int], told: list[Answer]) -> Iterator[Piece]:
         stitcher = Stitcher(copies, order)
         yield from stitcher.pieces(*span)
+        stitcher.check_taken()
         told.extend(asdict(each) for each in stitcher.taken)
 
     with workshop(target) as folder:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cqrepl.queue import IndexGap, Queue, QueueDamaged
 from cqrepl.spark.jobs.blocks import Piece, read_pieces
+from cqrepl.spark.jobs.notedpieces import check_noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,16 @@ class Stitcher:
         finally:
             for queue in queues.values():
                 queue.close()
+
+    def check_taken(self) -> None:
+        """Does nothing where what was taken is what replication has noted beside its copy.
+
+        Raises:
+            QueueDamaged: it was altered since.
+        """
+        for taken in self.taken:
+            with Queue.open(self._paths[taken.copy]) as queue:
+                check_noted(queue, taken.index_first, taken.index_last)
 
     def _note(self, copy: int, piece: Piece) -> None:
         taken = Taken(copy=copy, index_first=piece.index_first, index_last=piece.index_last)
