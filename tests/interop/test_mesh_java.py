@@ -1,7 +1,7 @@
 """A Java peer as one host of a cluster, the others as `cqrepl run`.
 
-The Java peer knows one other host and one queue. Java dials from the higher id to the lower one, as
-we do: so it is dialled as host 1 and dials as host 3, and both as host 2.
+The Java peer knows one queue, and one other host or both. Java dials from the higher id to the
+lower one, as we do: so it is dialled as host 1 and dials as host 3, and both as host 2.
 """
 
 import shutil
@@ -125,6 +125,64 @@ async def test_java_is_a_host_of_the_cluster(
         # a Java source streams to the one host that it knows, and ours to all
         copies = {place.other} if place.is_source else {*HOSTS} - {place.master}
         for each in copies:
+            await until(partial(is_whole, original, queues[each]))
+            assert_same(original, queues[each])
+        for command in ours:
+            await command.terminate()
+
+
+@pytest.mark.parametrize(
+    ("at", "is_source"),
+    [
+        pytest.param(1, False, id="host-1-is-dialled-by-both-and-takes-in"),
+        pytest.param(2, True, id="host-2-dials-and-is-dialled-and-streams"),
+        pytest.param(3, True, id="host-3-dials-both-and-streams"),
+    ],
+)
+async def test_java_has_a_link_to_each_other_host(
+    java: JavaQueue, template: Path, tmp_path: Path, at: int, is_source: bool
+) -> None:
+    """A full mesh of three hosts, of which one is Java, and streams to both or takes in."""
+    first, second = (each for each in HOSTS if each != at)
+    master = at if is_source else first
+    path, ports = written(tmp_path, master)
+    queues = {each: tmp_path / str(each) / NAME for each in HOSTS}
+    original = queues[master]
+    original.parent.mkdir()
+    shutil.copytree(template, original)
+    append = partial(java.call, "append", original, "FAST_DAILY")
+    answer = append(COUNT, "0-70", 1, props={"interop.time": NOON_MS})
+    assert answer.exit == 0, answer
+    links = {each: f"127.0.0.1:{ports[each]}" for each in (first, second) if each < at}
+    own: dict[str, Any] = {"append": MORE, "expect_ack": True} if is_source else {}
+    peer = JavaPeer(
+        role="source" if is_source else "sink",
+        queue=queues[at],
+        name=NAME,
+        ack=True,
+        local_id=at,
+        remote_id=first,
+        listen=ports[at] if len(links) < 2 else None,
+        connect=links.get(first),
+        also=f"{second}={links[second]}" if second in links else second,
+        expect_count=COUNT + MORE,
+        **own,
+    )
+    async with commands(120, before=PATIENT) as start:
+        words = ("run", "-c", path, "--run-dir", tmp_path / "run", "--host-id")
+        ours = [await start(*words, each) for each in (first, second)]
+        for command in ours:
+            await command.port()
+        with peer:
+            for nth in (1, 2):
+                await trio.to_thread.run_sync(partial(peer.wait_for, "CONNECTED", count=nth))
+            linked = {event.values["remote"] for event in peer.events("CONNECTED")}
+            assert linked == {str(first), str(second)}
+            if not is_source:
+                answer = await trio.to_thread.run_sync(partial(append, MORE, "0-70", 9))
+                assert answer.exit == 0, answer
+            assert await trio.to_thread.run_sync(peer.exit_code, 100) == 0
+        for each in {*HOSTS} - {master}:
             await until(partial(is_whole, original, queues[each]))
             assert_same(original, queues[each])
         for command in ours:
