@@ -224,3 +224,25 @@ def test_other_settings_are_refused(spark: "SparkSession", table: Path, tmp_path
     done = CliRunner().invoke(cli, [*words, "--partitions", "3"])
     assert done.exit_code == 2
     assert '"partitions": 3' in done.stderr
+
+
+def test_a_run_that_is_killed_before_its_settings_are_kept(
+    spark: "SparkSession", table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves a draft at most, never a part of the file, which no run could read."""
+    assert spark
+    words = ["spark", "preload", str(table), str(tmp_path / "o"), "--key", "id"]
+    writing = Path.write_text
+
+    def killed(path: Path, text: str) -> int:
+        writing(path, text[:5])
+        (tmp_path / "left").hardlink_to(path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", killed)
+        assert CliRunner().invoke(cli, [*words, "--partitions", "2"]).exit_code == 130
+    assert list((tmp_path / "o").iterdir()) == []
+    (tmp_path / "left").rename(tmp_path / "o" / "_partitions.json.draft-1")  # as kill -9 leaves it
+    done = CliRunner().invoke(cli, [*words, "--partitions", "2"])
+    assert done.exit_code == 0, done.output

@@ -10,10 +10,13 @@ that a second run with another key or number of partitions cannot mix them up.
 """
 
 import json
+import os
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import wire
 from cqrepl.console.exitcodes import BadArguments
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
 SETTINGS: Final = "_partitions.json"
+_DRAFT: Final = f"{SETTINGS}.draft-"
 BLOCK: Final = 10_000
 _INDEX: Final = "index"
 _ORDERED: Final = (
@@ -156,6 +160,17 @@ def _check_columns(frame: "DataFrame", settings: PreloadSettings) -> None:
             raise BadArguments(f"expected binary or string in {settings.payload}, found {found}")
 
 
+def _put_in_place(path: Path, text: str) -> None:
+    """Makes a file that is whole as soon as it is there; one that is there already stays."""
+    draft = path.with_name(f"{_DRAFT}{uuid4().hex}")
+    try:
+        draft.write_text(text)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _keep_settings(out: Path, settings: PreloadSettings) -> None:
     """Keeps the settings of the first run.
 
@@ -168,9 +183,9 @@ def _keep_settings(out: Path, settings: PreloadSettings) -> None:
     path = out / SETTINGS
     out.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        if any(out.iterdir()):
+        if any(not each.name.startswith(_DRAFT) for each in out.iterdir()):
             raise BadArguments(f"{out}: expected an empty directory, or one with {SETTINGS}")
-        path.write_text(json.dumps(wanted) + "\n")
+        _put_in_place(path, json.dumps(wanted) + "\n")
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
