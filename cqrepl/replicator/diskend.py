@@ -51,8 +51,6 @@ from cqrepl.replicator.syncedfiles import SyncedFiles
 from cqrepl.surroundings import monotonic, surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
-TURN_SECONDS: Final = 0.001  # of reading behind a stream, before its threads have their turn
-BETWEEN_SECONDS: Final = 0.004  # which is so long
 FULL_LOOK_SECONDS: Final = 45.0  # to the next look where nothing in the directory has changed
 _logger: Final = logging.getLogger(__name__)
 
@@ -103,7 +101,6 @@ class DiskEnd:
         self._name = name
         self._queue = queue
         self._end = end
-        self._shift = queue.layout.roll_cycle.shift
         self._closed = ClosedFiles(queue.cycles, chains)
         self._damaged = damaged
         self._check_names = check_names
@@ -310,12 +307,7 @@ class DiskEnd:
             pass
 
     async def audit_a_while(
-        self,
-        seconds: float,
-        do: InThread = in_thread,
-        *,
-        rest_only: bool = False,
-        gives_way: bool = False,
+        self, seconds: float, do: InThread = in_thread, *, rest_only: bool = False
     ) -> bool:
         """Reads what has come since the last time, for so long; true while there is more, and
         nothing comes.
@@ -323,7 +315,6 @@ class DiskEnd:
         Args:
             do: what does it in a thread.
             rest_only: nothing, if something has come since it was read last.
-            gives_way: to the threads of a stream, which want a processor every millisecond.
         """
         if self.unproved_from is not None or self._is_forgotten:
             return False
@@ -332,28 +323,16 @@ class DiskEnd:
             end = self._end()
             has_come, self._end_read = end != self._end_read, end
             if end != self._audit.at and not (rest_only and has_come):
-                found = await do(partial(self._follow, end, seconds, gives_way=gives_way))
+                found = await do(partial(self._follow, end, seconds))
                 if self._audited is not None:
                     self._audited(found)
                 is_behind = self._audit.at != end
                 is_behind = is_behind and not self._has_ended() and self._end() == end
         return is_behind
 
-    def _follow(self, end: Index, seconds: float, *, gives_way: bool) -> list[Place]:
+    def _follow(self, end: Index, seconds: float) -> list[Place]:
         """In a thread, where it may have waited for others: nothing, if it is closed by now."""
-        here = surroundings()
-        turns = math.ceil(seconds / TURN_SECONDS) if gives_way and here.has_threads else 1
-        found: dict[int, Place] = {}  # the last one of each cycle
-        for nth in range(turns):
-            if nth:
-                here.sleep(BETWEEN_SECONDS)
-            if self._is_forgotten:
-                break
-            places = self._audit.follow(end, seconds / turns)
-            found |= {cycle_of(each[0], self._shift): each for each in places}
-            if self._audit.at == end:
-                break
-        return list(found.values())
+        return [] if self._is_forgotten else self._audit.follow(end, seconds)
 
     async def scrub_a_while(self) -> int | None:
         """Reads a stretch of closed store files once more: how many bytes; None when a round is
@@ -412,7 +391,8 @@ class DiskEnd:
         looked, state = self._looked, self._state()
         if looked is None or state is None or self._queue.cycles.closed.is_ahead:
             return True
-        has_rolled = cycle_of(looked.synced, self._shift) < cycle_of(state.synced, self._shift)
+        shift = self._queue.layout.roll_cycle.shift
+        has_rolled = cycle_of(looked.synced, shift) < cycle_of(state.synced, shift)
         return has_rolled or state != looked._replace(synced=state.synced)
 
     def _state(self) -> "_Looked | None":
@@ -449,7 +429,7 @@ class DiskEnd:
         """True when a sync would let more be noted. In a thread, as `_follow`."""
         if self._is_forgotten:
             return False
-        doubtful, shift = self._doubtful, self._shift
+        doubtful, shift = self._doubtful, self._queue.layout.roll_cycle.shift
         cycles = (
             range(doubtful.start >> shift, (doubtful.stop >> shift) + 1) if doubtful else doubtful
         )

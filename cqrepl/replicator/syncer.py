@@ -180,8 +180,7 @@ class Syncer:
         behind = []
 
         async def audit(end: DiskEnd) -> None:
-            seconds = FOLLOW_SECONDS / len(due)
-            if await end.audit_a_while(seconds, self._audits.do, gives_way=True):
+            if await end.audit_a_while(FOLLOW_SECONDS / len(due), self._audits.do):
                 behind.append(end)
 
         await _in_groups(due, audit)

@@ -17,12 +17,10 @@ from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read import chains
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator import syncer
-from cqrepl.replicator.diskend import BETWEEN_SECONDS, TURN_SECONDS
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.syncer import Syncer
-from cqrepl.surroundings import monotonic
 from tests.support.replicas import acked, copied, eventually, joined, live_sink, stopped
 from tests.support.samples import flip_byte, layout, noon_index, noon_path
 
@@ -248,41 +246,6 @@ async def test_many_queues_are_read_no_longer_together_than_one(
         await watch._audit_due(ends)
         await watch._audit_due(ends)
         assert not any(end.has_to_audit for end in ends)
-
-
-async def test_a_stream_has_its_turns_while_what_it_stored_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chains, "BATCH_BYTES", 2000)
-    asked: list[float] = []
-    follow = QueueAudit.follow
-
-    def noting(audit: QueueAudit, end: Index, seconds: float) -> list[Place]:
-        asked.append(seconds)
-        return follow(audit, end, 0.0)  # a batch
-
-    monkeypatch.setattr(QueueAudit, "follow", noting)
-    path, syncer = tmp_path / "q", Syncer()
-    append(path, 0, 1)
-    told: list[list[Place]] = []
-    with Queue.open(path) as queue:
-        chain, check = Chains(queue.cycles), queue.check_name
-        end = syncer.watch(
-            "q", queue, queue.next_index, chain, fail, check, told.append, is_proved=True
-        )
-        append(path, 1, 3000)
-        append(path, 0, 10, ahead=1)
-        end.note()
-        began = monotonic()
-        for _ in range(20):
-            await end.audit_a_while(FOLLOW_SECONDS, gives_way=True)
-        assert not end.has_to_audit
-        assert len(asked) > 10
-        assert max(asked) <= TURN_SECONDS * 1.001
-        assert monotonic() - began >= (len(asked) - len(told)) * BETWEEN_SECONDS
-        assert told[-1][-1] == (queue.next_index(), Chains(queue.cycles).at(queue.next_index()))
-        cycles = [each[0] >> queue.cycles.shift for each in told[-1]]
-        assert cycles == sorted(set(cycles)), "the last place of each"
 
 
 def fail(error: QueueDamaged) -> None:
