@@ -24,8 +24,7 @@ from cqrepl.queue import (
     QueueError,
     QueueLayout,
 )
-from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
-from cqrepl.queue.files.queuedirectory import is_unfinished
+from cqrepl.queue.files.queuedirectory import is_of_queue
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -162,7 +161,7 @@ class SinkQueue:
         path = self.path
         try:
             path.stat()
-            return not path.is_dir() or any(map(_is_of_queue, path.iterdir()))
+            return not path.is_dir() or any(map(is_of_queue, path.iterdir()))
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -621,11 +620,6 @@ class SinkQueue:
         except BaseException:
             queue.append_lock.release()
             raise
-
-
-def _is_of_queue(path: Path) -> bool:
-    """False for what may be there before any queue: a promise, or what a creator has left."""
-    return path.name != EPOCH_FILE_NAME and not is_unfinished(path)
 
 
 def _looks_like_queue(path: Path) -> bool:

@@ -3,14 +3,17 @@
 import errno
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cqrepl import Host, HostSettings, SourceSettings, serve_sink, serve_source
 from cqrepl.queue import NotAQueue, Queue
+from cqrepl.queue.files.queuedirectory import is_of_queue
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import UnfinishedQueue
+from cqrepl.replicator.keptepochs import KeptEpochs
 from tests.faults.test_full_disk import mounted
 from tests.support import forks
 from tests.support.replicas import copied, eventually, more_excerpts
@@ -75,6 +78,38 @@ def test_a_creator_that_dies_blocks_nobody(
     with Queue.open_for_append(path, create=layout()) as queue:
         queue.append(b"0", now_ms=NOON_MS)
     assert [data for _, data in read(path)] == [b"0"]
+
+
+def test_two_creators_make_one_queue_without_hard_links_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is done just before this one would be."""
+    path, real, found = tmp_path / "queue", os.link, []
+    program = (
+        "import sys; from cqrepl.queue import Queue;"
+        "queue = Queue.open_for_append(sys.argv[1], create='FAST_DAILY');"
+        "queue.append(b'0', now_ms=int(sys.argv[2]))"
+    )
+
+    def link(made: str, name: str) -> None:
+        monkeypatch.setattr(os, "link", real)
+        subprocess.run([sys.executable, "-P", "-c", program, path, str(NOON_MS)], check=True)
+        found.append((path / FILE_NAME).stat().st_ino)
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    with Queue.open_for_append(path, create=layout()) as queue:
+        queue.append(b"1", now_ms=NOON_MS)
+    assert [(path / FILE_NAME).stat().st_ino] == found, "those who have it open have this one"
+    assert [data for _, data in read(path)] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_promise_beside_it_is_no_queue(tmp_path: Path, left: bytes) -> None:
+    leave(tmp_path, left)
+    KeptEpochs(tmp_path).promise(1, 2)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert not any(map(is_of_queue, tmp_path.iterdir()))
 
 
 @pytest.mark.parametrize("left", LEFT)

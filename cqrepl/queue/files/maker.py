@@ -45,12 +45,20 @@ def take_precreated(path: Path, image: Callable[[], bytes], *, is_synced: bool) 
     return True
 
 
-def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bool) -> bool:
+def make_file(
+    path: Path,
+    image: bytes,
+    *,
+    touched_bytes: int = 0,
+    is_synced: bool,
+    may_replace: bool = True,
+) -> bool:
     """Makes a file that begins with these bytes; false when there is one of that name.
 
     Args:
         touched_bytes: so many are allocated and in memory.
         is_synced: the image is on the disk before the file has its name.
+        may_replace: as `put_in_place`.
 
     Raises:
         OSError: no space. Nothing is left of it.
@@ -64,14 +72,18 @@ def make_file(path: Path, image: bytes, *, touched_bytes: int = 0, is_synced: bo
         _lay(descriptor, image, touched_bytes, is_synced=is_synced)
         for start in range(len(image), touched_bytes, len(_ZEROS)):
             surroundings().write(descriptor, _ZEROS[: touched_bytes - start], start)
-        return put_in_place(unfinished, path)
+        return put_in_place(unfinished, path, may_replace=may_replace)
     finally:
         os.close(descriptor)
         unfinished.unlink(missing_ok=True)
 
 
-def put_in_place(made: Path, path: Path) -> bool:
+def put_in_place(made: Path, path: Path, *, may_replace: bool = True) -> bool:
     """Gives a whole file the name it is for; false when there is a file of that name.
+
+    Args:
+        may_replace: where there are no hard links, also one that has come there at this very
+            moment, as nobody else can make one; else nothing is done there.
 
     Raises:
         FileNotFoundError: nothing was made.
@@ -81,6 +93,8 @@ def put_in_place(made: Path, path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError:  # there are no hard links here
+        if not may_replace:
+            return False
         os.rename(made, path)
     made.unlink(missing_ok=True)
     return True

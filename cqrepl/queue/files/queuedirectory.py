@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles, store_names
+from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME
 from cqrepl.queue.files.filebytes import FileBytes
 from cqrepl.queue.files.maker import READY, make_file
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, check_no_link
@@ -74,7 +75,8 @@ def _make(file: Path, layout: QueueLayout) -> None:
     the disk full, leaves none that others would wait for."""
     image = table_header_image(layout).ljust(FILE_BYTES, b"\0")
     with RECORD_LOCK_GUARD:  # two threads of this process would make it under one name
-        make_file(file, image, is_synced=False)
+        # another process may make it too: where it cannot be linked, it is made where it stands
+        make_file(file, image, is_synced=False, may_replace=False)
 
 
 def is_unfinished(file: Path) -> bool:
@@ -88,6 +90,11 @@ def is_unfinished(file: Path) -> bool:
             return not is_ready(made.word(0))
     except (OSError, QueueDamaged):
         return False
+
+
+def is_of_queue(file: Path) -> bool:
+    """False for what may be in a directory before any queue: a promise, or what a creator left."""
+    return file.name != EPOCH_FILE_NAME and not is_unfinished(file)
 
 
 def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStore:
