@@ -225,6 +225,7 @@ def rates(most: int) -> ValueKind:
     )
 
 
+_TIMED_PRESETS: Final = [name for name, each in PRESETS.items() if each.timeout_seconds is not None]
 POLICY_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -241,7 +242,15 @@ POLICY_SCHEMA: Final = {
         "properties": {"on_timeout": {"not": {"const": OnTimeout.BLOCK}}},
         "required": ["on_timeout"],
     },
-    "then": {"anyOf": [{"required": ["timeout"]}, {"required": ["preset"]}]},
+    "then": {
+        "anyOf": [
+            {"required": ["timeout"], "properties": {"timeout": {"not": {"const": "none"}}}},
+            {
+                "required": ["preset"],
+                "properties": {"preset": {"enum": _TIMED_PRESETS}, "timeout": False},
+            },
+        ]
+    },
 }
 BOOLEAN: Final = ValueKind(wanted="true or false", parse=_boolean, schema={"type": "boolean"})
 TEXT: Final = ValueKind(wanted="a text", parse=_text)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
+from cqrepl.replicator.settings import SourceSettings
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
 from tests.support.promotions import Cluster, cluster, ends_at, last
@@ -23,13 +25,19 @@ def of_some_sectors(count: int, seed: int = 1) -> list[bytes]:
 
 @asynccontextmanager
 async def torn(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, ends: Mapping[int, int], *, places: list[int]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ends: Mapping[int, int],
+    *,
+    places: list[int],
+    wait_for_seconds: float = WAIT_FOR_SECONDS,
 ) -> AsyncIterator[Cluster]:
     """Copies of a dead source with so many excerpts; a power cut has torn some of host 2's, of
     which three were known to be on its disk."""
     for module in (samples, replicas):
         monkeypatch.setattr(module, "payloads", of_some_sectors)
-    async with cluster(folder, 4) as hosts:
+    settings = SourceSettings(wait_for_seconds=wait_for_seconds)
+    async with cluster(folder, 4, source=settings) as hosts:
         await hosts.leaderless(ends)
         await hosts.stop(2)
         cut_power(hosts.path(2), monkeypatch, proved=PROVED, torn=places)
@@ -54,7 +62,8 @@ async def test_of_two_that_are_as_long_the_whole_one_gives(
 async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with torn(tmp_path, monkeypatch, {2: 9, 3: 7, 4: 3}, places=[4, 5]) as hosts:
+    ends = {2: 9, 3: 7, 4: 3}
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
         whole = read(hosts.path(3))
         plan = await hosts.hosts[4].leaders.plan("a", 4)
         assert "may have torn what host 2 has" in plan.refusal
@@ -70,7 +79,8 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
 async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with torn(tmp_path, monkeypatch, {2: 9, 3: 7, 4: 3}, places=[4, 5]) as hosts:
+    ends = {2: 9, 3: 7, 4: 3}
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
         whole = read(hosts.path(3))
         await hosts.stop(3)
         await hosts.hosts[2].leaders.promote("a", accept_loss=True)
