@@ -17,6 +17,7 @@ from cqrepl.queue.format.errors import (
     QueueDamaged,
     QueueError,
     QueueLocked,
+    UnfinishedQueue,
     WrittenBetween,
 )
 from cqrepl.queue.format.excerpt import Excerpt
@@ -73,6 +74,7 @@ __all__ = [
     "RollCycle",
     "Sequence",
     "Tailer",
+    "UnfinishedQueue",
     "WrittenBetween",
     "cycle_of",
     "format_index",
