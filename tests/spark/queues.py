@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cqrepl.queue import Queue, index_of
+from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.count import count_in
@@ -43,6 +44,23 @@ def note_chains(path: Path) -> None:
         for cycle in queue.cycles.listing():
             chains.at(Index((cycle << 32) + count_in(queue.cycles, cycle)))
         chains.save(Index(queue.next_index()))
+
+
+def note_closed(path: Path, cycle: Cycle = CYCLE) -> None:
+    """Has replication's record of what a closed cycle of a queue holds."""
+    with Queue.open(path) as queue:
+        count = count_in(queue.cycles, cycle)
+        chain = Chains(queue.cycles).at(Index((cycle << 32) + count))
+        queue.cycles.closed.remember(ClosedCycle(cycle, count, chain))
+        queue.cycles.closed.note_below(Cycle(cycle + 1))
+
+
+def break_at(path: Path, number: int) -> None:
+    """Makes a length lead nowhere: what is behind cannot be followed."""
+    position = path.read_bytes().index(payload(number)) - 4
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write((0x3FFF_FF00).to_bytes(4, "little"))
 
 
 def overwrite_word(store: Path, body: bytes, word: int) -> None:

@@ -9,7 +9,16 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
-from tests.spark.queues import CYCLE, FIRST, excerpts, make_queue, note_chains, payload
+from tests.spark.queues import (
+    CYCLE,
+    FIRST,
+    break_at,
+    excerpts,
+    make_queue,
+    note_chains,
+    note_closed,
+    payload,
+)
 from tests.support.java import JavaQueue
 from tests.support.javabuild import BUILD_TIMEOUT_S
 from tests.support.samples import flip_byte
@@ -36,14 +45,6 @@ def rebuilt(spark: "SparkSession", target: Path, *copies: Path, **options: Path)
     from cqrepl.spark.jobs.rebuild import rebuild
 
     return rebuild(spark, copies, target, task_bytes=1 << 20, **options)
-
-
-def break_at(path: Path, number: int) -> None:
-    """Makes a length lead nowhere: what is behind cannot be followed."""
-    position = path.read_bytes().index(payload(number)) - 4
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write((0x3FFF_FF00).to_bytes(4, "little"))
 
 
 def file_of(queue: Path, nth: int) -> Path:
@@ -134,6 +135,28 @@ def test_what_a_disk_has_changed_is_not_taken(
         assert not new.exists()
     rebuilt(spark, new, altered, whole, prefer=whole)
     assert excerpts(new) == excerpts(queue)
+
+
+def test_notes_of_a_copy_whose_beginning_is_not_taken(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """A large cycle of which the end is noted: what lies before a part is not what was taken."""
+    whole = make_queue(tmp_path / "whole", (200_000, 20))
+    noted, broken = (Path(shutil.copytree(whole, tmp_path / name)) for name in ("noted", "broken"))
+    for copy in (noted, broken):
+        note_closed(copy)
+    break_at(file_of(broken, 0), 300)
+    found = rebuilt(spark, tmp_path / "new", broken, whole)
+    assert (0, FIRST + 65_536) in {(each.copy, each.index_first) for each in found.taken}
+    assert excerpts(tmp_path / "new") == excerpts(whole)
+
+    flip_byte(file_of(noted, 0), payload(300), 9)
+    short = make_queue(tmp_path / "short", (70_000,))
+    rebuilt(spark, tmp_path / "other", noted, short, prefer=short)
+    assert excerpts(tmp_path / "other") == excerpts(whole)
+    with pytest.raises(QueueDamaged, match="is not what it was"):
+        rebuilt(spark, tmp_path / "third", noted)
+    assert not (tmp_path / "third").exists()
 
 
 def test_an_excerpt_that_nobody_has(

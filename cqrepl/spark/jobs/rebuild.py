@@ -30,6 +30,7 @@ from cqrepl.spark.jobs.blocks import (
 )
 from cqrepl.spark.jobs.cyclebuilder import Span, install, workshop
 from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make_cycles
+from cqrepl.spark.jobs.notedpieces import Doubt
 from cqrepl.spark.jobs.stitcher import Stitcher, Taken, goes_on
 from cqrepl.spark.jobs.tasks import Answer
 from cqrepl.spark.ranges import IndexRange
@@ -113,15 +114,32 @@ def rebuild(
     def read(span: tuple[int, int], told: list[Answer]) -> Iterator[Piece]:
         stitcher = Stitcher(copies, order)
         yield from stitcher.pieces(*span)
-        stitcher.check_taken()
-        told.extend(asdict(each) for each in stitcher.taken)
+        told.extend({"copy": copy, "doubt": asdict(each)} for copy, each in stitcher.check_taken())
+        told.extend({"taken": asdict(each)} for each in stitcher.taken)
 
     with workshop(target) as folder:
         places = target, folder
         made = make_cycles(spark, "rebuilt", places, layout, planned, read, is_read_back=True)
+        told = [one for each in made for one in each.told]
+        taken = [Taken(**one["taken"]) for one in told if "taken" in one]
+        taken = list(joined(iter(taken), goes_on))
+        for one in told:
+            if "doubt" in one:
+                _check_doubt(one["copy"], Doubt(**one["doubt"]), taken)
         install(target, layout, [each.file for each in made if each.file is not None])
-    taken = [Taken(**one) for each in made for one in each.told]
-    return Rebuilt(audit=found, taken=tuple(joined(iter(taken), goes_on)))
+    return Rebuilt(audit=found, taken=tuple(taken))
+
+
+def _check_doubt(copy: int, doubt: Doubt, taken: Sequence[Taken]) -> None:
+    """Does nothing where the altered excerpt may be one that was not taken from its copy.
+
+    Raises:
+        QueueDamaged: all of them were taken.
+    """
+    for each in taken:
+        is_of_it = each.copy == copy and each.index_first <= doubt.index_first
+        if is_of_it and doubt.index_last <= each.index_last:
+            raise doubt.to_error()
 
 
 def _place(path: Path, paths: list[Path]) -> int:

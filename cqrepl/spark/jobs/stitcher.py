@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cqrepl.queue import IndexGap, Queue, QueueDamaged
 from cqrepl.spark.jobs.blocks import Piece, read_pieces
-from cqrepl.spark.jobs.notedpieces import check_noted
+from cqrepl.spark.jobs.notedpieces import Doubt, check_noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +65,20 @@ class Stitcher:
             for queue in queues.values():
                 queue.close()
 
-    def check_taken(self) -> None:
-        """Does nothing where what was taken is what replication has noted beside its copy.
+    def check_taken(self) -> Iterator[tuple[int, Doubt]]:
+        """Nothing where what was taken is what replication has noted beside its copy.
+
+        Excerpts of a copy of which one was altered since come out where some of them lie before
+        what was taken here: it is enough that another task has not taken these.
 
         Raises:
-            QueueDamaged: it was altered since.
+            QueueDamaged: what was taken was altered since.
         """
         for taken in self.taken:
             with Queue.open(self._paths[taken.copy]) as queue:
-                check_noted(queue, taken.index_first, taken.index_last)
+                doubt = check_noted(queue, taken.index_first, taken.index_last)
+            if doubt is not None:
+                yield taken.copy, doubt
 
     def _note(self, copy: int, piece: Piece) -> None:
         taken = Taken(copy=copy, index_first=piece.index_first, index_last=piece.index_last)

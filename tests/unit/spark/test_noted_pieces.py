@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.queue import Queue, QueueDamaged
-from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME, ClosedCycle
-from cqrepl.queue.format.index import Cycle, Index
-from cqrepl.queue.read.chains import Chains
+from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS
-from cqrepl.spark.jobs.notedpieces import read_noted
-from tests.spark.queues import CYCLE, FIRST, make_queue, note_chains, payload
+from cqrepl.spark.jobs.notedpieces import Doubt, check_noted, read_noted
+from tests.spark.queues import FIRST, break_at, make_queue, note_chains, note_closed, payload
 from tests.support.samples import flip_byte
 
 COUNT = 2 * BLOCK_EXCERPTS + 5000
@@ -36,10 +34,7 @@ def refused(path: Path, parts: list[tuple[int, int]]) -> list[int]:
 def path(tmp_path: Path) -> Path:
     path = make_queue(tmp_path / "queue", (COUNT, 5))
     note_chains(path)
-    with Queue.open(path) as queue:
-        chain = Chains(queue.cycles).at(Index(FIRST + COUNT))
-        queue.cycles.closed.remember(ClosedCycle(CYCLE, COUNT, chain))
-        queue.cycles.closed.note_below(Cycle(CYCLE + 1))
+    note_closed(path)
     return path
 
 
@@ -75,3 +70,34 @@ def test_nothing_noted_refuses_nothing(path: Path) -> None:
     no_record(path)
     flip_byte(path / "20231114F.cq4", payload(70_000), 20)
     assert refused(path, PARTS) == []
+
+
+def checked(path: Path, begin: int, end: int = COUNT) -> Doubt | None:
+    with Queue.open(path) as queue:
+        return check_noted(queue, FIRST + begin, FIRST + end - 1)
+
+
+def test_what_cannot_be_read_before_a_part_says_nothing_of_it(path: Path) -> None:
+    """It may be what another copy was taken for. The places in the part still tell."""
+    begin = BLOCK_EXCERPTS + 1024
+    break_at(path / "20231114F.cq4", BLOCK_EXCERPTS + 5)
+    with Queue.open(path) as queue, pytest.raises(QueueDamaged):
+        list(read_noted(queue, FIRST + begin, FIRST + COUNT - 1))
+    assert checked(path, begin) is None
+    flip_byte(path / "20231114F.cq4", payload(COUNT - 1), 20)
+    with pytest.raises(QueueDamaged, match="is not what it was"):
+        checked(path, begin)
+
+
+def test_what_is_altered_before_a_part_is_told(path: Path) -> None:
+    """What lies behind the next place is held against what is noted there."""
+    begin = BLOCK_EXCERPTS + 1024
+    flip_byte(path / "20231114F.cq4", payload(BLOCK_EXCERPTS + 5), 20)
+    doubt = checked(path, begin)
+    assert doubt is not None
+    assert doubt.index_first < FIRST + BLOCK_EXCERPTS + 5
+    assert FIRST + begin < doubt.index_last < FIRST + COUNT - 1
+    assert "is not what it was" in str(doubt.to_error())
+    flip_byte(path / "20231114F.cq4", payload(COUNT - 1), 20)
+    with pytest.raises(QueueDamaged, match="is not what it was"):
+        checked(path, begin)
