@@ -1,6 +1,8 @@
 """A table goes into queues by the hash of its keys, once, however often it is begun."""
 
+import errno
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -246,3 +248,18 @@ def test_a_run_that_is_killed_before_its_settings_are_kept(
     (tmp_path / "left").rename(tmp_path / "o" / "_partitions.json.draft-1")  # as kill -9 leaves it
     done = CliRunner().invoke(cli, [*words, "--partitions", "2"])
     assert done.exit_code == 0, done.output
+
+
+def test_settings_on_a_disk_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cqrepl.spark.jobs import preload
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    settings = preload.PreloadSettings(key="id", partitions=2)
+    preload._keep_settings(tmp_path / "o", settings)
+    preload._keep_settings(tmp_path / "o", settings)
+    assert [each.name for each in (tmp_path / "o").iterdir()] == [preload.SETTINGS]

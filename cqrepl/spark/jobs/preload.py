@@ -10,9 +10,7 @@ that a second run with another key or number of partitions cannot mix them up.
 """
 
 import json
-import os
 import tempfile
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +19,7 @@ from uuid import uuid4
 import wire
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.queue import QueueLayout
+from cqrepl.queue.files.maker import put_in_place
 from cqrepl.spark.activesession import active
 from cqrepl.spark.failures import one_line
 from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, FillSource
@@ -165,8 +164,7 @@ def _put_in_place(path: Path, text: str) -> None:
     draft = path.with_name(f"{_DRAFT}{uuid4().hex}")
     try:
         draft.write_text(text)
-        with suppress(FileExistsError):
-            os.link(draft, path)
+        put_in_place(draft, path)
     finally:
         draft.unlink(missing_ok=True)
 
