@@ -55,13 +55,15 @@ def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_jso
 
     with Queue.open(path) as queue:
         found = left_out(queue, manifest.cycles, with_open=with_open)
-        names = [queue.cycles.path_of(cycle).name for cycle in found]
-    for name in names:
+        names = [(queue.cycles.path_of(cycle).name, count) for cycle, count in found]
+    for name, count in names:
+        state = f"archived as open, {count:,} excerpts only" if count else "not archived"
         text = (
-            f"{name}  not archived: it is not closed, though a later one has excerpts;"
+            f"{name}  {state}: it is not closed, though a later one has excerpts;"
             " cqrepl repair QUEUE --apply closes it, --with-open takes it as it is"
         )
-        output.write_text(output.json_line({"v": 1, "left_out": name}) if as_json else f"{text}\n")
+        row = {"v": 1, "left_out": name, "archived": count}
+        output.write_text(output.json_line(row) if as_json else f"{text}\n")
     output.flush()
     return exitcodes.STOPPED if names else exitcodes.OK
 

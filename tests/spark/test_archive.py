@@ -307,6 +307,8 @@ def test_a_cycle_that_nobody_has_closed_is_named(spark: "SparkSession", tmp_path
     assert "1 cycle, 1 of them new; 300 excerpts" in done.stdout
     done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--with-open"])
     assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out])
+    assert done.exit_code == 0, done.output  # as open, but all of it
     assert CliRunner().invoke(cli, ["repair", str(queue), "--apply"]).exit_code == 0
     done = CliRunner().invoke(cli, ["spark", "archive", str(queue), out, "--json"])
     assert done.exit_code == 0, done.output

@@ -120,23 +120,30 @@ def plan_archive(
     return plan
 
 
-def left_out(queue: Queue, held: Iterable[ArchivedCycle], *, with_open: bool) -> list[Cycle]:
-    """The cycles that no run will take as they are: not closed, though later ones hold excerpts.
+def left_out(
+    queue: Queue, held: Iterable[ArchivedCycle], *, with_open: bool
+) -> list[tuple[Cycle, int]]:
+    """The cycles that no run will take as they are: not closed, though later ones hold excerpts;
+    and how many excerpts of each were archived while it was open. If that is all, it is none.
 
     Args:
         held: what the archive holds by now.
         with_open: cycles that are not closed were archived, too.
     """
     cycles = queue.cycles
-    archived = {cycle.cycle for cycle in held if cycle.is_closed or with_open}
+    archived = {cycle.cycle: cycle for cycle in held}
     last = last_index(cycles)
     last_cycle = Cycle(-1) if last is None else cycle_of(last, cycles.shift)
-    found = [cycle for cycle in listed_cycles(cycles) if cycle < last_cycle]
-    return [
-        cycle
-        for cycle in found
-        if cycle not in archived and not cycles.has_ended(cycle) and count_in(cycles, cycle, 1)
-    ]
+    found = []
+    for cycle in listed_cycles(cycles):
+        before = archived.get(cycle)
+        is_taken = before is not None and (before.is_closed or with_open)
+        if cycle >= last_cycle or is_taken or cycles.has_ended(cycle):
+            continue
+        count = 0 if before is None else before.count
+        if count_in(cycles, cycle, count + 1) > count:
+            found.append((cycle, count))
+    return found
 
 
 def taken_over(plan: ArchivePlan, queue: Queue) -> None:

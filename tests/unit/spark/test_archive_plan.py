@@ -19,7 +19,13 @@ from cqrepl.spark.jobs.archivefiles import (
 )
 from cqrepl.spark.jobs.archivelock import LOCK, locked_archive
 from cqrepl.spark.jobs.archiveplace import place_of
-from cqrepl.spark.jobs.archiveplan import ArchiveDiffers, ArchivePlan, plan_archive, taken_over
+from cqrepl.spark.jobs.archiveplan import (
+    ArchiveDiffers,
+    ArchivePlan,
+    left_out,
+    plan_archive,
+    taken_over,
+)
 from cqrepl.spark.jobs.blocks import block_spans, digest_of, read_pieces
 from tests.support.samples import fill, flip_byte, noon_index, noon_path, payloads
 
@@ -151,6 +157,29 @@ def test_what_retention_took_stays_in_the_archive(path: Path) -> None:
     noon_path(path, ROLL, ahead=0).unlink()
     plan = planned(path, held)
     assert (plan.new, plan.clashes) == ([], {})
+
+
+def test_a_cycle_that_nobody_has_closed_is_left_out_where_more_of_it_is_there(
+    path: Path, tmp_path: Path
+) -> None:
+    fill(tmp_path / "unclosed", ROLL, {1: 300})
+    noon_path(tmp_path / "unclosed", ROLL, ahead=1).replace(noon_path(path, ROLL, ahead=1))
+    held = archived(path)
+    (cycle,) = (each.cycle for each in held.values() if each.count == 300)
+
+    def left(*, with_open: bool = False) -> list[tuple[int, int]]:
+        with Queue.open(path) as queue:
+            return [*left_out(queue, held.values(), with_open=with_open)]
+
+    assert left() == []  # as open, but all of it
+    held[cycle] = replace(
+        held[cycle],
+        parts=(replace(held[cycle].parts[0], index_last=noon_index(ROLL, ahead=1, sequence=99)),),
+    )
+    assert left() == [(cycle, 100)]
+    assert left(with_open=True) == []
+    del held[cycle]
+    assert left() == [(cycle, 0)]
 
 
 def test_manifests_keep_states_and_older_ones_are_read(path: Path, tmp_path: Path) -> None:
