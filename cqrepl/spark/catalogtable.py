@@ -46,6 +46,15 @@ def metadata_of(options: Mapping[str, str]) -> dict[str, str]:
     return {_KEPT: json.dumps(options, sort_keys=True)}
 
 
+def kept_of(fields: Iterable[StructField]) -> dict[str, str] | None:
+    """The options that the columns of a table carry; None: they carry none."""
+    for field in fields:
+        kept = field.metadata.get(_KEPT)
+        if kept is not None:
+            return dict(json.loads(kept))
+    return None
+
+
 def options_for_reading(
     options: Mapping[str, str], fields: Iterable[StructField]
 ) -> Mapping[str, str]:
@@ -56,10 +65,9 @@ def options_for_reading(
     """
     if any(name in options for name in _PLACES):
         return options
-    for field in fields:
-        kept = field.metadata.get(_KEPT)
-        if kept is not None:
-            return {**json.loads(kept), **options}
+    kept = kept_of(fields)
+    if kept is not None:
+        return {**kept, **options}
     raise TableError(
         "option path: expected the directory of a queue, found none; a table whose columns are"
         " listed keeps its options where cqrepl.spark.register(spark) comes before CREATE TABLE,"

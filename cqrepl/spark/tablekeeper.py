@@ -11,6 +11,7 @@ returns. So the columns have what they need, or have it anew, before anyone can 
 
 A table that is made without a path is Spark's own, with its directory, which goes with it when it
 is dropped: also one that was set later, and that is a queue. So no such table stays Spark's own.
+That directory is none of its queues where the option `paths` names these.
 
 The listener is this Python, called by Java, as for `foreachBatch`; one serves all sessions of a
 Java process. Where Spark Connect is between there is no such way: tables with a list that are made
@@ -18,16 +19,22 @@ there tell a query so.
 """
 
 import json
+import logging
+import socket
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import StructField, StructType
 
 from cqrepl.spark.activesession import java_of
-from cqrepl.spark.catalogtable import metadata_of
+from cqrepl.spark.catalogtable import kept_of, metadata_of
+from cqrepl.spark.failures import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,17 +45,39 @@ _OF_SPARK: Final = "MANAGED"
 _OF_ITS_USER: Final = "EXTERNAL"
 _CHANGES: Final = ("CreateTableEvent", "AlterTableEvent")
 _served: "WeakSet[SparkContext]" = WeakSet()
+_logger = logging.getLogger(__name__)
 
 
 def keep_tables(spark: "SparkSession", provider: str) -> None:
-    """Renews what tables of a provider keep, whenever the catalog of a session changes them."""
+    """Renews what tables of a provider keep, whenever the catalog of a session changes them.
+
+    Where it cannot, as while the metastore is down, it says so: queues are read all the same.
+    """
     java = java_of(spark)
     if java is None or spark.sparkContext in _served:
         return
-    _start_server(spark.sparkContext._gateway)
-    catalog = java.sharedState().externalCatalog()
-    catalog.addListener(_Listener(java, catalog, provider))
+    try:
+        catalog = java.sharedState().externalCatalog()
+        _start_callbacks(spark.sparkContext._gateway)
+        catalog.addListener(_Listener(java, catalog, provider))
+    except (Py4JError, PySparkException, OSError) as error:
+        reason = error if isinstance(error, OSError) else failure_of(str(error))
+        _logger.warning("tables whose columns are listed keep no options here: %s", reason)
+        return
     _served.add(spark.sparkContext)
+
+
+def _start_callbacks(gateway: Any) -> None:
+    """Has Java call this Python.
+
+    Raises:
+        OSError: nothing can listen here. py4j would end the whole gateway.
+    """
+    if gateway.__dict__.get("_callback_server") is None:  # any other way asks Java for it
+        address = gateway.callback_server_parameters.address
+        family = socket.getaddrinfo(address, 0)[0][0]
+        socket.create_server((address, 0), family=family).close()
+    _start_server(gateway)
 
 
 def kept_options(properties: Mapping[str, str], place: str | None) -> dict[str, str]:
@@ -93,13 +122,25 @@ class _Listener:
         table = self._catalog.getTable(database, name)
         if str(table.provider().getOrElse(None)).lower() != self._provider:
             return
-        if table.tableType().name() == _OF_SPARK:
-            self._catalog.alterTable(_of_its_user(table))
-            return  # which comes back here
+        is_of_spark = table.tableType().name() == _OF_SPARK
         before = StructType.fromJson(json.loads(table.schema().json()))
-        after = renewed(before, kept_options(_properties_of(table), _place_of(table)))
+        properties, place = _properties_of(table), _place_of(table)
+        kept = kept_of(before.fields)
+        had_no_path = kept is not None and "path" not in kept
+        if place is not None and (is_of_spark or had_no_path) and _has_paths(properties):
+            around = PurePosixPath(self._catalog.getDatabase(database).locationUri().getPath())
+            if PurePosixPath(place).parent == around:
+                place = None  # Spark's own choice
+        after = renewed(before, kept_options(properties, place))
+        # each change comes back here, and what follows it is done there
         if after != before:
             self._catalog.alterTableSchema(database, name, self._java.parseDataType(after.json()))
+        elif is_of_spark:
+            self._catalog.alterTable(_of_its_user(table))
+
+
+def _has_paths(properties: Mapping[str, str]) -> bool:
+    return any(name.lower() == "paths" for name in properties)
 
 
 def _properties_of(table: Any) -> dict[str, str]:

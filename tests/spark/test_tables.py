@@ -1,12 +1,13 @@
 """Queues in SQL: views, tables of the catalog, and the function chronicle_range."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cqrepl.spark import register
+from cqrepl.spark import register, tablekeeper
 from tests.spark.queues import FIRST, excerpts, make_queue, payload
 
 if TYPE_CHECKING:
@@ -132,6 +133,51 @@ def test_a_table_without_a_place_is_not_sparks_own(
     assert spark.table(table).count() == 7
     spark.sql(f"DROP TABLE {table}")
     assert len(excerpts(queue)) == 7
+
+
+@pytest.mark.parametrize("columns", ["", " (index bigint)"])
+def test_a_table_of_several_queues(
+    spark: "SparkSession", queue: Path, tmp_path: Path, table: str, columns: str
+) -> None:
+    """The place that Spark chooses for it is none of them; one that its user has chosen is."""
+    other, third = (make_queue(tmp_path / name, (5, 2)) for name in ("other", "third"))
+    paths = json.dumps([str(queue), str(other)])
+    spark.sql(f"CREATE TABLE {table}{columns} USING chronicle OPTIONS (paths '{paths}')")
+    assert spark.table(table).count() == 327
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (hash binary)")
+    assert spark.table(table).count() == 327
+    spark.sql(f"ALTER TABLE {table} SET LOCATION '{third}'")
+    assert spark.table(table).count() == 334
+    spark.sql(f"DROP TABLE {table}")
+    assert len(excerpts(third)) == 7
+    spark.sql(
+        f"CREATE TABLE {table}{columns} USING chronicle OPTIONS (path '{third}', paths '{paths}')"
+    )
+    assert spark.table(table).count() == 334
+
+
+def test_queues_are_read_where_the_catalog_cannot_be_asked(
+    spark: "SparkSession", queue: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """As while the metastore is down, or where nothing can listen. It is told in one line."""
+    from py4j.protocol import Py4JError
+
+    def is_down(*_: object, **__: object) -> None:
+        raise Py4JError("the metastore is down\nand more")
+
+    def is_forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    for name, failing in ("_Listener", is_down), ("_start_callbacks", is_forbidden):
+        with monkeypatch.context() as patched:
+            patched.setattr(tablekeeper, "_served", set())
+            patched.setattr(tablekeeper, name, failing)
+            register(spark)
+        assert spark.read.format("chronicle").load(str(queue)).count() == 320
+    said = "tables whose columns are listed keep no options here: "
+    assert caplog.messages == [
+        f"{said}Spark: the metastore is down", f"{said}[Errno 13] Permission denied"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
