@@ -5,9 +5,9 @@
 Theory of operation. The options of a table travel in the metadata of its columns (`catalogtable`).
 Spark asks a data source in Python for columns only where a table is made without any; where they
 are listed, or where a table gets another place (`ALTER TABLE ... SET LOCATION`), Spark changes its
-catalog and asks nobody. But it tells
-each change to whoever listens at the catalog, in the thread that makes it and before the statement
-returns. So the columns have what they need, or have it anew, before anyone can read the table.
+catalog and asks nobody. But it tells each change to whoever listens at the catalog, in the thread
+that makes it and before the statement returns. So the columns have what they need, or have it anew,
+before anyone can read the table.
 
 A table that is made without a path is Spark's own, with its directory, which goes with it when it
 is dropped: also one that was set later, and that is a queue. So no such table stays Spark's own.

@@ -13,7 +13,7 @@ from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
 from tests.support.promotions import Cluster, cluster, ends_at, last
 from tests.support.replicas import copied
-from tests.support.samples import noon_index, read
+from tests.support.samples import Excerpts, noon_index, read
 
 PROVED = 3
 
@@ -46,6 +46,14 @@ async def torn(
         yield hosts
 
 
+async def assert_mended_first(hosts: Cluster, whole: Excerpts) -> None:
+    """Host 4 got what host 2 leads with only after host 3 had mended it."""
+    await copied(hosts.path(2), hosts.path(3))
+    await hosts.follow(2)
+    assert read(hosts.path(4))[:7] == whole, "host 3 has mended it first"
+    assert not any(host.stops for host in hosts.hosts.values())
+
+
 async def test_of_two_that_are_as_long_the_whole_one_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,10 +78,7 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
         assert "promote host 2" in plan.refusal
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.refusal == ""
-        await copied(hosts.path(2), hosts.path(3))
-        await hosts.follow(2)
-        assert read(hosts.path(4))[:7] == whole, "host 3 has mended it first"
-        assert not any(host.stops for host in hosts.hosts.values())
+        await assert_mended_first(hosts, whole)
 
 
 async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it(
@@ -87,10 +92,7 @@ async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it
         await trio.sleep(1)
         assert ends_at(hosts.path(4), last(PROVED))
         await hosts.start(3)
-        await copied(hosts.path(2), hosts.path(3))
-        await hosts.follow(2)
-        assert read(hosts.path(4))[:7] == whole
-        assert not any(host.stops for host in hosts.hosts.values())
+        await assert_mended_first(hosts, whole)
 
 
 async def test_what_nobody_has_whole_goes_on_and_is_named(
