@@ -31,6 +31,7 @@ from typing import Final
 
 from cqrepl.protocol.events import Acknowledged
 from cqrepl.queue import LayoutMismatch, Queue, QueueError, QueueLayout
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.rollcycle import by_name
@@ -89,7 +90,7 @@ class EntryLog:
         self._waiting = waiting
         self._dropped = 0  # entries for which there was no room in memory either
         if path is not None:
-            has_queue = path.is_dir() and any(path.iterdir())
+            has_queue = holds_queue(path)
             if has_queue:
                 _check_log(path, name, kind)
             create = None if has_queue else QueueLayout.of(by_name(ROLL_CYCLE))

@@ -24,7 +24,7 @@ from cqrepl.queue import (
     QueueError,
     QueueLayout,
 )
-from cqrepl.queue.files.queuedirectory import is_of_queue
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.syncedmark import ACCEPT
 from cqrepl.queue.format.epochs import History
 from cqrepl.queue.format.errors import cannot_open
@@ -161,7 +161,7 @@ class SinkQueue:
         path = self.path
         try:
             path.stat()
-            return not path.is_dir() or any(map(is_of_queue, path.iterdir()))
+            return not path.is_dir() or holds_queue(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:

@@ -17,7 +17,7 @@ from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.chroniclemarks import ChronicleMarks
 from cqrepl.queue.files.keptidentity import new_identity
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, is_alive
-from cqrepl.queue.files.queuedirectory import is_of_queue
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.identity import Identity
@@ -379,7 +379,7 @@ class SourceQueue:
 
 def _opened(path: Path, made_with: str | None) -> Queue:
     """The queue in a directory; made with this roll cycle where there is nothing."""
-    if made_with is not None and (not path.exists() or not any(map(is_of_queue, path.iterdir()))):
+    if made_with is not None and (not path.exists() or (path.is_dir() and not holds_queue(path))):
         with Queue.open_for_append(path, create=made_with):
             _logger.info("queue %s is made, with %s", path, made_with)
     return Queue.open(path)

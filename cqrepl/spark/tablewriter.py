@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cqrepl.queue import NotAQueue, Queue, QueueLayout
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.activesession import activate
 from cqrepl.spark.reasons import reason_only
@@ -158,7 +159,7 @@ def _check_columns(schema: StructType) -> None:
 
 def _layout(path: Path, options: WriteOptions) -> QueueLayout:
     """The layout of the target: its own, or that which a new one gets."""
-    if path.is_dir() and any(path.iterdir()):
+    if holds_queue(path):
         with Queue.open(path) as queue:
             return queue.layout
     if path.exists() and not path.is_dir():
@@ -172,7 +173,7 @@ def _layout(path: Path, options: WriteOptions) -> QueueLayout:
 
 
 def _has_excerpts(path: Path) -> bool:
-    if not path.is_dir() or not any(path.iterdir()):
+    if not holds_queue(path):
         return False
     with Queue.open(path) as queue:
         return queue.first_index() is not None

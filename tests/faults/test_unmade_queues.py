@@ -10,10 +10,11 @@ import pytest
 
 from cqrepl import Host, HostSettings, SourceSettings, serve_sink, serve_source
 from cqrepl.queue import NotAQueue, Queue
-from cqrepl.queue.files.queuedirectory import is_of_queue
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import UnfinishedQueue
 from cqrepl.replicator.keptepochs import KeptEpochs
+from cqrepl.replicator.logs import ENTRY, EntryLog, LogKind
 from tests.faults.test_full_disk import mounted
 from tests.support import forks
 from tests.support.replicas import copied, eventually, more_excerpts
@@ -109,7 +110,7 @@ def test_a_promise_beside_it_is_no_queue(tmp_path: Path, left: bytes) -> None:
     leave(tmp_path, left)
     KeptEpochs(tmp_path).promise(1, 2)
     assert len(list(tmp_path.iterdir())) == 3
-    assert not any(map(is_of_queue, tmp_path.iterdir()))
+    assert not holds_queue(tmp_path)
 
 
 @pytest.mark.parametrize("left", LEFT)
@@ -134,6 +135,16 @@ async def test_a_source_makes_its_queue_where_a_creator_has_died(
     here = HostSettings.of(listen="127.0.0.1:0", host_id=1, sources={"q": path}, source=made)
     async with Host(here):
         assert read(path) == []
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_log_is_made_where_its_creator_has_died(tmp_path: Path, left: bytes) -> None:
+    leave(tmp_path, left)
+    for count in (1, 2):
+        log = EntryLog(tmp_path, "q", LogKind.APPENDED)
+        log.note(bytes(ENTRY.size))
+        log.close()
+        assert len(read(tmp_path)) == count
 
 
 async def test_a_source_waits_for_one_that_is_not_made_yet(tmp_path: Path) -> None:

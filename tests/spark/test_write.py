@@ -1,6 +1,7 @@
 """Writing queues by Spark, in batch and as streams: once, even if something fails in between."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cqrepl.queue import Queue
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.requirements import require
 from tests.support.samples import Excerpts, fill, noon_index, read
 
@@ -69,6 +71,20 @@ def test_a_copy_is_the_same(
     assert_nothing_is_staged(copy)
     save(load(spark, source[0]), copy)
     assert read(copy) == source[1]
+
+
+def test_a_queue_whose_creator_has_died(
+    spark: "SparkSession", source: tuple[Path, Excerpts], tmp_path: Path
+) -> None:
+    """A driver that was killed while it made the queue: the next run makes it."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in (FILE_NAME, f"{FILE_NAME}.precreated.1"):
+        (copy / name).write_bytes(b"")
+        save(load(spark, source[0]), copy, mode="overwrite", like=str(source[0]))
+        assert read(copy) == source[1]
+        shutil.rmtree(copy)
+        copy.mkdir()
 
 
 def test_in_threads_without_an_active_session(

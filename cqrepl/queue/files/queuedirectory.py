@@ -92,9 +92,16 @@ def is_unfinished(file: Path) -> bool:
         return False
 
 
-def is_of_queue(file: Path) -> bool:
-    """False for what may be in a directory before any queue: a promise, or what a creator left."""
-    return file.name != EPOCH_FILE_NAME and not is_unfinished(file)
+def holds_queue(path: Path) -> bool:
+    """True for a directory with anything but what may be there before any queue: a promise, or
+    what a creator left. What makes a queue where there is none asks so.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    return path.is_dir() and any(
+        each.name != EPOCH_FILE_NAME and not is_unfinished(each) for each in path.iterdir()
+    )
 
 
 def open_for_writing(path: Path, create: QueueLayout | None = None) -> TableStore:
