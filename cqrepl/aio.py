@@ -355,8 +355,8 @@ class AsyncioQueue(OuterQueue):
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
     ) -> int:
-        """Appends excerpts under one lock, in a thread, and with a policy waits until they are
-        safe; the index of the last. A cancellation waits until they are appended.
+        """Appends excerpts under one lock, in a thread, and waits until a policy calls them safe;
+        the index of the last. A cancellation waits until they are appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
@@ -375,17 +375,15 @@ class AsyncioQueue(OuterQueue):
     async def wait_acked(
         self,
         index: int,
-        n: int = 1,
+        n: int | None = None,
         *,
         hosts: Iterable[int] | None = None,
         policy: AckPolicy | None = None,
     ) -> AckOutcome:
-        """Returns when `n` hosts have acknowledged everything up to `index`, without limit; a time
-        limit is `asyncio.timeout`.
+        """Returns when everything up to `index` is safe. A time limit is `asyncio.timeout`.
 
         Args:
-            hosts: ids of those that count; None: all.
-            policy: instead of both, when it counts as safe, and how long that is waited for.
+            n, hosts, policy: as for `cqrepl.HostQueue.wait_acked`.
 
         Raises:
             HostEnded: the host has ended.

@@ -247,8 +247,8 @@ class BlockingQueue(OuterQueue):
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
     ) -> int:
-        """Appends excerpts under one lock, and with a policy waits until they are safe; the index
-        of the last. From any thread.
+        """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
+        the last. From any thread.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
@@ -270,29 +270,32 @@ class BlockingQueue(OuterQueue):
     def wait_acked(
         self,
         index: int,
-        n: int = 1,
+        n: int | None = None,
         timeout: float | None = None,
         *,
         hosts: Iterable[int] | None = None,
         policy: AckPolicy | None = None,
     ) -> AckOutcome:
-        """Returns when `n` hosts have acknowledged everything up to `index`; as `AckBoard.wait`.
+        """Returns when everything up to `index` is safe.
 
         Args:
+            n, hosts: so many hosts, of these, are to have acknowledged it; as `AckBoard.wait`.
             timeout: in seconds; None for that of the policy, and for no limit without one.
-            policy: instead of `n` and `hosts`, when it counts as safe; as `Leading.wait`.
+            policy: instead of `n` and `hosts`, when it counts as safe; as `Leading.wait`. With none
+                of the three it is the policy that the queue was given, if it was given one.
 
         Raises:
             HostEnded: the host has ended, in other ways than in order.
-            AckUnknown: the time is over, and the policy says `fail`.
+            AckUnknown: as `Leading.wait`.
             ValueError: a policy beside a number of hosts or their ids; or as `AckBoard.wait`.
             Refused, TimeoutError, WaitEnded, RuntimeError: as `AckBoard.wait`.
         """
         check_alone(policy, n, hosts)
         try:
+            policy = policy or self._queue.waited_for(n, hosts)
             if policy is not None:
                 return self.leading.wait(index, policy, timeout)
-            self.board.wait(index, n, timeout, hosts=hosts)
+            self.board.wait(index, n or 1, timeout, hosts=hosts)
         except WaitEnded as ended:
             told = self._host.told(ended)
             raise told from told.__cause__

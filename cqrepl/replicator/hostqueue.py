@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Payload = bytes | memoryview
 
 
-def check_alone(policy: AckPolicy | None, n: int, hosts: Iterable[int] | None) -> None:
+def check_alone(policy: AckPolicy | None, n: int | None, hosts: Iterable[int] | None) -> None:
     """A policy says itself how many hosts are waited for, and which.
 
     Raises:
         ValueError: something else does so too.
     """
-    if policy is not None and (n != 1 or hosts is not None):
+    if policy is not None and (n is not None or hosts is not None):
         raise ValueError("a policy, or a number of hosts and their ids, expected: both came")
 
 
@@ -110,6 +110,18 @@ class HostQueue:
             raise Refused(self._no_source())
         return self._host.source.leading(self.name)
 
+    @property
+    def given_policy(self) -> AckPolicy | None:
+        """What the queue's own policy is, by a configuration or a program; None: it has none."""
+        opened = self._host.source.queues.get(self.name)
+        if opened is not None:
+            return opened.leading.given
+        return self._host.settings.source.policies.get(self.name)
+
+    def waited_for(self, n: int | None, hosts: Iterable[int] | None) -> AckPolicy | None:
+        """The queue's own policy, where a wait names neither a number of hosts nor their ids."""
+        return self.given_policy if n is None and hosts is None else None
+
     async def append(
         self, payload: Payload, *, now_ms: int | None = None, policy: AckPolicy | None = None
     ) -> int:
@@ -123,13 +135,15 @@ class HostQueue:
         now_ms: int | None = None,
         policy: AckPolicy | None = None,
     ) -> int:
-        """Appends excerpts under one lock, in a thread, and with a policy waits until they are
-        safe; the index of the last. A cancellation waits until they are appended.
+        """Appends excerpts under one lock, in a thread, and waits until a policy calls them safe;
+        the index of the last. A cancellation waits until they are appended.
 
         Args:
             now_ms: what decides the cycle, milliseconds since 1970; by default the clock's time.
-            policy: when they count as safe. None: nothing is waited for. A policy with a window
-                waits first, for what was appended with such a one before.
+            policy: when they count as safe. None: as the policy says that the queue was given, and
+                of one with a window nothing but that is waited for; where it was given none, nobody
+                is. A policy with a window waits first, for what was appended with such a one
+                before.
 
         Raises:
             Refused: the queue is taken in; with a policy also, it is not open yet.
@@ -139,7 +153,7 @@ class HostQueue:
                 stays.
             AckUnknown, WaitEnded, ValueError: as `Leading.append`.
         """
-        if policy is None:
+        if policy is None and self.given_policy is None:
             return await trio.to_thread.run_sync(self._append, payloads, now_ms)
         leading = self.leading
         await leading.admit_task(len(payloads), policy)
@@ -152,7 +166,7 @@ class HostQueue:
         self, payloads: Sequence[Payload], now_ms: int | None, policy: AckPolicy | None = None
     ) -> int:
         """The same in the thread that calls, which it may hold up."""
-        if policy is None:
+        if policy is None and self.given_policy is None:
             return self._append(payloads, now_ms)
         leading = self.leading
         leading.admit(len(payloads), policy)
@@ -163,17 +177,18 @@ class HostQueue:
     async def wait_acked(
         self,
         index: int,
-        n: int = 1,
+        n: int | None = None,
         *,
         hosts: Iterable[int] | None = None,
         policy: AckPolicy | None = None,
     ) -> AckOutcome:
-        """Returns when `n` hosts have acknowledged everything up to `index`, without limit; a time
-        limit is a cancel scope.
+        """Returns when everything up to `index` is safe. A time limit is a cancel scope.
 
         Args:
+            n: so many hosts are to have acknowledged it, without limit; None: one.
             hosts: ids of those that count; None: all.
-            policy: instead of both, when it counts as safe, and how long that is waited for.
+            policy: instead of both, when it counts as safe, and how long that is waited for. With
+                none of the three it is the policy that the queue was given, if it was given one.
 
         Raises:
             Refused: the queue is taken in.
@@ -183,8 +198,9 @@ class HostQueue:
         """
         check_alone(policy, n, hosts)
         outcome = AckOutcome.ACKED
+        policy = policy or self.waited_for(n, hosts)
         if policy is None:
-            await self.board.wait_acked(index, n, hosts=hosts)
+            await self.board.wait_acked(index, n or 1, hosts=hosts)
         else:
             outcome = await self.leading.wait_acked(index, policy)
         self._note_drained()

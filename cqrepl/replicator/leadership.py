@@ -22,12 +22,14 @@ import trio
 
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.eventloop import check_in_trio, is_in_asyncio
-from cqrepl.protocol.ackpolicy import AckPolicy, OnTimeout, commit_index
+from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
 from cqrepl.replicator.ackboard import AckBoard
 
 NOTHING: Final = -1
+_ONE_HAS_IT: Final = AckPolicy()
+_NOBODY_WAITS: Final = AckPolicy(from_=From.NONE)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -67,16 +69,20 @@ class Leading:
 
     Args:
         path: directory of the queue.
-        policy: of each call that does not give its own.
+        policy: that the queue was given, by a configuration or a program. None: it was given none;
+            then appends wait for nobody, and it is safe what one host has appended.
 
     Attributes:
+        policy: of each call that does not give its own, but for appends.
+        given: the policy that the queue was given; None: none.
         has_stepped_down: a wait has ended so, under a policy that says so.
         on_step_down: is called then, in the thread or task that waited.
     """
 
-    def __init__(self, name: str, path: Path, board: AckBoard, policy: AckPolicy) -> None:
+    def __init__(self, name: str, path: Path, board: AckBoard, policy: AckPolicy | None) -> None:
         self.name = name
-        self.policy = policy
+        self.given = policy
+        self.policy = policy or _ONE_HAS_IT
         self.has_stepped_down = False
         self.on_step_down: Callable[[], None] = lambda: None
         self._path = path
@@ -87,11 +93,12 @@ class Leading:
         self._unsafe: deque[tuple[int, int]] = deque()  # last indexes and numbers of excerpts
 
     def append(self, payloads: Sequence[bytes], *, policy: AckPolicy | None = None) -> int:
-        """Appends excerpts under one lock, and with a policy waits until they are safe; the index
-        of the last. For threads. A policy with a window waits first, for what was appended before.
+        """Appends excerpts under one lock, and waits until a policy calls them safe; the index of
+        the last. For threads. A policy with a window waits first, for what was appended before.
 
         Args:
-            policy: None: nothing is waited for but the window of this queue's own policy.
+            policy: None: the one that the queue was given. If that has a window, it is all that is
+                waited for: so many excerpts are under way. If it was given none, nobody is.
 
         Raises:
             SteppedDown: a policy has had this host step down, now or before. What was appended
@@ -102,34 +109,33 @@ class Leading:
             RuntimeError: called in a task with anything to wait for; nothing is appended.
             QueueError, OSError: as `Queue.append_many`.
         """
-        if policy is None and self.policy.window is None:
-            self.check_leads()
-        else:
-            self.admit(len(payloads), policy or self.policy)
+        self.admit(len(payloads), policy)
         index = self._opened().append_many(payloads)
-        if policy is None:
-            self._note(index, len(payloads), self.policy)
-        else:
-            self.settle(index, len(payloads), policy)
+        self.settle(index, len(payloads), policy)
         return index
 
-    def admit(self, count: int, policy: AckPolicy) -> None:
+    def admit(self, count: int, policy: AckPolicy | None) -> None:
         """Waits until a policy lets so many excerpts more be unsafe. For threads.
+
+        Args:
+            policy: None: as for `append`.
 
         Raises:
             SteppedDown: a policy has had this host step down.
             AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
         """
-        _count(policy)
-        _check_in_thread()
+        policy = self._or_given(policy)
+        if _count(policy):
+            _check_in_thread()
         while (oldest := self._beyond_window(policy, count)) is not None:
             if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
         self.check_leads()
 
-    async def admit_task(self, count: int, policy: AckPolicy) -> None:
+    async def admit_task(self, count: int, policy: AckPolicy | None) -> None:
         """The same in a task of the source's event loop."""
+        policy = self._or_given(policy)
         _count(policy)
         while (oldest := self._beyond_window(policy, count)) is not None:
             if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
@@ -137,21 +143,26 @@ class Leading:
             self._forget(oldest)
         self.check_leads()
 
-    def settle(self, index: int, count: int, policy: AckPolicy) -> None:
+    def settle(self, index: int, count: int, policy: AckPolicy | None) -> None:
         """Waits until so many excerpts are safe, of which the last one has this index, and which
         were appended by other means since `admit`. For threads.
+
+        Args:
+            policy: None: as for `append`.
 
         Raises:
             SteppedDown: a policy has had this host step down.
             AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
         """
-        self._note(index, count, policy)
-        self._check_leads(self.wait(index, policy), index, policy)
+        waited = self._note(index, count, policy)
+        if waited is not None:
+            self._check_leads(self.wait(index, waited), index, waited)
 
-    async def settle_task(self, index: int, count: int, policy: AckPolicy) -> None:
+    async def settle_task(self, index: int, count: int, policy: AckPolicy | None) -> None:
         """The same in a task of the source's event loop."""
-        self._note(index, count, policy)
-        self._check_leads(await self.wait_acked(index, policy), index, policy)
+        waited = self._note(index, count, policy)
+        if waited is not None:
+            self._check_leads(await self.wait_acked(index, waited), index, waited)
 
     def wait(
         self, index: int, policy: AckPolicy | None = None, timeout_s: float | None = None
@@ -163,21 +174,24 @@ class Leading:
             timeout_s: instead of the policy's; None: that.
 
         Raises:
-            AckUnknown: the time is over, and the policy says `fail`.
+            AckUnknown: the time is over, and the policy says `fail`; or it says `block`, and the
+                time is that of this call.
             WaitEnded: nothing more comes of the queue; it is not known either.
             RuntimeError: called in a task, which waits with `wait_acked`.
             ValueError: what is no index, or a policy that counts all hosts and names none.
         """
         policy = policy or self.policy
         count = _count(policy)
-        _check_in_thread()
         if not count:
             return AckOutcome.ACKED
+        _check_in_thread()
         hosts, level = policy.counted, policy.level
         limit = policy.timeout_seconds if timeout_s is None else timeout_s
         try:
             self._board.wait(index, count, limit, hosts=hosts, level=level)
         except TimeoutError:
+            if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
+                raise AckUnknown(self.name, index, policy) from None
             if self._goes_on(index, policy):
                 self._board.wait(index, count, hosts=hosts, level=level)
             else:
@@ -268,10 +282,18 @@ class Leading:
         with self._guard, suppress(ValueError):  # another thread may have waited for it too
             self._unsafe.remove(safe)
 
-    def _note(self, index: int, count: int, policy: AckPolicy) -> None:
-        if policy.window is not None:
-            with self._guard:
-                self._unsafe.append((index, count))
+    def _or_given(self, policy: AckPolicy | None) -> AckPolicy:
+        """What an append waits for."""
+        return policy or self.given or _NOBODY_WAITS
+
+    def _note(self, index: int, count: int, policy: AckPolicy | None) -> AckPolicy | None:
+        """What is waited for behind an append; None: nothing, what was appended is under way."""
+        own = self._or_given(policy)
+        if own.window is None:
+            return own
+        with self._guard:
+            self._unsafe.append((index, count))
+        return policy
 
     def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
         if outcome is AckOutcome.STEPPED_DOWN:
@@ -332,5 +354,5 @@ def _count(policy: AckPolicy) -> int:
 def _unknown(queue: str, index: int, policy: AckPolicy) -> str:
     return (
         f"queue {queue!r}: it is not known whether hosts have {format_index(index)},"
-        f" after the time of its policy: {policy}"
+        f" after the time for that; its policy: {policy}"
     )

@@ -139,7 +139,7 @@ class Promoter:
             self._hosts,
             positions,
             master=settings.sink.masters[name],
-            acks=settings.source.policy_of(name).hosts_min or 1,
+            acks=settings.source.acks_of(name),
             declined=declined,
             planned=planned,
         )

@@ -16,8 +16,6 @@ from cqrepl.protocol.settings import PAYLOAD_MAX
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.consent import ReturnSettings
 
-_ONE_HAS_IT = AckPolicy()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
@@ -31,8 +29,8 @@ class SourceSettings:
             streamed to nobody before a copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any.
         unacknowledged: names of queues for which none is asked for all the same.
-        policies: when what is written to a queue counts as safe, by its name; else as soon as one
-            host has appended it.
+        policies: when what is written to a queue counts as safe, by its name, which appends of a
+            program wait for; else as soon as one host has appended it, and they wait for nobody.
         source_ids: what sinks are told as the source id of a queue, by its name; else its own.
         made_with: roll cycles of queues, by name: one that is not there is made with it.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
@@ -59,9 +57,10 @@ class SourceSettings:
         """Whether the sinks of this queue are to acknowledge."""
         return self.acknowledge and name not in self.unacknowledged
 
-    def policy_of(self, name: str) -> AckPolicy:
-        """When what is written to this queue counts as safe."""
-        return self.policies.get(name, _ONE_HAS_IT)
+    def acks_of(self, name: str) -> int:
+        """How many copies a write to this queue waits for; at least 1."""
+        policy = self.policies.get(name)
+        return 1 if policy is None else policy.hosts_min or 1
 
     def takers_of(self, name: str, *, is_passed_on: bool) -> frozenset[int] | None:
         """The hosts that take this queue from here; None where any may.

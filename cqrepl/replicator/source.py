@@ -114,12 +114,13 @@ class Source:
     async def wait_acked(
         self, index: int, queue: str | None = None, *, policy: AckPolicy | None = None
     ) -> AckOutcome:
-        """Returns when some sink has acknowledged everything up to `index`.
+        """Returns when everything up to `index` is safe.
 
         Args:
             queue: name of the queue; may be left out when there is one.
-            policy: when it counts as safe, and how long that is waited for; None: as soon as one
-                sink has acknowledged it, without limit.
+            policy: when it counts as safe, and how long that is waited for; None: as the policy
+                says that the queue was given, and where it was given none, as soon as some sink has
+                acknowledged it, without limit.
 
         Raises:
             AckUnknown: the time of the policy is over, and it says `fail`.
@@ -129,6 +130,7 @@ class Source:
         """
         each = self._only(queue)
         outcome = AckOutcome.ACKED
+        policy = policy or each.leading.given
         if policy is None:
             await each.board.wait_acked(index)
         else:
@@ -604,8 +606,9 @@ async def serve_source(
         wait_for_seconds: after another start of the machine, what a power cut may have torn is
             streamed to nobody before a known sink's copy was compared, for so long.
         wait_for: only if one of these hosts is known to have a copy; None: any; empty: never.
-        policies: when what is written to a queue counts as safe, by its name; else as soon as one
-            sink has appended it.
+        policies: when what is written to a queue counts as safe, by its name, which
+            `Leading.append` waits for; else as soon as one sink has appended it, and it waits for
+            nobody.
         all_tailers: sinks keep where all named tailers stand; else those whose names begin
             `replicated:`.
         program: adds handlers of its own to the connections.

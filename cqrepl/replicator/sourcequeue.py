@@ -87,10 +87,10 @@ class SourceQueue:
         self.passed_by = passed_by
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
-        self.policy = settings.policy_of(name)
+        self.leading = Leading(name, path, self.board, settings.policies.get(name))
+        self.policy = self.leading.policy
         if settings.asks_ack(name) and self.policy.hosts_min != 0:
             self.board.want(self.policy.level)
-        self.leading = Leading(name, path, self.board, self.policy)
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path

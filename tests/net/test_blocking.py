@@ -15,9 +15,10 @@ import pytest
 import trio
 
 import cqrepl
-from cqrepl import AckLevel, AckPolicy, HostSettings, OnTimeout, Queue
+from cqrepl import AckLevel, AckPolicy, From, HostSettings, OnTimeout, Queue
 from cqrepl.blocking import BlockingHost, BlockingQueue, Host
 from cqrepl.replicator.leadership import Leading
+from cqrepl.replicator.settings import SourceSettings
 from tests.support import forks
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
@@ -70,6 +71,18 @@ def test_a_thread_waits_as_a_policy_says(tmp_path: Path) -> None:
         for n, hosts in ((2, None), (1, [2])):
             with pytest.raises(ValueError, match="a policy, or a number of hosts"):
                 queue.wait_acked(index, n, hosts=hosts, policy=synced)
+
+
+def test_a_wait_in_a_thread_is_for_the_policy_that_the_queue_was_given(tmp_path: Path) -> None:
+    """Its time is the policy's, or that of the call, which a policy that blocks keeps too."""
+    own = SourceSettings(policies={"q": AckPolicy(hosts=frozenset({2, 7}), from_=2)})
+    with Host(source_of(tmp_path / "q", host_id=1, source=own)) as one:
+        queue = one.queue("q")
+        index = queue.append(b"a", policy=AckPolicy(from_=From.NONE))
+        with Host(HostSettings.of(connect=at(one.port), sinks={"q": tmp_path / "copy"})):
+            assert queue.wait_acked(index, timeout=SECONDS, n=1) is cqrepl.AckOutcome.ACKED
+            with pytest.raises(cqrepl.AckUnknown, match="hosts=2\\+7"):
+                queue.wait_acked(index, timeout=0.01)
 
 
 def test_a_reader_in_a_thread_says_what_it_has_taken(tmp_path: Path) -> None:

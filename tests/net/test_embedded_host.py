@@ -27,6 +27,7 @@ from cqrepl import (
 )
 from cqrepl.console.exitcodes import REFUSED
 from cqrepl.net.controlsocket import NotThere, ask, ask_status
+from cqrepl.replicator.settings import SourceSettings
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
@@ -141,6 +142,66 @@ async def test_an_append_waits_for_the_window_of_its_policy(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
+async def test_what_is_appended_waits_for_the_policy_that_the_queue_was_given(
+    tmp_path: Path, is_task: bool
+) -> None:
+    """Without one beside it; and a wait that names no hosts is for it too."""
+    own = AckPolicy(
+        level=AckLevel.SYNCED, hosts=frozenset({2}), timeout_seconds=0.01, on_timeout=OnTimeout.FAIL
+    )
+    source = SourceSettings(policies={"q": own})
+    one = HostSettings.of(
+        listen=LOOPBACK, host_id=1, sources={"q": made(tmp_path / "q")}, source=source
+    )
+    async with Host(one) as host:
+        queue = host.queue()
+
+        async def append(payload: bytes, policy: AckPolicy | None = None) -> int:
+            if is_task:
+                return await queue.append(payload, policy=policy)
+            return await trio.to_thread.run_sync(queue.append_here, [payload], None, policy)
+
+        with pytest.raises(AckUnknown, match="not known whether hosts have"):
+            await append(b"a")
+        index = await append(b"b", AckPolicy(from_=From.NONE))
+        with pytest.raises(AckUnknown):
+            await queue.wait_acked(index)
+        two = HostSettings.of(connect=at(host.port), sinks={"q": tmp_path / "copy"})
+        async with Host(two):
+            with trio.fail_after(SECONDS):
+                await queue.wait_acked(index, 1)
+            last = await append(b"c", replace(own, timeout_seconds=SECONDS))
+            assert queue.leading.marks()[2][AckLevel.SYNCED] == last
+            assert await queue.wait_acked(last) is cqrepl.AckOutcome.ACKED
+    assert held(tmp_path / "copy") == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
+async def test_so_many_excerpts_are_under_way_as_the_window_of_the_queue_lets(
+    tmp_path: Path, is_task: bool
+) -> None:
+    own = AckPolicy(window=2, timeout_seconds=0.01, on_timeout=OnTimeout.FAIL)
+    one = HostSettings.of(
+        listen=LOOPBACK,
+        sources={"q": made(tmp_path / "q")},
+        source=SourceSettings(policies={"q": own}),
+    )
+    async with Host(one) as host:
+        queue = host.queue()
+
+        async def append(payload: bytes) -> int:
+            if is_task:
+                return await queue.append(payload)
+            return await trio.to_thread.run_sync(queue.append_here, [payload], None)
+
+        await append(b"a")
+        await append(b"b")
+        with pytest.raises(AckUnknown):
+            await append(b"is not written")
+    assert held(tmp_path / "q") == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
 async def test_a_host_that_has_stepped_down_appends_nothing_without_a_policy_either(
     tmp_path: Path, is_task: bool
 ) -> None:
@@ -192,12 +253,14 @@ async def test_the_settings_of_a_file(tmp_path: Path) -> None:
         "  two: {hostId: 2}\n"
         "queues:\n"
         "  orders: {masterId: 1, acknowledge: true}\n"
+        "cqrepl: {ack: {orders: {level: synced, from: all}}}\n"
     )
     async with Host(cqrepl.read_settings(path, 1)) as one:
         async with Host(cqrepl.read_settings(str(path), 2)):
             queue = one.queue()
             with trio.fail_after(SECONDS):
-                await queue.wait_acked(await queue.append(b"a"))
+                index = await queue.append(b"a")
+            assert queue.leading.marks()[2][AckLevel.SYNCED] == index
     assert held(tmp_path / "sink" / "orders") == [b"a"]
     with pytest.raises(cqrepl.ConfigError, match=r"the id of a host \(1, 2\) expected"):
         cqrepl.read_settings(path, 3)

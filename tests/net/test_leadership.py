@@ -79,13 +79,19 @@ async def test_nobody_is_waited_for_where_the_policy_says_so(path: Path) -> None
         assert leading.marks() == {}
 
 
-async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(path: Path) -> None:
+async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = {"listen": LOOPBACK, "policies": {"q": SHORT}, **BEATS}
     async with serve_source([path], **options) as source:
         leading = source.leading("q")
         assert leading.policy == SHORT
         assert await in_thread(partial(leading.wait, LAST)) is AckOutcome.UNKNOWN
         assert await leading.wait_acked(LAST) is AckOutcome.UNKNOWN
+        assert await source.wait_acked(LAST) is AckOutcome.UNKNOWN
+        index = await in_thread(partial(leading.append, [b"x"]))
+        assert caplog.messages[-1].startswith("queue 'q': it is not known whether hosts have")
+        assert hex(index) in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
@@ -180,7 +186,7 @@ async def test_what_waits_is_bounded_by_the_window(path: Path) -> None:
         last = await in_thread(work)
         copy = {"q": path.with_name("copy")}
         async with serve_sink(copy, connect=f"127.0.0.1:{source.port}", **BEATS):
-            await source.wait_acked(last)
+            await source.wait_acked(last, policy=ANY)
             assert await in_thread(partial(leading.append, [b"4"])) > last
 
 

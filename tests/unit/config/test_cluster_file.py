@@ -109,7 +109,7 @@ def test_every_key_reaches_the_settings() -> None:
     source, sink = settings.source, settings.sink
     assert source.asks_ack("orders")
     assert not source.asks_ack("trades")
-    assert source.policy_of("orders") == AckPolicy(
+    assert source.policies["orders"] == AckPolicy(
         level=AckLevel.SYNCED, from_=2, hosts=frozenset({2, 3}), timeout_seconds=0.01
     )
     assert source.source_ids == {"orders": 1002}
@@ -149,15 +149,15 @@ WAITING = "ack: {orders: {level: synced, from: 2, hosts: [2, 3], timeout: 10ms}}
 
 def test_a_policy_counts_the_hosts_that_take_its_queue_in() -> None:
     page = FULL.replace(WAITING, "ack: {orders: {from: all}}")
-    policy = plan(page, 1).settings.source.policy_of("orders")
+    policy = plan(page, 1).settings.source.policies["orders"]
     assert policy.hosts == frozenset({2, 3})
     assert policy.hosts_min == 2
-    assert plan(page, 1).settings.source.policy_of("other") == AckPolicy()
+    assert "other" not in plan(page, 1).settings.source.policies
 
 
 def test_a_policy_goes_by_name_and_in_a_variable() -> None:
     page = FULL.replace(WAITING, "ack: {orders: broker-quorum}")
-    by_name = plan(page, 1).settings.source.policy_of("orders")
+    by_name = plan(page, 1).settings.source.policies["orders"]
     assert (by_name.level, by_name.hosts_min) == (AckLevel.SYNCED, 2)
     said = {"CQREPL_ACK": "orders=persist-synchronous from=all,trades=from=none"}
     policies = plan(FULL, 1, said).settings.source.policies
@@ -302,7 +302,7 @@ def test_a_policy_of_a_host_is_for_when_it_leads(ack: str, counted: dict[int, se
     """As a promotion may have it do: it never waits for itself, and for its master like others."""
     page = FULL.replace(WAITING, f"ack: {ack}")
     for each, hosts in counted.items():
-        assert plan(page, each).settings.source.policy_of("orders").hosts == frozenset(hosts)
+        assert plan(page, each).settings.source.policies["orders"].hosts == frozenset(hosts)
 
 
 def test_who_takes_a_queue_from_a_host_is_by_the_file_or_by_who_leads_it() -> None:
