@@ -94,7 +94,8 @@ def verify(
 ) -> None:
     """Read the parts of an archive, and compare digests with its manifest.
 
-    Exits 4 if a part is missing or holds something else; each such part is named.
+    Exits 4 if a part is missing or holds something else; each such part is named. An archive that
+    holds nothing yet proves nothing: then it exits 1.
     """
     from cqrepl.commands.sparkarchive import run_archive_verify
 

@@ -45,7 +45,8 @@ def audit(
     The first copy is what each further one should be. Takes no lock and changes nothing. What is
     appended meanwhile is left out. Index pages, headers and what replication has noted are checked,
     too. Exits 1 unless all copies hold the same excerpts, 4 if one is damaged, or its end is not
-    known.
+    known. Where nothing was compared, as of a range without excerpts, it exits 1, too, unless it is
+    all of queues that are empty.
     """
     if len(paths) < 2:
         raise click.UsageError("at least two queues are needed")

@@ -40,19 +40,22 @@ def verify(
     and side files too; of one QUEUE_DIR alone only that.
 
     Takes no lock and changes nothing. Exits 1 unless all copies hold the same excerpts, in files of
-    their own, 4 if one is damaged or cannot be read to its end.
+    their own, 4 if one is damaged or cannot be read to its end. Where nothing was compared, as of
+    a range without excerpts, it exits 1, too, unless it is all of queues that are empty.
     """
     if common and index_to is not None:
         raise click.UsageError("--common and --to do not go together")
     if quick and (common or digests or index_from is not None or index_to is not None):
         raise click.UsageError("--quick goes with --first and --json only")
-    index_first, index_last = only_index(index_from), only_index(index_to)
+    index_first, index_last = only_index(index_from) or 0, only_index(index_to)
+    if index_last is not None and index_first > index_last:
+        raise click.UsageError(f"--from {index_first:#x} lies behind --to {index_last:#x}")
     from cqrepl.commands import outcome
     from cqrepl.commands.verify import Comparison
 
     comparison = Comparison(
         paths=paths,
-        index_first=index_first or 0,
+        index_first=index_first,
         index_last=index_last,
         common=common,
         digests=digests,

@@ -91,9 +91,13 @@ def _print_verified(found: "Verified", as_json: bool) -> int:
     else:
         read = f"{found.parts:,} of {plural(held, 'part')} read, {plural(found.count, 'excerpt')}"
         wrong = f"{len(found.damages):,} damaged" if found.damages else "all as archived"
+        if not held:
+            wrong = "nothing is archived yet, which proves nothing"
         output.write_text(f"{read}: {wrong}\n")
     output.flush()
-    return exitcodes.DAMAGED if found.damages else exitcodes.OK
+    if found.damages:
+        return exitcodes.DAMAGED
+    return exitcodes.OK if held else exitcodes.STOPPED
 
 
 def run_archive_gc(path: Path | str, *, is_applied: bool, as_json: bool) -> int:

@@ -145,6 +145,8 @@ def _summary(found: "Audit") -> str:
     compared += f" {plural(found.count, 'excerpt')} each"
     if found.is_same and not found.count:
         return f"{compared}: nothing to compare\n"
+    if found.is_nothing:
+        return f"{compared}: nothing was compared\n"
     if found.is_same:
         unread = len(found.cycles) - found.read
         how = f"; {plural(unread, 'closed cycle')} of them proved by side files" if unread else ""

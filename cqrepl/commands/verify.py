@@ -16,6 +16,7 @@ from cqrepl.queue.inspection.differences import (
     Flaw,
     LayoutsDiffer,
     NamedDifference,
+    NothingCompared,
     NotRead,
     OneFile,
     Outcome,
@@ -53,8 +54,6 @@ class Comparison:
                 code = max(code, _code(outcome))
                 if code != exitcodes.OK and self.only_first:
                     break
-            if not self.as_json and not meter.excerpts and code == exitcodes.OK and not self.quick:
-                output.write_text("same     nothing to compare: no excerpts\n")
         output.flush()
         return code
 
@@ -97,6 +96,8 @@ class Comparison:
             case NotRead():
                 text = _range_text(outcome.index_first, outcome.index_last)
                 word, text = "not read", f"{text}  {outcome.text}"
+            case NothingCompared():
+                word, text = self._same if outcome.is_same else "nothing", outcome.text
         return f"{word:<8} {text}\n"
 
     def _difference_text(self, found: NamedDifference) -> tuple[str, str]:
@@ -141,6 +142,8 @@ class Comparison:
             case NotRead():
                 fields = _range_fields(outcome.index_first, outcome.index_last)
                 return {"kind": "not-read"} | fields | {"text": outcome.text}
+            case NothingCompared():
+                return {"kind": "nothing", "same": outcome.is_same, "text": outcome.text}
 
     def _difference_fields(self, found: NamedDifference) -> dict[str, object]:
         return (

@@ -176,3 +176,17 @@ def test_all_is_held_while_the_first_archive_is_made(
         patch.setattr(job, "write_manifest", full)
         assert run(queue, tmp_path / "out", "--hold").exit_code == 6
     assert f"reader archive {tmp_path / 'out'} is at" in gc_lines(queue)[0]
+
+
+def test_an_archive_that_holds_nothing_yet_proves_nothing(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """As of a queue of which no cycle was ever closed: adding is done, and verified was nothing."""
+    assert spark
+    queue, archive = make_queue(tmp_path / "open", (5,)), tmp_path / "archive"
+    assert run(queue, archive, "--verify").exit_code == 0
+    found = run("verify", archive)
+    assert found.exit_code == 1
+    assert found.stdout == (
+        "0 of 0 parts read, 0 excerpts: nothing is archived yet, which proves nothing\n"
+    )

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import LayoutMismatch, Queue
+from cqrepl.queue.format.index import INDEX_MAX
 from tests.spark.queues import CYCLE, FIRST, make_queue, note_chains, payload
 from tests.support.samples import flip_byte
 
@@ -21,10 +22,19 @@ if TYPE_CHECKING:
 BLOCK = 65_536
 
 
-def audited(spark: "SparkSession", *paths: Path, **options: bool) -> "Audit":
+def audited(
+    spark: "SparkSession",
+    *paths: Path,
+    index_first: int = 0,
+    index_last: int = INDEX_MAX,
+    **options: bool,
+) -> "Audit":
     from cqrepl.spark.jobs.audit import audit
 
-    return audit(spark, paths, task_bytes=4 << 20, **options)
+    size = 4 << 20
+    return audit(
+        spark, paths, index_first=index_first, index_last=index_last, task_bytes=size, **options
+    )
 
 
 def told(audit: "Audit") -> list[tuple[str, int, int, tuple[bool, ...]]]:
@@ -65,6 +75,33 @@ def test_empty_queues_are_equal(spark: "SparkSession", tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["spark", "audit", *map(str, paths)])
     assert done.exit_code == 0
     assert done.stdout == "2 copies, up to 0 excerpts each: nothing to compare\n"
+    full = make_queue(tmp_path / "full", (3,))
+    begun = audited(spark, full, paths[0], common=True)
+    assert told(begun) == [("nothing", 0, 0, (False, False))]
+    assert begun.differences[0].text == f"nothing was compared: there is no excerpt in {paths[0]}"
+
+
+def test_a_range_in_which_nothing_lies_proves_nothing(
+    spark: "SparkSession", queue: Path, copy: Path, tmp_path: Path
+) -> None:
+    """Nor one behind what a closed cycle holds that need not be read."""
+    noted = Path(shutil.copytree(queue, tmp_path / "noted"))
+    note_chains(noted)
+    note_chains(copy)
+    behind = FIRST + 5000
+    found = audited(spark, noted, copy, index_first=behind, index_last=behind + 9)
+    assert [cycle.counts for cycle in found.cycles] == [(0, 0)]
+    assert not found.cycles[0].is_read
+    assert (found.is_same, found.is_nothing) == (False, True)
+    part = audited(spark, noted, copy, index_first=FIRST + 990, index_last=behind)
+    assert (part.is_same, part.count) == (True, 10)
+    words = ["spark", "audit", str(queue), str(copy), "--from", hex(FIRST + (9 << 32))]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 1
+    assert done.stdout == (
+        f"nothing  {FIRST + (9 << 32):#x}  nothing was compared: no excerpt lies from"
+        f" {FIRST + (9 << 32):#x} on\n2 copies, up to 0 excerpts each: nothing was compared\n"
+    )
 
 
 def test_one_flipped_byte(spark: "SparkSession", queue: Path, copy: Path) -> None:

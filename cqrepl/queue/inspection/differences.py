@@ -158,7 +158,27 @@ class NotRead:
         return f"{_range(self.index_first, self.index_last)}: not read: {self.text}"
 
 
-Outcome = SameRange | NamedDifference | CycleDigests | LayoutsDiffer | OneFile | Flaw | NotRead
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingCompared:
+    """No excerpt was compared. Copies that all are empty are the same; else nothing is proved."""
+
+    text: str
+    is_same: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Outcome = (
+    SameRange
+    | NamedDifference
+    | CycleDigests
+    | LayoutsDiffer
+    | OneFile
+    | Flaw
+    | NotRead
+    | NothingCompared
+)
 
 
 def _range(first: int, last: int) -> str:

@@ -7,7 +7,8 @@ is found by halving: somewhere between it and the one before an excerpt differs.
 
 A side file tells of its store file only as long as nothing was written into that since. What was
 noted when a cycle was closed may show that two copies differ, never that they still are alike.
-All that rests on nothing is told as not read.
+All that rests on nothing is told as not read; where nothing at all was proved of copies, that is
+not called the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,20 @@ from cqrepl.queue.inspection.differences import (
     DifferenceKind,
     Flaw,
     NamedDifference,
+    NothingCompared,
     NotRead,
     Outcome,
     SameRange,
 )
 from cqrepl.queue.inspection.documentwalk import End
 from cqrepl.queue.inspection.storescan import StoreReport
-from cqrepl.queue.inspection.verification import cycles_of, opened_copies, queue_flaws
+from cqrepl.queue.inspection.verification import (
+    are_empty,
+    cycles_of,
+    nothing_compared,
+    opened_copies,
+    queue_flaws,
+)
 
 
 def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
@@ -39,6 +47,18 @@ def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
     copies = yield from opened_copies(paths)
     if copies is None:
         return
+    is_proof = False
+    for outcome in _glanced(copies):
+        is_proof = is_proof or not outcome.is_same or isinstance(outcome, SameRange)
+        yield outcome
+    if not is_proof and are_empty(copies):
+        yield nothing_compared(copies, ComparedSpan())
+    elif not is_proof and len(copies) > 1:
+        yield NothingCompared(text="no side file proves that an excerpt is the same")
+
+
+def _glanced(copies: list[ComparedCopy]) -> Iterator[Outcome]:
+    """What is told of the cycles, then of the directories."""
     for cycle in cycles_of(copies, ComparedSpan()):
         yield from _CycleGlance(copies, cycle).outcomes()
     for nth, copy in enumerate(copies):

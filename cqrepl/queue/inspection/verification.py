@@ -5,6 +5,9 @@ is read once, compared with what the others hold (`cyclecomparison`), with its o
 marks (`storescan`), and with the chains that replication has noted (`notedchains`). What differs is
 named by kind and place (`differences`). One queue alone is held against itself.
 
+Where no excerpt was compared, that is told, too: copies that all are empty are the same, and a
+range in which nothing lies proves nothing.
+
 A quick comparison (`quickcomparison`) reads no excerpt.
 """
 
@@ -16,7 +19,7 @@ from typing import Final
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import identity_in
 from cqrepl.queue.format.errors import QueueDamaged, QueueError
-from cqrepl.queue.format.index import Cycle, Index, cycle_of
+from cqrepl.queue.format.index import Cycle, Index, cycle_of, format_index
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.inspection.cyclecomparison import (
     ComparedCopy,
@@ -25,9 +28,11 @@ from cqrepl.queue.inspection.cyclecomparison import (
     Progress,
 )
 from cqrepl.queue.inspection.differences import (
+    CycleDigests,
     Flaw,
     LayoutsDiffer,
     NamedDifference,
+    NothingCompared,
     OneFile,
     Outcome,
 )
@@ -61,6 +66,18 @@ def verify(
     copies = yield from opened_copies(paths, with_lost=span.is_common)
     if copies is None:
         return
+    is_proof = False
+    for outcome in _compared(copies, span, progress):
+        is_proof = is_proof or not outcome.is_same or is_counted(outcome)
+        yield outcome
+    if not is_proof:
+        yield nothing_compared(copies, span)
+
+
+def _compared(
+    copies: list[ComparedCopy], span: ComparedSpan, progress: Progress
+) -> Iterator[Outcome]:
+    """What is found of the cycles, then of the directories."""
     missed: set[tuple[Cycle, int]] = set()
     for cycle in cycles_of(copies, span):
         for outcome in CycleComparison(copies, cycle, span, progress).outcomes():
@@ -71,6 +88,32 @@ def verify(
         yield from queue_flaws(nth, copy)
     if span.is_common:
         yield from lost_ends(copies, missed)
+
+
+def is_counted(outcome: Outcome) -> bool:
+    """Whether it tells of a cycle of which excerpts were compared."""
+    return isinstance(outcome, CycleDigests) and any(outcome.counts)
+
+
+def are_empty(copies: list[ComparedCopy]) -> bool:
+    """Whether none of the copies holds an excerpt."""
+    return all(copy.info.last_index is None for copy in copies)
+
+
+def nothing_compared(copies: list[ComparedCopy], span: ComparedSpan) -> NothingCompared:
+    """What is told where no excerpt lies within a span, and no copy was found to lack one."""
+    is_all = not span.index_first and (span.is_common or span.index_last is None)
+    if is_all and are_empty(copies):
+        return NothingCompared(text="nothing to compare: no excerpts", is_same=True)
+    empty = [str(copy.path) for copy in copies if copy.info.last_index is None]
+    if span.is_common and empty:
+        return NothingCompared(
+            text=f"nothing was compared: there is no excerpt in {', '.join(empty)}"
+        )
+    where = f" from {format_index(Index(span.index_first))} on" if span.index_first else ""
+    if span.index_last is not None:
+        where += f" up to {format_index(Index(span.index_last))}"
+    return NothingCompared(text=f"nothing was compared: no excerpt lies{where}")
 
 
 def opened_copies(

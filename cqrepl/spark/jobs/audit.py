@@ -22,7 +22,13 @@ from cqrepl.queue.format.index import INDEX_MAX, Cycle, Index
 from cqrepl.queue.inspection.cyclecomparison import ComparedCopy, ComparedSpan
 from cqrepl.queue.inspection.differences import Outcome
 from cqrepl.queue.inspection.quickcomparison import are_proved_equal
-from cqrepl.queue.inspection.verification import cycles_of, lost_ends, opened_copies, queue_flaws
+from cqrepl.queue.inspection.verification import (
+    cycles_of,
+    lost_ends,
+    nothing_compared,
+    opened_copies,
+    queue_flaws,
+)
 from cqrepl.spark.jobs.auditcycles import (
     CycleAudit,
     SeenCopy,
@@ -57,8 +63,14 @@ class Audit:
 
     @property
     def is_same(self) -> bool:
-        """True when all copies hold the same excerpts, and none is damaged."""
+        """True when all copies hold the same excerpts, and none is damaged: some were compared, or
+        the copies are empty."""
         return not self.differences
+
+    @property
+    def is_nothing(self) -> bool:
+        """True when there was nothing to compare in what was asked for, which proves nothing."""
+        return any(each.verdict is BlockVerdict.NOTHING for each in self.differences)
 
     @property
     def is_damaged(self) -> bool:
@@ -109,6 +121,11 @@ def audit(
         span = _span(copies, index_first, index_last, common=common, digests=digests)
         told += _compared(spark, copies, span, reads_all or digests, task_bytes)
         told += _of_queues(copies, told, layout.roll_cycle.shift)
+        if not any(map(_is_proof, told)):
+            if not common:
+                span = replace(span, index_last=index_last if index_last < INDEX_MAX else None)
+            nothing = told_of(nothing_compared(copies, span), len(places), index_first)
+            told += [] if nothing is None else [nothing]
     differences = [each for each in told if isinstance(each, Difference)]
     cycles = [each for each in told if isinstance(each, CycleAudit)]
     return Audit(
@@ -120,6 +137,11 @@ def audit(
         ),
         notes=tuple(each for each in told if isinstance(each, str)),
     )
+
+
+def _is_proof(told: Told) -> bool:
+    """Whether it tells of excerpts that were compared, or that something is wrong."""
+    return isinstance(told, Difference) or (isinstance(told, CycleAudit) and any(told.counts))
 
 
 def _exhausted(
@@ -160,7 +182,7 @@ def _compared(
     to_read = []
     for cycle in cycles_of(copies, span):
         if not reads_all and are_proved_equal(copies, cycle):
-            yield from proved(copies, cycle)
+            yield from proved(copies, cycle, span)
         else:
             to_read.append(cycle)
     # what is told of thousands of store files: a worker takes it once, and not in each of its tasks

@@ -17,6 +17,7 @@ from cqrepl.queue.inspection.differences import (
     DifferenceKind,
     Flaw,
     NamedDifference,
+    NothingCompared,
     OneFile,
     Outcome,
 )
@@ -107,17 +108,26 @@ def told_of(outcome: Outcome, count: int, index: int = 0) -> Told | None:
                 verdict=BlockVerdict.ONE_FILE, index_first=index, index_last=index,
                 present=(True,) * count, text=str(outcome),
             )  # fmt: skip
+        case NothingCompared(is_same=False):
+            return Difference(
+                verdict=BlockVerdict.NOTHING, index_first=index, index_last=index,
+                present=(False,) * count, text=str(outcome),
+            )  # fmt: skip
         case _:
             return None
 
 
-def proved(copies: Sequence[ComparedCopy], cycle: Cycle) -> Iterator[Told]:
-    """What is told of a cycle that need not be read."""
+def proved(copies: Sequence[ComparedCopy], cycle: Cycle, span: ComparedSpan) -> Iterator[Told]:
+    """What is told of a cycle that need not be read; counted is what of it lies within the span."""
     counts = []
     for nth, copy in enumerate(copies):
         file = copy.file_of(cycle)
         assert file is not None
-        counts.append(file.count)
+        assert file.index_last is not None
+        first, last = max(file.index_first, span.index_first), int(file.index_last)
+        if span.index_last is not None:
+            last = min(last, span.index_last)
+        counts.append(max(0, last - first + 1))
         for finding in file.findings:
             found = told_of(Flaw(copy=nth, finding=finding), len(copies), _first(copies, cycle))
             if found is not None:

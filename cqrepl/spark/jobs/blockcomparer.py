@@ -30,6 +30,7 @@ class BlockVerdict(Enum):
     DIFFERENT = "differ"  # copies hold other bytes
     MIXED = "mixed"  # more differences of several kinds, not told one by one
     ONE_FILE = "one-file"  # two copies are one and the same: nothing is proved
+    NOTHING = "nothing"  # no excerpt was compared: nothing is proved either
     UNREADABLE = "damaged"  # a copy cannot be followed from `index_first` on
 
 

@@ -268,9 +268,57 @@ def test_verify_common_finds_an_end_that_every_copy_has_lost(
 def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:
     for name in ("a", "b"):
         Queue.open(tmp_path / name, create=layout()).close()
-    result = invoke("verify", tmp_path / "a", tmp_path / "b")
-    assert result.exit_code == 0
-    assert "no excerpts" in result.stdout
+    for words in ((), ("--common",), ("--quick",)):
+        result = invoke("verify", tmp_path / "a", tmp_path / "b", *words)
+        assert result.exit_code == 0
+        assert result.stdout == "same     nothing to compare: no excerpts\n"
+    assert invoke("verify", tmp_path / "a").exit_code == 0
+
+
+def test_verify_of_a_range_in_which_nothing_lies_proves_nothing(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    """Also of one queue alone, of empty ones, and where one copy has nothing yet."""
+    copies = tmp_path / "a", tmp_path / "b"
+    for copy in copies:
+        fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
+    empty, too = tmp_path / "empty", tmp_path / "too"
+    for path in (empty, too):
+        Queue.open(path, create=layout("TEST4_DAILY")).close()
+    at = [hex(noon_index("TEST4_DAILY", ahead=n, sequence=s)) for n, s in ((0, 3), (0, 9), (5, 0))]
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (
+            (*copies, "--from", at[0], "--to", at[1]),
+            f"no excerpt lies from {at[0]} on up to {at[1]}",
+        ),
+        ((*copies, "--from", at[2]), f"no excerpt lies from {at[2]} on"),
+        ((*copies, "--from", at[2], "--common"), f"no excerpt lies from {at[2]} on up to "),
+        ((*copies, "--to", "0x5"), "no excerpt lies up to 0x5"),
+        ((copies[0], "--from", at[2]), f"no excerpt lies from {at[2]} on"),
+        ((empty, too, "--from", at[0]), f"no excerpt lies from {at[0]} on"),
+        ((copies[0], empty, "--common"), f"there is no excerpt in {empty}"),
+    ]
+    for words, text in cases:
+        result = invoke("verify", *words)
+        assert result.exit_code == 1, words
+        assert result.stdout.splitlines()[-1].startswith(f"nothing  nothing was compared: {text}")
+    told = json.loads(invoke("verify", *copies, "--from", at[2], "--json").stdout)
+    assert (told["kind"], told["same"]) == ("nothing", False)
+    assert invoke("verify", *copies, "--from", at[1], "--to", at[0]).exit_code == 2
+
+
+def test_verify_quick_of_copies_without_side_files_proves_nothing(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    copies = tmp_path / "a", tmp_path / "b"
+    for copy in copies:
+        fill(copy, "TEST4_DAILY", {0: 3})
+    result = invoke("verify", *copies, "--quick")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == (
+        "nothing  no side file proves that an excerpt is the same"
+    )
+    assert invoke("verify", copies[0], "--quick").exit_code == 0  # its numbers and ends are right
 
 
 def test_verify_of_what_cannot_be_compared(invoke: Invoke, queue: Path, tmp_path: Path) -> None:
