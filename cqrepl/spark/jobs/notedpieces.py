@@ -10,7 +10,7 @@ the place before and its part; what lies behind the last place in its part, the 
 reads. Where nothing is noted, as of a queue of Java's, or no place lies in a part, nothing is read.
 
 Who takes a cycle from several copies may have passed over just what lies before his part, because
-it cannot be read or is altered (`check_noted`). That says nothing of the part: what it would have
+it cannot be read or is altered (`begun_check`). That says nothing of the part: what it would have
 led to is not known then, and the chain is begun anew at the first place in the part.
 """
 
@@ -61,37 +61,33 @@ def read_noted(queue: Queue, index_first: int, index_last: int) -> Iterator[Piec
         yield piece
 
 
-def check_noted(queue: Queue, index_first: int, index_last: int) -> Doubt | None:
-    """None where these excerpts of one cycle, which can be read, are what they were.
+def begun_check(queue: Queue, index_first: int, index_last: int) -> "NotedCheck":
+    """What holds excerpts of one cycle, from one index on, against what is noted: each piece that
+    is taken in its turn, up to the last index at most.
 
-    Where one is not, but may as well lie before them, that is told: the caller knows who took it.
-
-    Raises:
-        IndexGap, QueueDamaged: as `read_noted`, but for what lies before them.
+    Where an excerpt is not what it was, but may as well lie before them, `doubt` tells of it: the
+    caller knows who took that. What lies before and cannot be read is left out.
     """
     checked = _checked(queue, index_first, index_last)
-    if not checked.is_needed:
-        return None
-    try:
-        checked.lead_in(queue, index_first)
-    except (IndexGap, QueueDamaged):
-        checked.begin_anew(index_first)
-    else:
-        checked.doubt_before(index_first)
-    for piece in read_pieces(queue, index_first, index_last):
-        checked.take(piece, queue)
-    return checked.doubt
+    if checked.is_needed:
+        try:
+            checked.lead_in(queue, index_first)
+        except (IndexGap, QueueDamaged):
+            checked.begin_anew(index_first)
+        else:
+            checked.doubt_before(index_first)
+    return checked
 
 
-def _checked(queue: Queue, index_first: int, index_last: int) -> "_Checked":
+def _checked(queue: Queue, index_first: int, index_last: int) -> "NotedCheck":
     cycles = queue.cycles
     cycle = cycle_of(Index(index_first), cycles.shift)
     base = index_of(cycle, SEQUENCE_FIRST, cycles.shift)
     noted = QueueNotes(queue.path).of(cycles.path_of(cycle), cycle)
-    return _Checked(noted, base, index_first, index_last)
+    return NotedCheck(noted, base, index_first, index_last)
 
 
-class _Checked:
+class NotedCheck:
     """The chain over a stretch, from the last place before it that is noted."""
 
     def __init__(self, noted: list[Noted], base: Index, index_first: int, index_last: int) -> None:

@@ -114,7 +114,7 @@ def rebuild(
     def read(span: tuple[int, int], told: list[Answer]) -> Iterator[Piece]:
         stitcher = Stitcher(copies, order)
         yield from stitcher.pieces(*span)
-        told.extend({"copy": copy, "doubt": asdict(each)} for copy, each in stitcher.check_taken())
+        told.extend({"copy": copy, "doubt": asdict(each)} for copy, each in stitcher.doubts())
         told.extend({"taken": asdict(each)} for each in stitcher.taken)
 
     with workshop(target) as folder:

@@ -7,8 +7,9 @@ import pytest
 
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
-from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS
-from cqrepl.spark.jobs.notedpieces import Doubt, check_noted, read_noted
+from cqrepl.spark.jobs.blocks import BLOCK_EXCERPTS, read_pieces
+from cqrepl.spark.jobs.notedpieces import Doubt, begun_check, read_noted
+from cqrepl.spark.jobs.stitcher import Stitcher
 from tests.spark.queues import FIRST, break_at, make_queue, note_chains, note_closed, payload
 from tests.support.samples import flip_byte
 
@@ -74,7 +75,25 @@ def test_nothing_noted_refuses_nothing(path: Path) -> None:
 
 def checked(path: Path, begin: int, end: int = COUNT) -> Doubt | None:
     with Queue.open(path) as queue:
-        return check_noted(queue, FIRST + begin, FIRST + end - 1)
+        check = begun_check(queue, FIRST + begin, FIRST + end - 1)
+        for piece in read_pieces(queue, FIRST + begin, FIRST + end - 1):
+            check.take(piece, queue)
+        return check.doubt
+
+
+def test_what_is_taken_of_a_copy_is_checked_on_the_way(path: Path) -> None:
+    """Not in a second reading, which may find other bytes than were taken."""
+    store = path / "20231114F.cq4"
+    stitcher = Stitcher([path], [0])
+    pieces = stitcher.pieces(FIRST, FIRST + COUNT - 1)
+    given = [next(pieces)]
+    flip_byte(store, payload(3), 20)
+    given += pieces
+    assert stitcher.doubts() == []
+    assert sum(len(piece.lengths) for piece in given) == COUNT
+    assert given[0].payload.startswith(payload(0) + payload(1) + payload(2) + payload(3))
+    with pytest.raises(QueueDamaged, match="is not what it was"):
+        next(Stitcher([path], [0]).pieces(FIRST, FIRST + COUNT - 1))
 
 
 def test_what_cannot_be_read_before_a_part_says_nothing_of_it(path: Path) -> None:
