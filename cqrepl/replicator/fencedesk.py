@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -221,18 +222,23 @@ class FenceDesk:
             await self.promise(name, request.epoch, asked.leader)
             position = self.own_position(name)
         else:
-            position = await self.tried_position(name)
+            position = await self.tried_position(name, Index(request.first))
         asked.answer(write_position(position))
 
-    async def tried_position(self, name: str) -> CopyPosition:
+    async def tried_position(self, name: str, first: Index = NEXT_OF_EMPTY) -> CopyPosition:
         """How far this host's copy is, and whether it could promise anything now.
 
+        Args:
+            first: with the chain over what it has before that; 0: with none.
+
         Raises:
-            ValueError, Refused, QueueError: as `own_position`.
+            ValueError, Refused, QueueError: as `own_position`; or that cannot be read.
         """
-        position = self.own_position(name)
+        position, path = self.own_position(name), self._host.queue(name).path
+        if first != NEXT_OF_EMPTY and has_chains():
+            position = replace(position, chain=await in_thread(partial(_chain_at, path, first)))
         try:
-            await in_thread(partial(check_writable, self._host.queue(name).path))
+            await in_thread(partial(check_writable, path))
         except OSError as error:
             return replace(position, unwritable=str(error))
         return position
@@ -341,7 +347,12 @@ def _unproved(taken: SinkQueue) -> Index | None:
     return Index(doubtful.start) if doubtful else None
 
 
-def _check_prefix(path: Any, request: FenceRequest) -> None:
+def _chain_at(path: Path, first: Index) -> bytes:
+    with Queue.open(path) as queue:
+        return Chains(queue.cycles).at(first)
+
+
+def _check_prefix(path: Path, request: FenceRequest) -> None:
     """Looks whether who asks holds what is here, up to where it is to be sent from.
 
     Raises:
@@ -350,6 +361,5 @@ def _check_prefix(path: Any, request: FenceRequest) -> None:
     """
     if request.first == NEXT_OF_EMPTY or not has_chains():
         return
-    with Queue.open(path) as queue:
-        if Chains(queue.cycles).at(Index(request.first)) != request.chain:
-            raise Refused("the two copies differ before the end of the shorter one")
+    if _chain_at(path, Index(request.first)) != request.chain:
+        raise Refused("the two copies differ before the end of the shorter one")

@@ -23,12 +23,12 @@ from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
-from cqrepl.queue import ExcerptBatch
+from cqrepl.queue import ExcerptBatch, QueueError
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.fencedesk import FenceDesk
 from cqrepl.replicator.hostmarks import NOTHING_SENT
-from cqrepl.replicator.promotion import CopyStretch, Promotion, plan_promotion
+from cqrepl.replicator.promotion import CopyStretch, Promotion, differing, plan_promotion
 from cqrepl.replicator.sinkqueue import SinkQueue
 
 if TYPE_CHECKING:
@@ -73,7 +73,28 @@ class Promoter:
         if to not in positions:
             usual = f"host {to} is not connected, or has no copy of {name!r}"
             raise Refused(declined.get(to, usual))
-        return self._planned(name, to, positions, declined)
+        plan = self._planned(name, to, positions, declined)
+        return await self._compared(plan, positions)
+
+    async def _compared(self, plan: Promotion, positions: Mapping[int, CopyPosition]) -> Promotion:
+        """The plan, refused where what the new leader takes does not follow on what it has: with
+        the promises made, the copy that gives would refuse, and nobody lead."""
+        lacks, name = plan.returned, plan.queue
+        if plan.refusal or lacks is None or lacks.first == NEXT_OF_EMPTY:
+            return plan
+        asked, chains = FenceRequest(verb=FenceVerb.WHERE, first=lacks.first), {}
+        for host_id in (plan.leader, lacks.host):
+            try:
+                if host_id == self._own:
+                    position = await self._desk.tried_position(name, lacks.first)
+                else:
+                    position = await self._desk.position(host_id, name, asked)
+            except (Refused, QueueError) as error:
+                return replace(plan, refusal=f"host {host_id} cannot tell what it has: {error}")
+            except Unreachable:
+                return plan  # it is told by the promises that do not come
+            chains[host_id] = position.chain
+        return replace(plan, refusal=differing(plan, positions, chains))
 
     async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:
         """Makes this host the leader; what has come of it.

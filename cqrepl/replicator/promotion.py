@@ -214,6 +214,33 @@ def plan_promotion(
     )
 
 
+def differing(
+    plan: Promotion, positions: Mapping[int, CopyPosition], chains: Mapping[int, bytes]
+) -> str:
+    """Why what the new leader would take does not follow on what it has; empty where it does, or
+    where nobody knows.
+
+    Args:
+        chains: of the two copies, over what they have before it; empty for what is not known.
+    """
+    assert plan.returned is not None
+    to, best, first = plan.leader, plan.returned.host, plan.returned.first
+    if not chains[to] or not chains[best] or chains[to] == chains[best]:
+        return ""
+    for host, other in ((best, to), (to, best)):
+        torn = positions[host].unproved
+        if torn is not None and torn < first:
+            return (
+                f"a power cut may have torn what host {host} has from {format_index(torn)} on, and"
+                f" host {other} has some of it otherwise: promote host {best}, which compares"
+                " itself with the others first"
+            )
+    return (
+        f"host {to} and host {best} hold other excerpts before {format_index(first)}: cqrepl verify"
+        " shows where they differ"
+    )
+
+
 def _farthest(to: int, positions: Mapping[int, CopyPosition]) -> int:
     """The host whose copy is; of several the one that is to lead, else one that is whole."""
     ranked = {

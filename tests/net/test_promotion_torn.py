@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from cqrepl.net.errors import Refused
+from cqrepl.queue.files.epochfile import load_epochs
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS
 from cqrepl.replicator.settings import SourceSettings
 from tests.net.test_power_cut_ends import cut_power
 from tests.support import replicas, samples
 from tests.support.promotions import Cluster, cluster, ends_at, last
 from tests.support.replicas import copied
-from tests.support.samples import Excerpts, noon_index, read
+from tests.support.samples import Excerpts, flip_byte, noon_index, read
 
 PROVED = 3
 
@@ -79,6 +81,56 @@ async def test_the_farthest_one_leads_where_others_have_some_of_it_whole(
         done = await hosts.hosts[2].leaders.promote("a")
         assert done.refusal == ""
         await assert_mended_first(hosts, whole)
+
+
+async def test_a_copy_that_is_torn_before_what_another_one_lacks_is_named_before_any_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the plan at each host; the one that the plan says to promote leads then."""
+    ends = {2: 9, 3: 7, 4: 3}
+    async with torn(tmp_path, monkeypatch, ends, places=[4, 5], wait_for_seconds=15) as hosts:
+        whole = read(hosts.path(3))
+        first = hex(noon_index(sequence=PROVED))
+        why = f"a power cut may have torn what host 2 has from {first} on, and host 3 has"
+        for host in hosts.hosts.values():
+            refusal = (await host.leaders.plan("a", 3)).refusal
+            assert why in refusal
+            assert "promote host 2, which compares itself with the others first" in refusal
+        with pytest.raises(Refused, match=why):
+            await hosts.hosts[3].leaders.promote("a", accept_loss=True)
+        assert [load_epochs(hosts.path(each)).promised for each in ends] == [0, 0, 0]
+        await hosts.hosts[2].leaders.promote("a")
+        await assert_mended_first(hosts, whole)
+
+
+async def test_one_that_may_be_torn_and_is_not_before_that_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with torn(tmp_path, monkeypatch, {2: 9, 3: 7, 4: 3}, places=[8]) as hosts:
+        plan = await hosts.hosts[4].leaders.plan("a", 3)
+        done = await hosts.hosts[3].leaders.promote("a")
+        assert plan == done
+        assert (done.refusal, done.unproved) == ("", noon_index(sequence=7))
+
+
+async def test_copies_that_differ_before_that_are_named_before_any_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no power cut is to blame."""
+    async with cluster(tmp_path, 3) as hosts:
+        await hosts.leaderless({2: 9, 3: 7})
+        await hosts.stop(2)
+        (store,) = hosts.path(2).glob("*.cq4")
+        flip_byte(store, read(hosts.path(2))[1][1], 0)
+        for each in hosts.path(2).glob("*.cqchain"):
+            each.unlink()
+        await hosts.start(2)
+        await hosts.meet()
+        why = f"host 3 and host 2 hold other excerpts before {hex(noon_index(sequence=7))}"
+        assert why in (await hosts.hosts[2].leaders.plan("a", 3)).refusal
+        with pytest.raises(Refused, match=why):
+            await hosts.hosts[3].leaders.promote("a")
+        assert [load_epochs(hosts.path(each)).promised for each in (2, 3)] == [0, 0]
 
 
 async def test_a_short_copy_gets_nothing_torn_before_the_whole_one_has_mended_it(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cqrepl.protocol.messages.fences import CopyPosition
 from cqrepl.queue.format.epochs import Epoch, Epochs
 from cqrepl.queue.format.index import Index
-from cqrepl.replicator.promotion import CopyStretch, Promotion, plan_promotion
+from cqrepl.replicator.promotion import CopyStretch, Promotion, differing, plan_promotion
 
 ONE = Epoch(1, 2, Index(5))
 HOSTS = frozenset({1, 2, 3, 4})
@@ -150,6 +150,23 @@ def test_what_may_be_torn_is_not_taken_where_another_copy_has_some_of_it_whole()
     assert not plan(1, h1=first, h2=other, h3=lacks).refusal
     assert not plan(3, h1=torn(9, 8), h2=other, h3=lacks).refusal
     assert not plan(3, h1=first, h2=torn(8, 6), h3=lacks).refusal
+
+
+def test_what_does_not_follow_on_what_the_new_leader_has_is_not_taken() -> None:
+    """Where one of the two chains is not known, nobody can tell."""
+    lacks, torn_lacks, whole = at(7), torn(7, 4), at(9)
+    for own, other, why in (
+        (lacks, torn(9, 3), "may have torn what host 1 has from 0x3 on, and host 2 has some of it"),
+        (torn_lacks, whole, "may have torn what host 2 has from 0x4 on, and host 1 has some of it"),
+        (lacks, whole, "host 2 and host 1 hold other excerpts before 0x7: cqrepl verify shows"),
+        (lacks, torn(9, 8), "host 2 and host 1 hold other excerpts before 0x7"),
+    ):
+        positions = {1: other, 2: own}
+        made = plan(2, h1=other, h2=own)
+        assert not made.refusal
+        assert why in differing(made, positions, {1: b"a", 2: b"b"})
+        for chains in ({1: b"a", 2: b"a"}, {1: b"", 2: b"b"}, {1: b"a", 2: b""}):
+            assert not differing(made, positions, chains)
 
 
 def test_what_no_other_copy_has_is_told_of_as_not_proved() -> None:

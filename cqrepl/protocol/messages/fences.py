@@ -2,7 +2,7 @@
 
 A registration asks for one thing, and is answered by one document, or by excerpts:
 
-    where    how far the copy is, and what it has promised
+    where    how far the copy is, and what it has promised; and the chain before an index, if asked
     fence    the same, once it has promised an epoch to the host that asks
     send     its excerpts from an index up to another one
 
@@ -40,7 +40,8 @@ class FenceRequest:
 
     Args:
         epoch: that is to be promised.
-        first, end: the first index that is to be sent, and the one behind the last.
+        first, end: the first index that is to be sent, and the one behind the last; `where`: the
+            index before which the chain is asked for.
         chain: over what the host that asks has of the cycle before `first`; none for nothing.
     """
 
@@ -64,6 +65,8 @@ class CopyPosition:
         trouble: what keeps it from being written there, when that was tried last; empty for none.
         unwritable: why no promise can be noted beside it, as was tried; empty where one can.
         unproved: from where on a power cut may have torn what it holds; None: all is whole.
+        chain: over what it has of the cycle before the index that was asked for; none where none
+            was, or nobody can tell.
     """
 
     next_index: Index
@@ -74,6 +77,7 @@ class CopyPosition:
     trouble: str = ""
     unwritable: str = ""
     unproved: Index | None = None
+    chain: bytes = b""
 
 
 def write_request(writer: Writer, request: FenceRequest) -> None:
@@ -126,6 +130,9 @@ def write_position(position: CopyPosition) -> bytes:
             if position.unproved is not None:
                 writer.name(_UNPROVED)
                 writer.hex_int(position.unproved)
+            if position.chain:
+                writer.name(_CHAIN)
+                writer.text(position.chain.hex())
             write_epochs(writer, position.epochs.history)
     return bytes(writer.data)
 
@@ -154,6 +161,7 @@ def read_position(reader: Reader) -> CopyPosition:
             is_there="there" not in fields or fields["there"].read_bool(),
             **{name: _text(fields, name) for name in _TEXTS},
             unproved=Index(fields[_UNPROVED].read_int()) if _UNPROVED in fields else None,
+            chain=bytes.fromhex(_text(fields, _CHAIN)),
         )
     except (KeyError, ValueError) as error:
         raise WireError(f"the position of a copy expected: {error!r}") from error
