@@ -25,7 +25,15 @@ from cqrepl.config.keys import (
     Section,
 )
 from cqrepl.config.valuekinds import Unfit
-from cqrepl.config.yamltree import ListNode, MappingNode, Node, ScalarNode, read_tree, shown
+from cqrepl.config.yamltree import (
+    BYTES_MAX,
+    ListNode,
+    MappingNode,
+    Node,
+    ScalarNode,
+    read_tree,
+    shown,
+)
 from cqrepl.protocol import HeartbeatSettings
 from cqrepl.replicator.wirenames import check_name
 
@@ -146,7 +154,8 @@ def load_cluster(path: Path) -> ClusterConfig:
         ConfigError: it cannot be read, or describes no cluster.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(BYTES_MAX + 1)  # it may have no end, as a device
     except OSError as error:
         raise ConfigError(str(path), None, f"cannot be read: {error.strerror}") from None
     return read_cluster(data, str(path))

@@ -85,7 +85,7 @@ def read_tree(data: bytes, path: str) -> Node:
         ConfigError: it is no such text, or one beyond the limits.
     """
     if len(data) > BYTES_MAX:
-        raise ConfigError(path, None, f"at most {BYTES_MAX} bytes expected, {len(data)} came")
+        raise ConfigError(path, None, f"at most {BYTES_MAX} bytes expected, more came")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ each mapping as something else, or with a type that it cannot have; the file cut
 in a table.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.config.yamltree import BYTES_MAX
 from tests.support.clusters import FULL, OLDER_PAGE
 from tests.support.invoke import Invoke
 
@@ -260,3 +262,14 @@ def test_a_bad_configuration_gets_one_clear_line(invoke: Invoke, tmp_path: Path,
     start = f"cqrepl config: {path}:"
     assert result.stderr.startswith(start if bad.line is None else f"{start}{bad.line}:")
     assert "expected" in result.stderr
+
+
+def test_a_file_without_end_is_not_read_to_it(invoke: Invoke, tmp_path: Path) -> None:
+    """A device's name given by mistake would take all memory; so would a file of eight TiB."""
+    path = tmp_path / "cluster.yaml"
+    path.touch()
+    os.truncate(path, 1 << 43)
+    result = invoke("config", "check", path)
+    says = f"at most {BYTES_MAX} bytes expected, more came"
+    assert result.stderr == f"cqrepl config: {path}: {says}\n"
+    assert result.exit_code == 2
