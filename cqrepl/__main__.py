@@ -7,16 +7,19 @@ on.
 import sys
 from collections.abc import Callable
 
-from cqrepl.console.endings import end_at_once
+from cqrepl.console.endings import end_at_once, hold_hangup
 from cqrepl.console.exitcodes import INTERRUPTED, OK, USAGE
 from cqrepl.console.standardstreams import fill_closed_streams
 
-_RUN_UNTIL_TOLD = ("source", "sink")  # what they have done when they are told is all of it
+_RUN_UNTIL_TOLD = ("source", "sink", "run")  # what they have done when they are told is all of it
 
 
 def main() -> None:
     """Runs the command line of `cqrepl`."""
-    end_at_once(OK if sys.argv[1:2] and sys.argv[1] in _RUN_UNTIL_TOLD else INTERRUPTED)
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb == "run":
+        hold_hangup()
+    end_at_once(OK if verb in _RUN_UNTIL_TOLD else INTERRUPTED)
 
     def run() -> None:
         from cqrepl.cli.main import cli

@@ -17,7 +17,7 @@ from cqrepl.commands.config import Options, plan
 from cqrepl.commands.replication import log_choice
 from cqrepl.config.hostplan import check_places
 from cqrepl.config.reloader import Reloader
-from cqrepl.console.endings import ending_signals
+from cqrepl.console.endings import ending_signals, let_hangup_in
 from cqrepl.net.controlsocket import Values
 from cqrepl.net.rundirectory import usual_run_dir
 from cqrepl.replicator.controldesk import FAILED, ControlDesk
@@ -41,6 +41,7 @@ class _Served:
         self._path = path
         self._options = options
         self._host: Host | None = None
+        self._has_terminal = _has_terminal()  # before it takes time to start
 
     def is_asked(self) -> bool:
         """Whether anybody can tell it to go on."""
@@ -56,7 +57,7 @@ class _Served:
         self._host = host = Host(made.settings)
         reloader = Reloader(partial(plan, self._path, self._options), made)
         host.control.verbs["reload"] = partial(_reload, reloader, host)
-        async with host, _reloading(host.control):
+        async with host, _reloading(host.control, self._has_terminal):
             yield host
 
 
@@ -69,14 +70,14 @@ async def _reload(reloader: Reloader, host: Host, _asked: Values) -> Values:
 
 
 @asynccontextmanager
-async def _reloading(desk: ControlDesk) -> AsyncIterator[None]:
+async def _reloading(desk: ControlDesk, has_terminal: bool) -> AsyncIterator[None]:
     """For the length of a block SIGHUP has the file read again. One that comes as the terminal goes
     ends the command, as it does all others; one that is ignored, as under `nohup`, stays so."""
     if signal.SIGHUP not in ending_signals():
         yield
         return
-    has_terminal = _has_terminal()
     with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+        let_hangup_in()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_reload_all, hangups, desk, has_terminal)
             yield

@@ -37,6 +37,17 @@ def end_at_once(code: int) -> None:
         signal.signal(number, end)
 
 
+def hold_hangup() -> None:
+    """SIGHUP waits until `let_hangup_in`: a host that still starts is not ended by what has it read
+    its file again."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+
+
+def let_hangup_in() -> None:
+    """From now on SIGHUP comes, with the one that has waited."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+
+
 def _heard(signals: Iterable[signal.Signals]) -> list[signal.Signals]:
     """Those that are not ignored, as a shell has Ctrl-C for what runs in its background."""
     return [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]

@@ -25,10 +25,30 @@ DELAYS: Final = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # of start-up, and of
 LOOPBACK: Final = ("--listen", "127.0.0.1:0")
 INTERRUPTED: Final[dict[int, int]] = {signal.SIGTERM: 130, signal.SIGHUP: 130, signal.SIGINT: 130}
 IN_ORDER: Final[dict[int, int]] = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
+OF_A_HOST: Final[dict[int, int]] = {signal.SIGTERM: 0, signal.SIGINT: 130}
+HOSTS: Final = """\
+!QueueReplicationCfg
+cluster:
+  context: !QueueClusterContext {{baseSourcePath: {0}, baseSinkPath: {0}/copies}}
+  host1: {{hostId: 1, connectUri: "127.0.0.1:2"}}
+  host2: {{hostId: 2, connectUri: "127.0.0.1:1"}}
+queues:
+  q: {{masterId: 1}}
+"""
+AS_HOST: Final = ("--host-id", 1, *LOOPBACK)
+
+
+def hosts_of(folder: Path) -> Path:
+    """The file of a cluster whose first host streams the queue."""
+    path = folder / "hosts"
+    path.write_text(HOSTS.format(folder))
+    return path
+
 
 COMMANDS: Final[dict[str, tuple[str, Callable[[Path], tuple[object, ...]], dict[int, int]]]] = {
     "source": ("main", lambda folder: ("source", folder / "q", *LOOPBACK), IN_ORDER),
     "sink": ("main", lambda folder: ("sink", folder / "copy", *LOOPBACK), IN_ORDER),
+    "run": ("main", lambda folder: ("run", "-c", hosts_of(folder), *AS_HOST), OF_A_HOST),
     "tail": ("main", lambda folder: ("tail", "-f", folder / "q"), INTERRUPTED),
     "append": ("main", lambda folder: ("append", folder / "q"), INTERRUPTED),
     "demo": ("main", lambda _: ("demo", "--count", 400_000), INTERRUPTED),
@@ -84,3 +104,27 @@ def test_it_ends_in_order_at_any_moment(
             assert (code, delay_seconds) == (codes[number], delay_seconds), said
             assert all(re.match("cqrepl|wire-dump", line) for line in said.splitlines()), said
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_sighup_does_not_end_a_host_that_still_starts(tmp_path: Path) -> None:
+    """It reads its file in a moment anyway; a supervisor's reload may come that early."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 5})
+    words = ["run", "-c", hosts_of(tmp_path), *AS_HOST, "--run-dir", tmp_path / "run"]
+    command = [sys.executable, "-P", "-m", "cqrepl", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as host:
+        assert host.stderr is not None
+        try:
+            until = time.monotonic() + SECONDS
+            while not catches(host.pid, signal.SIGTERM):
+                assert time.monotonic() < until, "it never asked for SIGTERM"
+            os.kill(host.pid, signal.SIGHUP)
+            said = ""
+            while "nothing has changed" not in said:
+                line = host.stderr.readline()
+                assert line, said
+                said += line
+            os.kill(host.pid, signal.SIGTERM)
+            assert host.wait(SECONDS) == 0
+        finally:
+            host.kill()
