@@ -26,7 +26,8 @@ from cqrepl.cli.options import json_option, run_dir_option
 def status(host_id: int | None, run_dir: Path | None, max_lag: int | None, as_json: bool) -> None:
     """Print what the hosts that `cqrepl run` runs here do: peers, queues, and how far sinks are.
 
-    Exit codes: 0; 1 a queue has stopped, or a check has failed; 3 no host answers.
+    Exit codes: 0; 1 a queue has stopped, or a check has failed; 3 no host answers,
+    or one that runs does not.
     """
     from cqrepl.commands import outcome
     from cqrepl.commands.status import print_status

@@ -8,7 +8,7 @@ from typing import Any
 
 from cqrepl.commands.statuspage import page
 from cqrepl.console import exitcodes, output
-from cqrepl.net.controlsocket import NotThere, ask_status
+from cqrepl.net.controlsocket import NotThere, Silent, ask_status
 from cqrepl.net.rundirectory import known_hosts, usual_run_dir
 
 Values = Mapping[str, Any]  # as `status.snapshot` makes them; the version was looked at
@@ -26,14 +26,16 @@ def print_status(
     directory = run_dir or usual_run_dir()
     wanted = known_hosts(directory) if host_id is None else [host_id]
     found: list[Values] = []
+    is_silent = False
     for each in wanted:
         try:
             found.append(ask_status(directory, each))
         except NotThere as error:
-            if host_id is not None:
+            is_silent = is_silent or isinstance(error, Silent)
+            if host_id is not None or isinstance(error, Silent):
                 print(f"cqrepl status: {error}", file=sys.stderr)
     if not found:
-        if host_id is None:
+        if host_id is None and not is_silent:
             print(f"cqrepl status: {directory}: no host runs here", file=sys.stderr)
         return exitcodes.UNREACHABLE
     for each_host in found:
@@ -41,6 +43,8 @@ def print_status(
         output.write_text("".join(line + "\n" for line in lines))
     output.flush()
     is_well = all(_is_well(each_host, max_lag) for each_host in found)
+    if is_well and is_silent:
+        return exitcodes.UNREACHABLE
     return exitcodes.OK if is_well else exitcodes.STOPPED
 
 

@@ -2,9 +2,12 @@
 
 Theory of operation. A request is one line of JSON, `{"v": 1, "do": "status"}`, and so is the
 answer: what was asked for, or `{"v": 1, "error": ...}`. What else than `status` can be asked is the
-host's matter. The socket's file belongs to its owner
-alone. A lock that the system gives back with the process's end says whether a host lives: what a
-dead one has left is replaced, and of a living one nothing is taken.
+host's matter. Before a host is told what may take its time it is hailed (`{"do": "hail"}`), which
+it answers at once: one that is stopped would do later what its operator has given up.
+
+The socket's file belongs to its owner alone. A lock that the system gives back with the process's
+end says whether a host lives: what a dead one has left is replaced, and of a living one nothing is
+taken.
 """
 
 import fcntl
@@ -12,6 +15,7 @@ import json
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,6 +28,7 @@ from cqrepl.net.rundirectory import NotOurs, lock_path, make_directory, socket_p
 REQUEST_MAX: Final = 4096  # bytes
 ANSWER_MAX: Final = 64 * 1024 * 1024
 ASK_SECONDS: Final = 5.0  # for a request to come whole, and for an answer to be taken
+HAIL_SECONDS: Final = 10.0  # for a host to answer a hail
 ASKING_MAX: Final = 16  # at a time
 FORM: Final = 1
 TELL_SECONDS: Final = 300.0  # for a host to do what it is told
@@ -35,6 +40,10 @@ _logger: Final = logging.getLogger(__name__)
 
 class NotThere(Exception):
     """No host answers at this socket."""
+
+
+class Silent(NotThere):
+    """A process has the socket and does not answer: it is stopped, or has too few descriptors."""
 
 
 @asynccontextmanager
@@ -141,6 +150,8 @@ async def _answered(line: bytes, status: Answer, do: Do | None) -> Values:
         return {"v": FORM, "error": 'a line such as {"v": 1, "do": "status"} expected'}
     if asked.get("do") == "status":
         return status()
+    if asked.get("do") == "hail":
+        return {"v": FORM}
     if do is None:
         return {"v": FORM, "error": "'status' expected, it is all that can be asked"}
     return await do(asked)
@@ -162,9 +173,10 @@ def ask_status(directory: Path, host_id: int) -> Values:
     Raises:
         NotThere: no host answers.
     """
-    answer = ask(directory, host_id, {"do": "status"}, ASK_SECONDS)
+    path = socket_path(directory, host_id)
+    answer = _exchanged(path, {"do": "status"}, ASK_SECONDS, "")
     if "error" in answer:
-        raise NotThere(f"{socket_path(directory, host_id)}: no host of this release answers")
+        raise NotThere(f"{path}: no host of this release answers")
     return answer
 
 
@@ -175,24 +187,57 @@ def ask(
 
     Args:
         request: what it is to do, as `do`, and what for.
-        seconds: longest wait for the answer.
+        seconds: longest wait for the answer, once it has shown that it listens.
 
     Raises:
         NotThere: no host answers.
     """
     path = socket_path(directory, host_id)
+    # an older host knows no hail, and says so: that is an answer
+    _exchanged(path, {"do": "hail"}, min(HAIL_SECONDS, seconds), "; it was told nothing")
+    unknown = "; it is not known what it has done, or does yet"
+    return _exchanged(path, request, seconds, unknown)
+
+
+def _exchanged(path: Path, request: Mapping[str, object], seconds: float, silent: str) -> Values:
+    """The answer to one request.
+
+    Args:
+        silent: what to add to the error where a process has the socket, and says nothing.
+
+    Raises:
+        NotThere: no host answers.
+    """
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
-            place.settimeout(seconds)
-            place.connect(str(path))
-            place.sendall(json.dumps({"v": FORM} | dict(request)).encode() + b"\n")
-            data = b""
-            while (more := place.recv(65536)) and len(data) < ANSWER_MAX:
-                data += more
+        data = _line_for(path, json.dumps({"v": FORM} | dict(request)).encode() + b"\n", seconds)
         answer = json.loads(data)
+    except TimeoutError as error:
+        raise Silent(f"{path}: the host does not answer within {seconds:g} s{silent}") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise NotThere(f"{path}: no host answers: {why}") from error
     if not isinstance(answer, dict):
         raise NotThere(f"{path}: no host of this release answers")
     return answer
+
+
+def _line_for(path: Path, line: bytes, seconds: float) -> bytes:
+    """What comes back for a line, up to the end of the stream.
+
+    Raises:
+        TimeoutError: it does not come whole in this time.
+        OSError: nobody listens there, or the connection has broken.
+    """
+    until = time.monotonic() + seconds
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
+        place.settimeout(seconds)
+        place.connect(str(path))
+        place.sendall(line)
+        data = b""
+        while len(data) < ANSWER_MAX:
+            place.settimeout(max(until - time.monotonic(), 0.001))
+            more = place.recv(65536)
+            if not more:
+                break
+            data += more
+    return data

@@ -5,8 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import trio
 from cqrepl import Host, HostSettings, NetSettings, ProtocolSettings, Queue, serve_host
 from cqrepl.net import controlsocket, rundirectory
 from cqrepl.net.address import Address
-from cqrepl.net.controlsocket import NotThere, ask_status, asked_at
+from cqrepl.net.controlsocket import NotThere, Silent, ask_status, asked_at
 from cqrepl.replicator.settings import SinkSettings, SourceSettings
 from cqrepl.replicator.snapshot import snapshot_of
 from tests.support.replicas import LOOPBACK, at, eventually
@@ -215,3 +215,56 @@ def test_the_command_where_no_host_runs(run_dir: Path) -> None:
     done = ask(run_dir, "--host-id", "4")
     assert done.returncode == 3
     assert done.stderr.startswith(f"cqrepl status: {run_dir}/host-4.sock: no host answers: ")
+
+
+@contextmanager
+def stopped_host(run_dir: Path) -> Iterator[socket.socket]:
+    """What others see of host 5 that is stopped: connections are made, and nothing is read."""
+    run_dir.mkdir(mode=0o700, exist_ok=True)
+    path = rundirectory.socket_path(run_dir, 5)
+    with socket.socket(socket.AF_UNIX) as place:
+        place.bind(str(path))
+        place.listen(4)
+        yield place
+
+
+def test_a_stopped_host_is_told_nothing_that_it_would_do_later(run_dir: Path) -> None:
+    with stopped_host(run_dir) as place:
+        with pytest.raises(Silent, match=r"does not answer within 0\.2 s; it was told nothing"):
+            controlsocket.ask(run_dir, 5, {"do": "pause", "queue": "q"}, 0.2)
+        place.settimeout(0.0)
+        come, _ = place.accept()
+        with come:
+            heard = come.recv(4096)
+        with pytest.raises(BlockingIOError):
+            place.accept()
+    assert json.loads(heard) == {"v": 1, "do": "hail"}
+
+
+async def test_a_host_that_takes_its_time_was_told(run_dir: Path) -> None:
+    async def never(_asked: controlsocket.Values) -> controlsocket.Values:
+        await trio.Event().wait()
+        return {}
+
+    async with asked_at(run_dir, 1, lambda: {"v": 1}, never):
+        with pytest.raises(Silent, match="it is not known what it has done, or does yet"):
+            await trio.to_thread.run_sync(
+                controlsocket.ask, run_dir, 1, {"do": "promote", "queue": "q"}, 1.0
+            )
+
+
+async def test_the_command_names_a_host_that_does_not_answer(run_dir: Path) -> None:
+    idle: controlsocket.Values = {
+        "v": 1,
+        "host": 1,
+        "process": 1,
+        "listens": None,
+        "peers": [],
+        "queues": [],
+    }
+    silent = f"{rundirectory.socket_path(run_dir, 5)}: the host does not answer within 5 s"
+    with stopped_host(run_dir):
+        async with asked_at(run_dir, 1, lambda: idle):
+            done = await trio.to_thread.run_sync(ask, run_dir)
+        assert done.stderr == f"cqrepl status: {silent}\n"
+        assert (done.returncode, done.stdout[:6]) == (3, "host 1")
