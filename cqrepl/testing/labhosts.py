@@ -182,6 +182,11 @@ class LabHost:
         node = self.node.sink if isinstance(self.node, Host) else self.node
         return node if isinstance(node, Sink) else None
 
+    @property
+    def connected_to(self) -> frozenset[int]:
+        """Ids of the hosts that it has said hello to, and has heard it from."""
+        return frozenset(self.node.endpoint.connections if isinstance(self.node, Host) else ())
+
     def tell(self, text: str) -> None:
         """Something has happened here."""
         self._story.tell(self.machine.name, text)

@@ -68,7 +68,7 @@ class LedJudge:
         await trio.sleep(MEET_SECONDS)
         for host in self._led.copies:
             await self._operator.resume(host)
-        await self._operator.files.finish()
+        await self._operator.files.finish(self._is_held_by_clocks)
         await trio.sleep(MEET_SECONDS)
         for accept_loss in (False, True):  # a copy that has stopped promises nothing
             for host in self._led.copies:
@@ -173,6 +173,15 @@ class LedJudge:
             text = f"{copy.title} has all, and the leader was not told so"
             raise BrokenPromiseError("acknowledged", text)
         return ""
+
+    def _is_held_by_clocks(self) -> bool:
+        """Whether a copy stops so: then its master gives nothing to another one in order."""
+        return any(
+            self._is_of_the_clock(copy, stop.message)
+            for copy in self._led.copies.values()
+            for stop in (copy.host.sink.stops if copy.host.sink else ())
+            if stop.name == self._led.name
+        )
 
     def _is_of_the_clock(self, copy: Copy, says: str) -> bool:
         """Whether a copy stops for excerpts of times to come, by its own clock: as one that is so

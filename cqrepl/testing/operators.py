@@ -197,7 +197,8 @@ class Operator:
             disk = each.machine.is_full, each.machine.has_error_ahead
             hosts.append((process, each.node is None, end, disk))
         links = frozenset(link.number for link in self._network.links if not link.is_cut)
-        return hosts, links, self._network.made, len(self.promoted)
+        connected = self._hosts[to].connected_to  # some time after a link is made
+        return hosts, links, connected, self._network.made, len(self.promoted)
 
     async def tell(self, host: LabHost, asked: Values) -> Values | None:
         """Asks a host for something; the answer, None where there is none."""
