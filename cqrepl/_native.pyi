@@ -194,7 +194,7 @@ class SourceLane:
         place: tuple[int, int, int, int],
         cid_document: bytes,
         payload_max: int,
-        recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None],
+        recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None, int | None],
         room: tuple[int, int],
         is_logged: bool,
         row: MarkRow,

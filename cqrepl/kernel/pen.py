@@ -50,6 +50,8 @@ class PenTerms:
         index_count, index_spacing: the file's indexing numbers.
         page, page_first: where the array of the index page starts that the next sequence belongs
             into, and the first sequence of that page.
+        pages: where the array of the page of pages starts, for a pen that adds index pages itself;
+            None: it adds none.
         page_size: how many bytes a further page takes at most.
         payload_max: the longest payload.
         reserved: all before this position is allocated.
@@ -76,6 +78,7 @@ class PenTerms:
     index_spacing: int
     page: int
     page_first: int
+    pages: int | None
     page_size: int
     payload_max: int
     reserved: int

@@ -36,16 +36,13 @@ class KeptLane:
     def __init__(self, lane: "SourceLane", stand: Stand) -> None:
         self.lane = lane
         self.mapped = stand.mapped
-        self._sequence_end = 0  # it goes no further: the next slots are in another page
-        _, _, slots = stand.recorded
-        if slots is not None:
-            _, first, count, spacing = slots
-            self._sequence_end = first + count * spacing
+        _, _, slots, _ = stand.recorded
+        self._knows_pages = slots is not None  # else it looks for none
 
     def suits(self, tailer: Tailer) -> bool:
         """True when a live pump may go on with it: the tailer stands where the last one stopped, in
         the same file, mapped in the same way."""
-        return tailer.is_at(self.mapped, self.lane.position, self._sequence_end)
+        return self._knows_pages and tailer.is_at(self.mapped, self.lane.position)
 
     def let_go(self) -> None:
         """No live pump has it, and none gets it any more."""

@@ -49,6 +49,7 @@ from tests.net.live_pumps import (
     source_lane,
 )
 from tests.support.descriptors import is_readable
+from tests.support.samples import check_marks
 
 pytestmark = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
 
@@ -67,7 +68,7 @@ def entered(queue: Queue) -> tuple[Tailer, int]:
     tailer.has_next()
     stand = tailer.stand()
     assert stand is not None
-    _, _, slots = stand.recorded
+    _, _, slots, _ = stand.recorded
     assert slots is not None
     return tailer, slots[0]
 
@@ -227,6 +228,36 @@ def test_whatever_length_is_wrong_what_a_source_sends_was_written(
         assert excerpts_of(received(ends.far, 1 << 30)) == (expected[:sent], b"")
 
 
+def test_a_source_goes_on_from_one_index_page_to_the_next(tmp_path: Path) -> None:
+    """A buffer ends before a page does, so that only the next page's slots prove what is behind."""
+    payloads = [bytes([1 + nth % 255]) * 10_000 for nth in range(150)]
+    with Queue.open(tmp_path / "q", create="TEST2_DAILY") as queue, Ends.connected() as ends:
+        queue.append_many(payloads)
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
+        stream = received(ends.far, len(b"".join(frames_of(queue))))
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"")
+        assert [payload for _, payload in excerpts_of(stream)[0]] == payloads
+
+
+def test_a_source_leaves_what_should_be_the_next_index_page(tmp_path: Path) -> None:
+    with Queue.open(tmp_path / "q", create="TEST2_DAILY") as queue, Ends.connected() as ends:
+        queue.append_many([bytes(10_000)] * 50)
+        (file,) = (tmp_path / "q").glob("*.cq4")
+        _, at = entered(queue)
+        second = at - 16 - 16 * 8  # of the page of pages, which stands before the first page
+        image = file.read_bytes()
+        second = image.index(image[second:at].rpartition(b"index")[1], at)
+        with file.open("r+b") as store:
+            store.seek(second)
+            store.write(b"xedni")
+        lane = source_lane(queue.tailer())
+        pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
+        assert pump.ended() == (Ended.TAILER, b"")
+        assert 0 < len(lane.take_lengths()) <= 32
+
+
 def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
     """The excerpt is longer than all that the system keeps for a peer: the pump has to wait."""
     with Queue.open(tmp_path / "q", create="FAST_DAILY") as queue, Ends.connected() as ends:
@@ -301,6 +332,35 @@ def test_what_comes_is_stored_and_acknowledged(tmp_path: Path) -> None:
         appender.append_one(b"behind")  # it goes on from there
         copy.close()
         assert content(tmp_path / "copy")[:-1] == content(tmp_path / "q")
+
+
+def test_a_sink_adds_the_index_pages_that_are_due(tmp_path: Path) -> None:
+    """The copy is what the long way makes of the same batches."""
+    path, shape = tmp_path / "copy", "TEST2_DAILY"
+    payloads = [bytes([1 + nth % 255]) * (nth % 50 + 1) for nth in range(150)]
+    with Queue.open(tmp_path / "q", create=shape) as queue, Ends.connected() as ends:
+        queue.append_many(payloads)
+        copy, appender = copy_of(queue, path, room=True)
+        frames, index, made = frames_of(queue), queue.first_index() or 0, 1
+        lane = sink_lane(appender)
+        pump = Running(lambda: ends.receive(lane, slice_ms=LONG_MS))
+        length = len(CID_DOCUMENT) + len(write_acknowledgement(0, NS))
+        for count in (31, 1, 40, 7, 45, 25):
+            ends.far.sendall(b"".join(frames[made : made + count]))
+            made += count
+            said = 0
+            while said != index + made - 1:
+                (said,) = acknowledgements(received(ends.far, length))
+        assert made == len(frames)
+        ends.control.interrupt()
+        assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
+        copy.close()
+    assert content(path) == content(tmp_path / "q")
+    check_marks(path)
+    (ours,) = path.glob("*.cq4")
+    (theirs,) = (tmp_path / "q").glob("*.cq4")
+    end = min(ours.stat().st_size, theirs.stat().st_size)
+    assert ours.read_bytes()[:end] == theirs.read_bytes()[:end]
 
 
 def test_a_level_is_said_behind_the_acknowledgement(tmp_path: Path) -> None:

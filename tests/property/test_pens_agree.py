@@ -22,6 +22,8 @@ DAY_MS = 86_400_000
 LONGEST = 3000
 sizes = st.integers(0, 40) | st.sampled_from((1500, LONGEST, LONGEST + 1))
 payload_lists = st.lists(sizes, min_size=1, max_size=9)
+# written to the file, and over the end of an index page or of two
+long_lists = st.lists(st.sampled_from((1500, LONGEST)), min_size=24, max_size=70)
 
 
 @dataclass(slots=True)
@@ -88,7 +90,9 @@ def later(days: int) -> Step:
 steps = st.one_of(
     st.builds(one, sizes),
     st.builds(many, payload_lists),
+    st.builds(many, long_lists),
     st.builds(by_the_other, payload_lists),
+    st.builds(by_the_other, long_lists),
     st.builds(at_an_index, st.sampled_from((0, 0, 0, 0, 1, -1)), payload_lists),
     st.builds(at_a_cycle, st.integers(0, 2), payload_lists),
     st.builds(reserved, payload_lists),

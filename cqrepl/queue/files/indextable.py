@@ -98,6 +98,15 @@ class Indexing:
             return None
         return array + ARRAY_HEAD_BYTES, self.page_start(page), self._count, self._spacing
 
+    @property
+    def pages_array(self) -> int | None:
+        """Where the array of the page of pages starts; None when there is none.
+
+        Raises:
+            QueueDamaged: what should be that page is none.
+        """
+        return self._pages()
+
     def page_of(self, sequence: int) -> int:
         """Number of the page that a sequence belongs into."""
         return sequence // self._spacing // self._count

@@ -45,6 +45,7 @@ from cqrepl.queue.format.index import (
     index_of,
     sequence_of,
 )
+from cqrepl.queue.format.storeimage import ARRAY_HEAD_BYTES
 from cqrepl.queue.read.agreement import Agreement
 from cqrepl.queue.read.directorychange import DirectoryChange
 from cqrepl.queue.read.pauser import Pauser
@@ -71,7 +72,7 @@ class Stand:
         certain_end: all headers before this position agree with what writers recorded.
         recorded: where they do: position of the word that names the last excerpt's header; position
             of the sequence word beside it, with how many bits of it are the sequence's; see
-            `Indexing.slots_for`.
+            `Indexing.slots_for`; position of the first slot of the page of pages.
     """
 
     data: memoryview
@@ -81,7 +82,7 @@ class Stand:
     index: Index
     sequence: Sequence
     certain_end: int
-    recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None]
+    recorded: tuple[int, tuple[int, int] | None, tuple[int, int, int, int] | None, int | None]
 
 
 class Tailer:
@@ -223,25 +224,26 @@ class Tailer:
         sequence = sequence_of(self._index, self._cycles.shift)
         try:
             slots = self._indexing.slots_for(sequence)
+            pages = self._indexing.pages_array
         except QueueDamaged:
             return None  # the next batch tells
         mapped, word = store.mapping.data, store.header.sequence
         bits = None if word is None else (word, store.sequence_bits)
-        recorded = (store.header.write_position, bits, slots)
+        first = None if pages is None else pages + ARRAY_HEAD_BYTES
+        recorded = (store.header.write_position, bits, slots, first)
         end = self._agreement.end
         data = mapped.toreadonly()
         _, file = store.mapping.identity
         return Stand(data, mapped, file, self._position, self._index, sequence, end, recorded)
 
-    def is_at(self, mapped: memoryview, position: int, sequence_end: int) -> bool:
+    def is_at(self, mapped: memoryview, position: int) -> bool:
         """True while it stands at this position of a file that does not end there and is mapped as
-        it was when it said so (`Stand`), before a sequence."""
+        it was when it said so (`Stand`)."""
         self._step_back()
         store = self._store
         if store is None or self._position != position or store.word_at(position) == END_OF_FILE:
             return False
-        sequence = sequence_of(self._index, self._cycles.shift)
-        return store.mapping.data is mapped and sequence < sequence_end
+        return store.mapping.data is mapped
 
     def watched(self) -> WatchedWord | None:
         """The word that changes when something follows; for a caller that was just given nothing.

@@ -4,8 +4,8 @@ Theory of operation. A pen holds what this process knows of the store file that 
 sequence and its position, the index page, the space reserved, the count of changes of the
 directory, and when the clock leaves the cycle. A call takes the write lock, compares all of it with
 what the files say, walks over what other writers have appended, appends, and gives the lock back.
-What does not compare is a `Refusal`: nothing is appended, and the appender goes the long way, which
-is the reference, and makes a new pen.
+It goes on from one index page to the next. What does not compare is a `Refusal`: nothing is
+appended, and the appender goes the long way, which is the reference, and makes a new pen.
 
 The pen then knows where the file ends and the `StoreWriter` does not, so the appender tells it
 before it goes the long way. It need not be right: the long way walks on from there to the end.
@@ -110,6 +110,7 @@ class PenCase:
             index_spacing=header.index_spacing,
             page=page,
             page_first=page_first,
+            pages=writer.indexing.pages_array,
             page_size=writer.page_size,
             payload_max=self._payload_max,
             reserved=writer.reserved,

@@ -17,8 +17,9 @@ dead writer left bytes.
 An index page stands right behind the first excerpt that belongs into it (as Java has it), so a run
 ends with that excerpt at the latest.
 
-A pen does the same steps in the same order in one call (`pens`), where no page is due and no space
-has to be allocated; `place` then lags behind until the appender tells it.
+A pen does the same steps in the same order in one call (`pens`), where no more of the file has to
+be mapped; a page that is due it adds where the file stays open meanwhile, one in a call. `place`
+then lags behind until the appender tells it.
 
 With a group commit, what 1 stores is synced before 2, and what 2 stores before 3 and 4
 (`durability` tells why); that goes for index pages and the end-of-file mark too.

@@ -26,7 +26,7 @@ type Input = (
     Store,
     [Number; 4],
     (Number, Option<(Number, u8)>),
-    Option<[Number; 4]>,
+    Option<[Number; 5]>,
     [Option<u8>; 3],
     u16,
     bool,
@@ -86,7 +86,8 @@ fuzz_target!(|input: Input| {
     if position.0 < 0 || sequence.0 < 0 {
         return; // `SourceLane` in Python refuses such a place
     }
-    let slots = slots.map(|[at, first, count, spacing]| Slots {
+    let pages = slots.map(|[.., pages]| pages.0 as usize);
+    let slots = slots.map(|[at, first, count, spacing, _]| Slots {
         position: at.0 as usize,
         sequence: first.0,
         count: count.0,
@@ -98,6 +99,7 @@ fuzz_target!(|input: Input| {
         sequence: word
             .map(|(at, bits)| SequenceWord { position: at.0 as usize, bits: u32::from(bits) }),
         slots,
+        pages,
     };
     let place = LanePlace {
         position: position.0,

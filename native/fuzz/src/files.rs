@@ -66,6 +66,7 @@ impl Files {
             index_spacing: 2,
             page: PAGE,
             page_first: 0,
+            pages: None,
             page_size: 64,
             payload_max: 200,
             reserved: self.store.len(),

@@ -100,6 +100,7 @@ impl Queue {
             index_spacing: 2,
             page: PAGE,
             page_first: 0,
+            pages: None,
             page_size: 64,
             payload_max: 100,
             reserved: 512,
@@ -265,6 +266,84 @@ fn assert_stored_alike(split: usize) {
         Ok(0)
     );
     assert!(one.store.are_guards_whole() && other.store.are_guards_whole());
+}
+
+/// Where the array of the page of pages is, and the first excerpt, in a queue whose pens add pages.
+const PAGES: usize = FIRST;
+const FIRST_BEHIND: usize = PAGES + 48;
+
+#[test]
+fn index_pages_are_added_behind_the_excerpts_that_begin_them() {
+    for split in [1, 5, 8, 9, 11] {
+        for before in [0, 1, 3] {
+            let (mut one, mut other) = (Queue::new(), Queue::new());
+            for queue in [&mut one, &mut other] {
+                queue.store = Bytes::new(1024);
+                queue.store.inner()[FIRST_BEHIND + 30..FIRST_BEHIND + 300].fill(0x11);
+            }
+            let terms = Terms { reserved: 1024, pages: Some(PAGES), page_size: 80, ..one.terms() };
+            let (here, there) = (place(0, FIRST_BEHIND), place(0, FIRST_BEHIND));
+            for nth in 0..before {
+                for (queue, place) in [(&mut one, &here), (&mut other, &there)] {
+                    let done = queue.append(&terms, place, &[b"xyz"], (5 << 32) + nth);
+                    assert_eq!(done, Ok((1, None)));
+                }
+            }
+            let payloads: [&[u8]; 12] =
+                [b"a", b"bc", b"def", b"ghij", b"k", b"l", b"m", b"nop", b"q", b"r", b"s", b"t"];
+            let index = (5 << 32) + before;
+            assert_eq!(one.append(&terms, &here, &payloads, index), Ok((12, None)));
+            let done = other.append_runs(&terms, &there, &payloads, split, index);
+            assert_eq!(done, Ok((12, None)));
+            assert_eq!(one.image(), other.image());
+            assert_added(&mut one, &here, before);
+            let next = index + 12;
+            assert_eq!(one.append(&terms, &here, &[b"u"], next), Ok((1, None)), "it goes on");
+        }
+    }
+}
+
+/// The second index page stands behind the ninth excerpt, and both pages name each second excerpt.
+fn assert_added(queue: &mut Queue, place: &PenPlace, before: i64) {
+    let limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
+    let data = queue.store.inner().to_vec();
+    let mut walk =
+        Walk::new(Source::from(&*data), FIRST_BEHIND as i64, 1024, limits).expect("there");
+    assert_eq!(walk.step(usize::MAX), Ok(Some(WalkStop::NotReady)));
+    assert_eq!(walk.offsets.len() as i64, before + 12);
+    assert_eq!(walk.position, place.position.load(Ordering::Relaxed) as u64);
+    let page = queue.store.long(PAGES + 16 + 8) as usize;
+    let ninth = walk.offsets[8] as usize + walk.lengths[8] as usize;
+    assert_eq!(page, ninth.next_multiple_of(4));
+    assert_eq!(&data[page + 4..page + 11], b"\xB9\x05index");
+    let array = page + if page.is_multiple_of(8) { 16 } else { 12 };
+    let headers: Vec<i64> = walk.offsets.iter().step_by(2).map(|body| body - 4).collect();
+    let (first, second) = headers.split_at(4);
+    let slots = |queue: &mut Queue, array: usize| {
+        [0, 8, 16, 24, 32, 40].map(|at| queue.store.long(array + at))
+    };
+    assert_eq!(slots(queue, PAGE)[1..], [&[4], first].concat());
+    let mut named = [0; 4];
+    named[..second.len().min(4)].copy_from_slice(&second[..second.len().min(4)]);
+    let used = second.len().min(4) as i64;
+    assert_eq!(slots(queue, array)[..], [&[4, used][..], &named].concat());
+    assert_eq!(queue.store.long(0), walk.offsets[walk.offsets.len() - 1] - 4);
+    let sequence = queue.store.long(8) & 0xFFFF_FFFF;
+    assert_eq!(sequence, before + 11);
+    let indexed = (before + 11) / 2 * 2;
+    assert_eq!(queue.store.long(16), indexed + 2);
+}
+
+#[test]
+fn two_index_pages_at_once_are_refused() {
+    let mut queue = Queue::new();
+    queue.store = Bytes::new(1024);
+    let terms = Terms { reserved: 1024, pages: Some(PAGES), page_size: 80, ..queue.terms() };
+    let (place, before) = (place(0, FIRST_BEHIND), queue.image());
+    let payloads = [&b"a"[..]; 16];
+    let done = queue.append(&terms, &place, &payloads, 5 << 32);
+    assert_eq!(done, Ok((0, Some(Refusal::Page))));
+    assert_eq!(queue.image(), before);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! lay        bodies, headers, gaps, 8 zero bytes behind                    invisible
 //! publish    first header word 0 -> length                                 the batch is there
 //! record     write position, sequence word
+//! page       behind the excerpt that begins it, if the file is kept open; then the rest of the batch
 //! index      slots, used, lastIndex
 //! give back  start key 0, lock word process id -> unlocked, turn 0
 //! ```
@@ -36,7 +37,7 @@ use crate::append::clock;
 use crate::append::store_words::{IndexPage, StoreWords};
 use crate::append::terms::{Refusal, Terms};
 use crate::batch::apart::{Apart, APART_MIN};
-use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
+use crate::batch::documents::{Limits, Walk, WalkStop, BODY_MAX, HEADER_BYTES, META_DATA};
 use crate::batch::layout::{self, Laid, MeasuredBatch};
 use crate::batch::runs::MeasuredRuns;
 use crate::mem::fault::{self, Fault};
@@ -61,6 +62,15 @@ const STEP_MAX: usize = 4 << 20;
 /// Steps double as often as that: from one byte on they have reached the longest by then.
 const DOUBLINGS_MAX: u32 = STEP_MAX.ilog2();
 const OUTSIDE: Fault = Fault::Value("expected the words of a pen within the files");
+/// An index page up to the padding before its array, and the code of that.
+const PAGE_NAME: [u8; 7] = *b"\xB9\x05index";
+const PADDING: u8 = 0x8F;
+const ARRAY: u8 = 0x8D;
+const ARRAY_HEAD_BYTES: usize = 16;
+const LONG_BYTES: usize = 8;
+/// What an index page takes beside its slots, with the zeros behind it, at most.
+const PAGE_BYTES: usize =
+    HEADER_BYTES + PAGE_NAME.len() + 1 + 4 + ARRAY_HEAD_BYTES + END_MARK_BYTES;
 const NUMBERS: Fault = Fault::Value("expected numbers of a pen that a store file can have");
 
 /// True for a batch of that size that is written to the file, where that may be done.
@@ -86,6 +96,11 @@ pub struct PenPlace {
     pub reserved: AtomicI64,
     /// The number of steps in which the pen has allocated space.
     pub steps: AtomicU32,
+    /// The array of the index page that the pen has added last, and the first sequence of that page;
+    /// 0 while it is in the page that it was made for.
+    pub page: AtomicI64,
+    /// See `page`.
+    pub page_first: AtomicI64,
 }
 
 impl PenPlace {
@@ -142,6 +157,47 @@ impl Content<'_, '_> {
     }
 }
 
+/// Excerpts that are split where an index page goes between them.
+enum Split<'d> {
+    Batch(MeasuredBatch<'d>, Option<MeasuredBatch<'d>>),
+    Runs(MeasuredRuns<'d>, Option<MeasuredRuns<'d>>),
+}
+
+impl<'d> Split<'d> {
+    /// The first `count` excerpts, and the others, if there are any.
+    fn of(
+        content: Content<'_, 'd>,
+        count: usize,
+        sequence: i64,
+        spacing: i64,
+    ) -> Result<Self, Fault> {
+        Ok(match content {
+            Content::Batch(batch) => {
+                let (before, behind) = batch.split(count)?;
+                Split::Batch(before, behind)
+            }
+            Content::Runs(runs) => {
+                let (before, behind) = runs.split(count, sequence, spacing)?;
+                Split::Runs(before, behind)
+            }
+        })
+    }
+
+    fn before(&self) -> Content<'_, 'd> {
+        match self {
+            Split::Batch(before, _) => Content::Batch(before),
+            Split::Runs(before, _) => Content::Runs(before),
+        }
+    }
+
+    fn behind(&self) -> Option<Content<'_, 'd>> {
+        match self {
+            Split::Batch(_, behind) => behind.as_ref().map(Content::Batch),
+            Split::Runs(_, behind) => behind.as_ref().map(Content::Runs),
+        }
+    }
+}
+
 /// A pen in use: the words that it needs have been looked up.
 pub struct Pen<'a> {
     terms: &'a Terms,
@@ -151,7 +207,6 @@ pub struct Pen<'a> {
     append_lock: &'a AtomicI64,
     changes: &'a AtomicI64,
     words: StoreWords<'a>,
-    page_end: i64,
 }
 
 impl<'a> Pen<'a> {
@@ -174,15 +229,13 @@ impl<'a> Pen<'a> {
             return Err(OUTSIDE);
         }
         let (page, first, spacing) = (terms.page, terms.page_first, terms.index_spacing);
-        let page = IndexPage::new(store, page, terms.index_count, first, spacing).ok_or(OUTSIDE)?;
+        IndexPage::new(store, page, terms.index_count, first, spacing).ok_or(OUTSIDE)?;
         let words = StoreWords {
             write_position: word(&store, terms.write_position)?,
             sequence_word: terms.sequence_word.map(|at| word(&store, at)).transpose()?,
             sequence_bits: terms.sequence_bits,
             last_index: word(&store, terms.last_index)?,
-            page,
         };
-        let span = terms.index_count.saturating_mul(terms.index_spacing);
         Ok(Pen {
             terms,
             place,
@@ -197,8 +250,25 @@ impl<'a> Pen<'a> {
             append_lock: word(&table, terms.append_lock)?,
             changes: word(&table, terms.changes)?,
             words,
-            page_end: terms.page_first.saturating_add(span),
         })
+    }
+
+    /// The index page that the pen is in, and the first sequence of that one. The lock is held.
+    fn page(&self) -> Result<(IndexPage<'a>, i64), Fault> {
+        let (page, first) = match self.place.page.load(Ordering::Relaxed) {
+            0 => (self.terms.page, self.terms.page_first),
+            page => (
+                usize::try_from(page).map_err(|_| OUTSIDE)?,
+                self.place.page_first.load(Ordering::Relaxed),
+            ),
+        };
+        let (count, spacing) = (self.terms.index_count, self.terms.index_spacing);
+        Ok((IndexPage::new(self.store, page, count, first, spacing).ok_or(OUTSIDE)?, first))
+    }
+
+    /// The number of sequences of an index page.
+    fn span(&self) -> i64 {
+        self.terms.index_count.saturating_mul(self.terms.index_spacing)
     }
 
     /// The index of the next excerpt, as of the last append.
@@ -294,13 +364,43 @@ impl<'a> Pen<'a> {
         if let Some(refusal) = self.refusal_of_others() {
             return Ok((0, Some(refusal)));
         }
-        if let Some(refusal) = self.catch_up()? {
+        let (page, page_first) = self.page()?;
+        if let Some(refusal) = self.catch_up(&page, page_first)? {
             return Ok((0, Some(refusal)));
         }
-        let (sequence, position) = match self.room_for(content, index, is_kept_open) {
+        let (sequence, position) = match self.room_for(content, index, is_kept_open, page_first) {
             Ok(place) => place,
             Err(refusal) => return Ok((0, Some(refusal))),
         };
+        let next = sequence + content.count() as i64; // less than the end of the next page
+        let to_page = page_first.saturating_add(self.span()) - sequence;
+        let end = if content.count() as i64 <= to_page {
+            self.put(content, sequence, position, is_kept_open)?.map(|laid| {
+                self.words.record(laid.last, next - 1, &laid.marks, &page);
+                laid.end
+            })
+        } else {
+            self.put_around_page(content, sequence, position, &page, to_page)?
+        };
+        let Some(end) = end else {
+            return Ok((0, Some(Refusal::Clash)));
+        };
+        self.place.store(next, end as i64);
+        let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
+        let index_last = self.terms.index_first + (next - 1);
+        debug_assert!(index.is_none_or(|index| index + (next - 1 - sequence) == index_last));
+        Ok((index_last, refusal))
+    }
+
+    /// Lays excerpts, and publishes them; `None` where a header has come to be in their place. The
+    /// lock is held, and there is room.
+    fn put(
+        &self,
+        content: Content,
+        sequence: i64,
+        position: usize,
+        is_kept_open: bool,
+    ) -> Result<Option<Laid>, Fault> {
         let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
         let written = if !is_kept_open {
             None
@@ -314,21 +414,82 @@ impl<'a> Pen<'a> {
             Some(laid) => laid,
             None => self.lay_content(content, position, sequence)?,
         };
-        let next = sequence + content.count() as i64; // this is at most the end of the page
+        let next = sequence + content.count() as i64;
         debug_assert_eq!(laid.end + END_MARK_BYTES, position + content.size());
         debug_assert!(laid.end + END_MARK_BYTES <= self.reserved());
         debug_assert!((position..laid.end).contains(&laid.last));
         debug_assert!(laid.marks.iter().all(|(marked, _)| (sequence..next).contains(marked)));
         let order = Ordering::SeqCst;
-        if header.compare_exchange(0, laid.first_word.to_le(), order, order).is_err() {
-            return Ok((0, Some(Refusal::Clash)));
+        let is_published =
+            header.compare_exchange(0, laid.first_word.to_le(), order, order).is_ok();
+        Ok(is_published.then_some(laid))
+    }
+
+    /// Appends up to the excerpt that begins the next index page, that page, and what follows, as
+    /// `StoreWriter` does; the answer is where that ends. The file is kept open.
+    fn put_around_page(
+        &self,
+        content: Content,
+        sequence: i64,
+        position: usize,
+        page: &IndexPage,
+        to_page: i64,
+    ) -> Result<Option<usize>, Fault> {
+        let spacing = self.terms.index_spacing;
+        let first = sequence + to_page; // of the next page
+        let count = usize::try_from(to_page + 1).map_err(|_| NUMBERS)?;
+        let split = Split::of(content, count, sequence, spacing)?;
+        let Some(laid) = self.put(split.before(), sequence, position, true)? else {
+            return Ok(None);
+        };
+        self.words.record_last(laid.last, first);
+        let Some((added, end)) = self.add_page(first, laid.end)? else {
+            return Ok(None);
+        };
+        let (begins, before): (Vec<_>, Vec<_>) =
+            laid.marks.into_iter().partition(|&(marked, _)| marked >= first);
+        self.words.index(&before, page);
+        self.words.index(&begins, &added);
+        let Some(behind) = split.behind() else {
+            return Ok(Some(end));
+        };
+        let Some(laid) = self.put(behind, first + 1, end, true)? else {
+            return Ok(None);
+        };
+        self.words.record(laid.last, first + behind.count() as i64, &laid.marks, &added);
+        Ok(Some(laid.end))
+    }
+
+    /// Adds the index page that begins with a sequence, with its header at a position: the page, and
+    /// where it ends. `None` where a header has come to be there.
+    fn add_page(
+        &self,
+        first: i64,
+        position: usize,
+    ) -> Result<Option<(IndexPage<'a>, usize)>, Fault> {
+        let (terms, order) = (self.terms, Ordering::SeqCst);
+        let pages = terms.pages.ok_or(OUTSIDE)?;
+        let (image, array) = page_image(position, terms.index_count).ok_or(NUMBERS)?;
+        let end = position + image.len() - END_MARK_BYTES;
+        let is_written = image.len() >= LONG_BATCH_BYTES
+            && self.write_behind(position, &image, &Apart::default(), image.len());
+        if !is_written {
+            let mut target = self.store.target().ok_or(OUTSIDE)?;
+            let behind = image.get(HEADER_BYTES..).unwrap_or_default();
+            target.put(position + HEADER_BYTES, behind).ok_or(fault::POSITION_OUTSIDE)?;
         }
-        self.place.store(next, laid.end as i64);
-        self.words.record(laid.last, next - 1, &laid.marks);
-        let refusal = if held.give_back() { None } else { Some(Refusal::LockLost) };
-        let index_last = self.terms.index_first + (next - 1);
-        debug_assert!(index.is_none_or(|index| index + (next - 1 - sequence) == index_last));
-        Ok((index_last, refusal))
+        let word = (end - position - HEADER_BYTES) as u32 | META_DATA;
+        let header = self.store.cell_4(position).ok_or(fault::POSITION_OUTSIDE)?;
+        if header.compare_exchange(0, word.to_le(), order, order).is_err() {
+            return Ok(None);
+        }
+        let named = IndexPage::new(self.store, pages, terms.index_count, 0, 1).ok_or(OUTSIDE)?;
+        named.set(first.checked_div(self.span()).ok_or(NUMBERS)?, position as i64);
+        let (count, spacing) = (terms.index_count, terms.index_spacing);
+        let added = IndexPage::new(self.store, array, count, first, spacing).ok_or(OUTSIDE)?;
+        self.place.page.store(array as i64, Ordering::Relaxed);
+        self.place.page_first.store(first, Ordering::Relaxed);
+        Ok(Some((added, end)))
     }
 
     /// Writes a long batch to the file, not through the mapping: the system then need not clear the
@@ -426,7 +587,7 @@ impl<'a> Pen<'a> {
 
     /// Walks over what other writers have appended since, and records it, as they may have died
     /// before they did. Not while this process keeps the append lock: a sink is to hear of it.
-    fn catch_up(&self) -> Result<Option<Refusal>, Fault> {
+    fn catch_up(&self, page: &IndexPage, page_first: i64) -> Result<Option<Refusal>, Fault> {
         let (sequence, position) = self.place.load();
         let header = usize::try_from(position).ok().and_then(|at| self.store.load_4(at));
         match header {
@@ -446,10 +607,11 @@ impl<'a> Pen<'a> {
         // look up
         let is_end = stop == Some(WalkStop::NotReady)
             && self.store.load_4(walk.position as usize) == Some(0);
-        let Some(last) = walk.offsets.last().filter(|_| is_end && next < self.page_end) else {
+        let page_end = page_first.saturating_add(self.span());
+        let Some(last) = walk.offsets.last().filter(|_| is_end && next < page_end) else {
             return Ok(Some(Refusal::Changed));
         };
-        if sequence < self.terms.page_first {
+        if sequence < page_first {
             return Ok(Some(Refusal::Page));
         }
         debug_assert_eq!(walk.offsets.len(), walk.lengths.len());
@@ -462,7 +624,7 @@ impl<'a> Pen<'a> {
             .step_by(spacing as usize)
             .map(|(nth, &body)| (sequence + nth as i64, body as usize - HEADER_BYTES))
             .collect();
-        self.words.record(*last as usize - HEADER_BYTES, next - 1, &indexed);
+        self.words.record(*last as usize - HEADER_BYTES, next - 1, &indexed, page);
         self.place.store(next, walk.position as i64);
         Ok(None)
     }
@@ -473,6 +635,7 @@ impl<'a> Pen<'a> {
         content: Content,
         index: Option<i64>,
         is_kept_open: bool,
+        page_first: i64,
     ) -> Result<(i64, usize), Refusal> {
         let terms = self.terms;
         let (sequence, position) = self.place.load();
@@ -487,12 +650,16 @@ impl<'a> Pen<'a> {
         if count > terms.sequence_end.saturating_sub(sequence) {
             return Err(Refusal::Full);
         }
-        // the excerpt that begins an index page makes that page, which is for Python to do
-        if sequence < terms.page_first || count > self.page_end.saturating_sub(sequence) {
+        // the excerpt that begins an index page makes that page: one at a time here, and only where
+        // the file is kept open
+        let to_page = page_first.saturating_add(self.span()).saturating_sub(sequence);
+        let may_add = is_kept_open && self.may_add_page(page_first);
+        let to_refused = if may_add { to_page.saturating_add(self.span() - 1) } else { to_page };
+        if sequence < page_first || to_page < 0 || count > to_refused {
             return Err(Refusal::Page);
         }
         // the sum is the one of `StoreWriter`, so that both reserve space at the same excerpt
-        let pages = if sequence + count == self.page_end { 2 } else { 1 };
+        let pages = if count >= to_page { 2 } else { 1 };
         let end = position
             .saturating_add(content.size_bound())
             .saturating_add(terms.page_size.saturating_mul(pages))
@@ -501,6 +668,19 @@ impl<'a> Pen<'a> {
             return Err(Refusal::Space);
         }
         Ok((sequence, position))
+    }
+
+    /// True when the page of pages has a slot for the page behind the one that begins with this
+    /// sequence, and that is as long as the terms say.
+    fn may_add_page(&self, page_first: i64) -> bool {
+        let (terms, span) = (self.terms, self.span());
+        let page = page_first.checked_div(span).and_then(|page| page.checked_add(1));
+        let slots = usize::try_from(terms.index_count).unwrap_or(usize::MAX);
+        let size = slots.saturating_mul(LONG_BYTES).saturating_add(PAGE_BYTES);
+        terms.pages.is_some()
+            && page.is_some_and(|page| (1..terms.index_count).contains(&page))
+            && page_first.checked_rem(span) == Some(0)
+            && size <= terms.page_size
     }
 
     /// Allocates space up to `end` and one step more, within the file as it is mapped.
@@ -519,4 +699,26 @@ impl<'a> Pen<'a> {
         }
         is_there
     }
+}
+
+/// A new index page whose header is to stand there, and zeros behind it; and where its array starts.
+/// Its header word is left 0. `cqrepl.queue.format.storeimage` is the reference.
+fn page_image(position: usize, index_count: i64) -> Option<(Vec<u8>, usize)> {
+    let code = HEADER_BYTES + PAGE_NAME.len();
+    let padding = (position.checked_add(code + 1)?).wrapping_neg() % LONG_BYTES;
+    let array = code + padding + 1;
+    let slots = usize::try_from(index_count).ok()?.checked_mul(LONG_BYTES)?;
+    let size = slots.checked_add(array + ARRAY_HEAD_BYTES + END_MARK_BYTES)?;
+    if size > BODY_MAX {
+        return None;
+    }
+    let mut image = Vec::new();
+    image.try_reserve_exact(size).ok()?;
+    image.resize(HEADER_BYTES, 0);
+    image.extend_from_slice(&PAGE_NAME);
+    image.resize(code + padding, PADDING);
+    image.push(ARRAY);
+    image.extend_from_slice(&index_count.to_le_bytes());
+    image.resize(size, 0);
+    Some((image, position + array))
 }

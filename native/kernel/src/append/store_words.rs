@@ -9,7 +9,7 @@ const HEAD_BYTES: usize = 16;
 const USED: usize = 8;
 const LONG_BYTES: usize = 8;
 
-/// The words of one store file, and one of its index pages.
+/// The words of one store file.
 pub struct StoreWords<'a> {
     /// The position of the last excerpt.
     pub write_position: &'a AtomicI64,
@@ -19,8 +19,6 @@ pub struct StoreWords<'a> {
     pub sequence_bits: u32,
     /// The next sequence that belongs into the index.
     pub last_index: &'a AtomicI64,
-    /// The array of the index page.
-    pub page: IndexPage<'a>,
 }
 
 /// An index page whose array lies within the file.
@@ -55,7 +53,7 @@ impl<'a> IndexPage<'a> {
     }
 
     /// Sets the slot of a sequence, which belongs into this page.
-    fn set(&self, sequence: i64, position: i64) {
+    pub fn set(&self, sequence: i64, position: i64) {
         debug_assert!(sequence >= self.first);
         let slot = (sequence - self.first) / self.spacing;
         debug_assert!(slot < self.count);
@@ -74,8 +72,16 @@ impl<'a> IndexPage<'a> {
 }
 
 impl StoreWords<'_> {
-    /// Records the last excerpt, and the excerpts that belong into the index page.
-    pub fn record(&self, last: usize, sequence: i64, indexed: &[(i64, usize)]) {
+    /// Records the last excerpt, and the excerpts that belong into an index page, which is this one.
+    pub fn record(&self, last: usize, sequence: i64, indexed: &[(i64, usize)], page: &IndexPage) {
+        debug_assert!(indexed.iter().all(|&(marked, _)| marked <= sequence));
+        debug_assert!(indexed.iter().all(|&(_, position)| position <= last));
+        self.record_last(last, sequence);
+        self.index(indexed, page);
+    }
+
+    /// Records the last excerpt.
+    pub fn record_last(&self, last: usize, sequence: i64) {
         let order = Ordering::SeqCst;
         self.write_position.fetch_max(last as i64, order);
         if let Some(word) = self.sequence_word {
@@ -85,13 +91,15 @@ impl StoreWords<'_> {
             let lower = sequence.cast_unsigned() & mask;
             word.store(upper.wrapping_add(lower).cast_signed(), order);
         }
-        debug_assert!(indexed.iter().all(|&(marked, _)| marked <= sequence));
-        debug_assert!(indexed.iter().all(|&(_, position)| position <= last));
+    }
+
+    /// Records excerpts that belong into an index page.
+    pub fn index(&self, indexed: &[(i64, usize)], page: &IndexPage) {
         for &(sequence, position) in indexed {
-            self.page.set(sequence, position as i64);
+            page.set(sequence, position as i64);
         }
         if let Some((sequence, _)) = indexed.last() {
-            self.last_index.fetch_max(sequence.saturating_add(self.page.spacing), order);
+            self.last_index.fetch_max(sequence.saturating_add(page.spacing), Ordering::SeqCst);
         }
     }
 }

@@ -74,6 +74,8 @@ pub struct Terms {
     pub page: usize,
     /// The first sequence of that index page.
     pub page_first: i64,
+    /// The position of the array of the page of pages; `None` where a pen adds no index pages.
+    pub pages: Option<usize>,
     /// How many bytes the next index page takes.
     pub page_size: usize,
     /// The length of the longest payload that is allowed.

@@ -28,6 +28,7 @@ pub struct Laid {
 }
 
 /// Where the payloads of a batch are.
+#[derive(Clone, Copy)]
 enum PayloadPlaces<'a> {
     /// In one piece of memory.
     Within { data: Source<'a>, offsets: Longs<'a>, lengths: Longs<'a> },
@@ -124,6 +125,15 @@ impl<'a> MeasuredBatch<'a> {
     /// The number of excerpts.
     pub fn count(&self) -> usize {
         self.stop - self.start
+    }
+
+    /// The first `count` excerpts, and the others, if there are any.
+    pub fn split(&self, count: usize) -> Result<(Self, Option<Self>), Fault> {
+        let middle = self.start.saturating_add(count).min(self.stop);
+        let before = Self::measure(self.payloads, self.start, middle)?;
+        let is_over = middle == self.stop;
+        let behind = (!is_over).then(|| Self::measure(self.payloads, middle, self.stop));
+        Ok((before, behind.transpose()?))
     }
 
     /// The upper bound of `size` that takes every gap for 3 bytes, as `laid_size` does.

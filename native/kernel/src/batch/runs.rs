@@ -375,6 +375,39 @@ impl<'a> MeasuredRuns<'a> {
         Ok(())
     }
 
+    /// The first `count` excerpts, and the others, if there are any. The first one of all has this
+    /// sequence.
+    pub fn split(
+        &self,
+        count: usize,
+        sequence: i64,
+        spacing: i64,
+    ) -> Result<(Self, Option<Self>), Fault> {
+        let (mut before, mut behind): (Option<Self>, Option<Self>) = (None, None);
+        let mut next = sequence;
+        for part in &self.parts {
+            let (mut start, mut left) = (0, sequence.saturating_add(count as i64) - next);
+            while start < part.len() {
+                let mut walk = RunWalk::new(*part, start, part.len(), i64::MAX)?;
+                let mut passed = 0;
+                while walk.behind < part.len() && (passed == 0 || passed != left) {
+                    walk.excerpt().map_err(|_| fault::EXCERPT_OUTSIDE)?;
+                    passed += 1;
+                }
+                let bytes = part.part(start, walk.behind - start).ok_or(fault::PART_OUTSIDE)?;
+                let run = Self::new(bytes, passed as usize, i64::MAX, next, spacing)?;
+                let run = run.map_err(|_| fault::EXCERPT_OUTSIDE)?;
+                let half = if left > 0 { &mut before } else { &mut behind };
+                match half {
+                    Some(half) => half.join(run)?,
+                    None => *half = Some(run),
+                }
+                (next, left, start) = (next + passed, left - passed, walk.at);
+            }
+        }
+        Ok((before.ok_or(fault::PART_OUTSIDE)?, behind))
+    }
+
     /// The bytes that are stored, from the first header to the end of the zeros behind the last run.
     pub fn size(&self) -> usize {
         self.end + TAIL.len()

@@ -4,11 +4,20 @@
 //! names the position it came to, or up to an end that agrees with the write position. A slot that
 //! is not set says nothing. `cqrepl.queue.read.agreement` tells more, and does the same.
 
-use crate::batch::documents::{Limits, Walk, WalkStop, HEADER_BYTES};
+use crate::batch::documents::{
+    Limits, Walk, WalkStop, HEADER_BYTES, LENGTH_MASK, META_DATA, NOT_COMPLETE,
+};
 use crate::mem::fault::Fault;
 use crate::mem::Source;
 
 const SLOT_BYTES: usize = 8;
+/// How the documents of index pages begin that are found here; others are for the tailer.
+const PAGE_NAME: [u8; 7] = *b"\xB9\x05index";
+const PADDING: u8 = 0x8F;
+const ARRAY: u8 = 0x8D;
+/// The most padding before an array, which begins at a multiple of 8.
+const PADDING_MAX: usize = 7;
+const ARRAY_HEAD_BYTES: usize = 16;
 const FREE: Limits = Limits { count: i64::MAX, bytes: i64::MAX, payload: i64::MAX };
 
 /// The slots of the index page that the excerpts of a lane fall into.
@@ -30,9 +39,14 @@ impl Slots {
         (self.spacing - sequence % self.spacing) % self.spacing
     }
 
-    /// The sequence behind those that have a slot in this page.
+    /// The number of sequences of a page.
+    fn span(&self) -> i64 {
+        self.count.saturating_mul(self.spacing)
+    }
+
+    /// The sequence behind those of this page.
     fn end(&self) -> i64 {
-        self.sequence.saturating_add(self.count.saturating_mul(self.spacing))
+        self.sequence.saturating_add(self.span())
     }
 
     /// The position that the slot of this sequence names; `None` when it is not set, or stands in
@@ -46,6 +60,26 @@ impl Slots {
         let at = self.position.saturating_add(slot.saturating_mul(SLOT_BYTES));
         store.number(at).filter(|&found| found != 0)
     }
+}
+
+/// The position of the first slot of the index page whose header is there; `None` where no page of
+/// so many slots begins as all pages do that writers make now.
+fn slots_of_page(store: Source, header: usize, count: i64) -> Option<usize> {
+    let word = Some(header).filter(|at| at.is_multiple_of(HEADER_BYTES));
+    let word = word.and_then(|at| store.header(at))?;
+    if word & META_DATA == 0 || word & NOT_COMPLETE != 0 {
+        return None;
+    }
+    let body = header.checked_add(HEADER_BYTES)?;
+    let end = body.checked_add((word & LENGTH_MASK) as usize)?;
+    let padding = body.checked_add(PAGE_NAME.len()).filter(|_| store.holds(body, &PAGE_NAME))?;
+    let mut code = padding..padding.saturating_add(PADDING_MAX);
+    let code = code.find(|&at| store.read(at) != Some([PADDING]))?;
+    let array = code.checked_add(1).filter(|_| store.read(code) == Some([ARRAY]))?;
+    let slots = array.checked_add(ARRAY_HEAD_BYTES)?;
+    let slots_end = slots.checked_add(usize::try_from(count).ok()?.checked_mul(SLOT_BYTES)?)?;
+    let is_whole = slots_end <= end && end <= store.len();
+    (is_whole && store.number(array) == Some(count)).then_some(slots)
 }
 
 /// The word that tells the sequence of the last excerpt.
@@ -76,9 +110,14 @@ pub struct Recorded {
     pub write_position: usize,
     /// The word beside it, which very old files do not have.
     pub sequence: Option<SequenceWord>,
-    /// The slots of the index page that the walk is in, if they are known.
+    /// The slots of the index page that the walk begins in, if they are known.
     pub slots: Option<Slots>,
+    /// The position of the first slot of the page of pages, which names all others of that kind.
+    pub pages: Option<usize>,
 }
+
+/// What a page of pages names is no index page that is known here.
+struct Unknown;
 
 /// What a walk ahead has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +160,42 @@ impl Recorded {
         })
     }
 
+    /// The slots of the index page that a sequence belongs into; `None` while there is no such page.
+    fn slots_at(&self, store: Source, sequence: i64) -> Result<Option<Slots>, Unknown> {
+        let Some(known) = self.slots else {
+            return Ok(None);
+        };
+        let (span, page) = (known.span(), sequence.checked_div(known.span()).unwrap_or(-1));
+        let is_other = sequence < known.sequence || sequence >= known.end();
+        let Some(pages) = self.pages.filter(|_| is_other && (0..known.count).contains(&page))
+        else {
+            return Ok(Some(known));
+        };
+        let at = usize::try_from(page).unwrap_or(usize::MAX).saturating_mul(SLOT_BYTES);
+        let Some(position) = store.number(pages.saturating_add(at)).filter(|&at| at != 0) else {
+            return Ok(None);
+        };
+        let position = usize::try_from(position).ok();
+        let position = position.and_then(|at| slots_of_page(store, at, known.count));
+        let position = position.ok_or(Unknown)?;
+        Ok(Some(Slots { position, sequence: page.saturating_mul(span), ..known }))
+    }
+
+    /// The sequence behind those of the page that the next slot from this sequence on is in.
+    fn page_end(&self, sequence: i64) -> i64 {
+        let Some(slots) = self.slots else {
+            return i64::MAX;
+        };
+        let next = sequence.saturating_add(slots.spacing);
+        match next.checked_div(slots.span()).filter(|_| self.pages.is_some()) {
+            Some(page) => page.saturating_add(1).saturating_mul(slots.span()),
+            None => slots.end(),
+        }
+    }
+
     /// Walks on from the header at `position`, which is that of the excerpt `sequence` or of a
-    /// document before it, to the first place behind it that agrees. Where the page of slots ends,
-    /// the tailer has to look: the next page tells more, and the file may be long.
+    /// document before it, to the first place behind it that agrees. Where the page of the next slot
+    /// ends, the tailer has to look: the file may be long.
     pub fn walk_ahead(
         &self,
         store: Source,
@@ -136,7 +208,7 @@ impl Recorded {
         let end = i64::try_from(store.len()).unwrap_or(i64::MAX);
         let mut walk = Walk::new(store, position, end, FREE)?;
         let (mut count, mut certain) = (0_i64, None);
-        let page_end = self.slots.map_or(i64::MAX, |slots| slots.end());
+        let page_end = self.page_end(sequence);
         loop {
             match walk.excerpt() {
                 Ok((body, _)) => {
@@ -199,10 +271,16 @@ impl WalkCheck<'_> {
     }
 
     fn look_at_slot(&mut self, header: i64, sequence: i64) -> Says {
-        let Some(slots) = self.recorded.slots else {
+        let Some(known) = self.recorded.slots else {
             return Says::Nothing;
         };
-        self.to_slot = slots.spacing - 1;
+        self.to_slot = known.spacing - 1;
+        let slots = match self.recorded.slots_at(self.store, sequence) {
+            Ok(Some(slots)) => slots,
+            Ok(None) => return Says::Nothing,
+            Err(Unknown) => return Says::Elsewhere,
+        };
+        self.recorded.slots = Some(slots); // those that follow are in the same page
         match slots.position_of(self.store, sequence) {
             None => Says::Nothing,
             Some(named) if named == header => Says::Here,

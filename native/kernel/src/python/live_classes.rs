@@ -32,6 +32,8 @@ const RUN_ROOM_BYTES: usize = 64 << 10;
 
 /// Position, first sequence, count and spacing of the slots of a page.
 type PySlots = (usize, i64, i64, i64);
+/// Where it is recorded what writers have written: `cqrepl.queue.read.tailer.Stand`.
+type PyRecorded = (usize, Option<(usize, u32)>, Option<PySlots>, Option<usize>);
 
 impl From<PumpError> for PyErr {
     fn from(error: PumpError) -> Self {
@@ -194,7 +196,7 @@ impl PySourceLane {
         place: (i64, i64, i64, i64),
         cid_document: Vec<u8>,
         payload_max: i64,
-        recorded: (usize, Option<(usize, u32)>, Option<PySlots>),
+        recorded: PyRecorded,
         room: (i64, i64),
         is_logged: bool,
         row: &PyBoardRow,
@@ -209,7 +211,7 @@ impl PySourceLane {
     ) -> PyResult<Self> {
         let (position, index, sequence, certain_end) = place;
         let (room_excerpts, room_bytes) = room;
-        let (write_position, sequence_word, slots) = recorded;
+        let (write_position, sequence_word, slots, pages) = recorded;
         let sequence_word = sequence_word.map(|(position, bits)| SequenceWord { position, bits });
         let slots = slots.map(|(position, sequence, count, spacing)| Slots {
             position,
@@ -231,7 +233,7 @@ impl PySourceLane {
             room_bytes,
             held,
         };
-        let recorded = Recorded { write_position, sequence: sequence_word, slots };
+        let recorded = Recorded { write_position, sequence: sequence_word, slots, pages };
         let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
         let sent = Sent { place, lengths, acks, index_sent, index_held, target, is_muted };
         Ok(PySourceLane {
