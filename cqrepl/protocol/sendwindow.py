@@ -11,8 +11,10 @@ So one alone may have seven eighths of the budget, several that are stalled have
 and what they leave is never nothing: a further queue still goes on, with fewer excerpts on their
 way.
 
-A run comes with its size. Only where an acknowledgement ends inside a run is anything added up
-here: a sink acknowledges what it has received at a time, and that is not what was sent at a time.
+What is acknowledged before it is known to have been sent, as a native pump tells of both together,
+comes without lengths. A run comes with its size. Only where an acknowledgement ends inside a run is
+anything added up here: a sink acknowledges what it has received at a time, and that is not what was
+sent at a time.
 """
 
 from __future__ import annotations
@@ -33,11 +35,17 @@ _JOINED_EXCERPTS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class SentRun:
-    """Consecutive excerpts that were sent together, and the sum of their lengths."""
+    """Consecutive excerpts that were sent together, and the sum of their lengths.
+
+    Args:
+        settled: how many they are, where all of them are acknowledged with the next
+            acknowledgement: there are no lengths then.
+    """
 
     index_first: int
     lengths: array[int]
     payload_bytes: int
+    settled: int = 0
 
     @classmethod
     def of(cls, index_first: int, lengths: array[int]) -> Self:
@@ -45,11 +53,11 @@ class SentRun:
         return cls(index_first, lengths, measure_lengths(lengths, 0, len(lengths))[0])
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return self.settled or len(self.lengths)
 
     @property
     def index_last(self) -> int:
-        return self.index_first + len(self.lengths) - 1
+        return self.index_first + len(self) - 1
 
 
 class SendBudget:
@@ -106,7 +114,9 @@ class SendWindow:
         assert len(run) > 0
         last = self._runs[-1] if self._runs else None
         is_next = last is not None and last.index_last + 1 == run.index_first
-        if last is not None and is_next and len(last) + len(run) <= _JOINED_EXCERPTS:
+        has_lengths = last is not None and not last.settled and not run.settled
+        is_joined = is_next and has_lengths and len(last or ()) + len(run) <= _JOINED_EXCERPTS
+        if last is not None and is_joined:
             self._join(last, run)
         else:
             self._runs.append(run)
@@ -139,6 +149,7 @@ class SendWindow:
                 excerpts += len(run) - begun
                 payload_bytes += run.payload_bytes - begun_bytes
             else:
+                assert not run.settled
                 count = index + 1 - run.index_first - begun
                 count_bytes = measure_lengths(run.lengths, begun, count)[0]
                 self._begun, self._begun_bytes = begun + count, begun_bytes + count_bytes

@@ -173,12 +173,14 @@ class OutgoingLanes:
 
     def _catch_up(self, each: Outgoing, lane: "SourceLane", lane_first: int) -> None:
         assert self._owner is not None
-        acks, lengths = lane.take_acks(), lane.take_lengths()  # in this order: of what was sent
-        if not acks and not lengths:
+        acks, (settled, settled_bytes), lengths = lane.take_sent()
+        if not acks and not settled and not lengths:
             return
-        source = self._connection.source(each.cid)
+        source, first = self._connection.source(each.cid), lane_first + each.lane_count
+        runs = [SentRun(first, lengths[:0], settled_bytes, settled)] if settled else []
         if lengths:
-            run = SentRun.of(lane_first + each.lane_count, lengths)
+            runs.append(SentRun.of(first + settled, lengths))
+        for run in runs:
             source.framed(run)
             each.lane_count += len(run)
             self.sent += len(run)

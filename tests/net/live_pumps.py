@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from cqrepl.kernel import batch as kernel
 from cqrepl.kernel import live
@@ -145,6 +145,21 @@ def source_lane(
         row or new_bell().board().row(HOST), index_sent, target, index_held, False, has_much,
         budget,
     )  # fmt: skip
+
+
+class Taken(NamedTuple):
+    """What a source's lane has done: acknowledgements, with three numbers for each; how many were
+    sent; and the lengths of those that no acknowledgement settles."""
+
+    acks: list[int]
+    excerpts: int
+    lengths: list[int]
+
+
+def taken(lane: live.SourceLane) -> Taken:
+    """What a lane has done since it was asked last."""
+    acks, (settled, _), lengths = lane.take_sent()
+    return Taken(acks.tolist(), settled + len(lengths), lengths.tolist())
 
 
 def sink_lane(

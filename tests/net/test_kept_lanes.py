@@ -19,7 +19,16 @@ from cqrepl.replicator.outgoingqueue import KeptLane, Outgoing
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
-from tests.net.live_pumps import CID, LONG_MS, Ends, Running, excerpts_of, received, source_lane
+from tests.net.live_pumps import (
+    CID,
+    LONG_MS,
+    Ends,
+    Running,
+    excerpts_of,
+    received,
+    source_lane,
+    taken,
+)
 from tests.support.replicas import LOOPBACK, acked, copied, eventually
 
 NOON_MS = 1_709_640_000_000
@@ -69,7 +78,7 @@ def test_one_pump_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
             queue.append_many(more)
             ended, unsent = ends.stream(each.lane)
             assert (ended, unsent) == (Ended.SLICE, b"")
-            count = len(each.lane.take_lengths())
+            count = taken(each.lane).excerpts
             tailer.pass_by(count, each.lane.position, each.lane.position_last)
             assert each.suits(tailer)
             go_on(each)

@@ -35,6 +35,7 @@ from tests.net.live_pumps import (
     frames_of,
     received,
     source_lane,
+    taken,
 )
 from tests.support.descriptors import is_readable
 
@@ -81,12 +82,12 @@ def test_acknowledgements_are_noted(tmp_path: Path) -> None:
         ended, unsent, left, (heard_ns, _) = ends.hear(lane, data=said[:7], slice_ms=100)
         assert (ended, unsent, left) == (Ended.SLICE, b"", b"")
         assert heard_ns is not None
-        acks = lane.take_acks().tolist()
+        acks, count, lengths = taken(lane)
         assert acks[::3] == indexes
         assert set(acks[1::3]) == {NS}
         assert all(began <= at <= time.monotonic_ns() for at in acks[2::3])
-        assert len(lane.take_lengths()) == 5
-        assert len(lane.take_acks()) == 0
+        assert count == len(lengths) == 5
+        assert taken(lane) == ([], 0, [])
 
 
 def test_the_last_acknowledgement_will_do(tmp_path: Path) -> None:
@@ -95,7 +96,20 @@ def test_the_last_acknowledgement_will_do(tmp_path: Path) -> None:
         last = queue.last_index() or 0
         ends.far.sendall(b"".join(acknowledgement(last - ago) for ago in (4, 2, 0)))
         ends.hear(lane, slice_ms=100)
-        assert lane.take_acks().tolist()[:2] == [last, NS]
+        assert taken(lane).acks[:2] == [last, NS]
+
+
+def test_no_length_is_kept_of_what_is_acknowledged(tmp_path: Path) -> None:
+    """Else they are megabytes where much goes out. A log wants each: there they are."""
+    for is_logged, left in ((False, 2), (True, 5)):
+        with queue_of(tmp_path / f"{is_logged}", 5) as queue, Ends.connected() as ends:
+            last = queue.last_index() or 0
+            lane = source_lane(queue.tailer(), is_logged=is_logged)
+            assert ends.hear(lane, slice_ms=100)[0] is Ended.SLICE
+            ends.far.sendall(acknowledgement(last - 2))
+            assert ends.hear(lane, slice_ms=100)[0] is Ended.SLICE
+            acks, count, lengths = taken(lane)
+            assert (acks[0], count, len(lengths)) == (last - 2, 5, left)
 
 
 @pytest.mark.parametrize("is_logged", [True, False])
@@ -105,7 +119,7 @@ def test_an_acknowledgement_that_was_overtaken_is_no_news(tmp_path: Path, is_log
         last = queue.last_index() or 0
         ends.far.sendall(b"".join(acknowledgement(last - ago) for ago in (1, 0, 4, 0)))
         assert ends.hear(lane, slice_ms=100)[0] is Ended.SLICE
-        assert lane.take_acks().tolist()[::3] == ([last - 1, last] if is_logged else [last])
+        assert taken(lane).acks[::3] == ([last - 1, last] if is_logged else [last])
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -122,7 +136,7 @@ def test_what_else_the_peer_says_is_handed_over(tmp_path: Path, is_whole: bool) 
         assert ends.control.take_handed() + left == other
         assert heard_ns is not None
         assert began_ns is not None
-        assert lane.take_acks()[0] == last
+        assert taken(lane).acks[0] == last
 
 
 def test_the_pump_rings_and_runs_on(tmp_path: Path) -> None:
@@ -213,7 +227,7 @@ def test_a_rest_began_when_its_first_byte_came(tmp_path: Path) -> None:
         ends.far.sendall(first[9:] + second[:9])
         _, _, left, (heard_ns, began_ns) = ends.hear(lane, data=first[:9], slice_ms=60)
         assert left == second[:9]
-        assert lane.take_acks()[0] == last - 1
+        assert taken(lane).acks[0] == last - 1
         assert heard_ns is not None
         assert began_ns == heard_ns
 
@@ -283,7 +297,7 @@ def test_an_acknowledgement_wakes_what_waits_for_it(tmp_path: Path) -> None:
             ends.far.sendall(acknowledgement(last))
             assert is_readable(bell.fileno(), WAIT_S)
             assert board.marks(APPENDED) == [(HOST, last)]
-        assert lane.take_acks()[0] == last
+        assert taken(lane).acks[0] == last
 
 
 def test_the_bell_rings_once_for_the_target_of_each_lane(tmp_path: Path) -> None:
@@ -320,7 +334,7 @@ def test_what_was_not_sent_is_not_marked(tmp_path: Path, sent: int) -> None:
         ends.far.sendall(acknowledgement(first + sent))
         ends.hear(lane, slice_ms=100)
         assert board.marks(APPENDED) == []
-        assert lane.take_acks()[0] == first + sent <= last
+        assert taken(lane).acks[0] == first + sent <= last
         assert not is_readable(bell.fileno())
 
 
@@ -343,7 +357,7 @@ def test_a_further_level_is_marked_as_far_as_it_was_acknowledged(
             ends.far.sendall(said[40:])
             assert board.wait(first + 2, 1, which, None, WAIT_S) == Waited.REACHED
         assert board.marks(which) == [(HOST, first + 2)]
-        assert lane.take_acks()[0] == first + 2
+        assert taken(lane).acks[0] == first + 2
 
 
 @pytest.mark.parametrize("which", [AckLevel.SYNCED, AckLevel.APPLIED])
@@ -403,7 +417,7 @@ def test_a_lane_that_is_mute_marks_nothing(tmp_path: Path) -> None:
         ends.far.sendall(acknowledgement(last))
         ends.hear(lane, slice_ms=100)
         assert board.marks(APPENDED) == []
-        assert lane.take_acks()[0] == last
+        assert taken(lane).acks[0] == last
 
 
 def test_rings_before_room_is_missed(tmp_path: Path) -> None:
@@ -413,8 +427,8 @@ def test_rings_before_room_is_missed(tmp_path: Path) -> None:
         ends.far.sendall(acknowledgement(last - 4))
         pump = Running(lambda: ends.hear(lane, slice_ms=LONG_MS)[:3])
         assert is_readable(ends.control.bell, WAIT_S)
-        assert len(lane.take_lengths()) == 8
-        assert lane.take_acks()[0] == last - 4
+        acks, count, lengths = taken(lane)
+        assert (acks[0], count, len(lengths)) == (last - 4, 8, 4)
         lane.add_room(4, 0)
         ends.control.interrupt()
         assert pump.ended() == (Ended.INTERRUPTED, b"", b"")
@@ -435,4 +449,4 @@ def test_hears_while_the_peer_takes_nothing(tmp_path: Path) -> None:
         assert board.wait(first, 1, APPENDED, None, WAIT_S) == Waited.REACHED
         ends.control.interrupt()
         assert pump.ended()[0] is Ended.INTERRUPTED
-        assert len(lane.take_lengths()) < 64  # the buffers on the way are full
+        assert taken(lane).excerpts < 64  # the buffers on the way are full

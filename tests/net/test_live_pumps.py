@@ -47,6 +47,7 @@ from tests.net.live_pumps import (
     received,
     sink_lane,
     source_lane,
+    taken,
 )
 from tests.support.descriptors import is_readable
 from tests.support.samples import check_marks
@@ -104,7 +105,7 @@ def test_what_appears_is_sent(tmp_path: Path, pausing: Pausing) -> None:
         ends.control.interrupt()
         assert pump.ended() == (Ended.INTERRUPTED, b"")
         assert excerpts_of(stream) == (content(tmp_path / "q"), b"")
-        assert len(lane.take_lengths()) == 4
+        assert taken(lane).excerpts == 4
         tailer.pass_by(4, lane.position, lane.position_last)
         queue.append(b"last")
         last = tailer.next_excerpt()
@@ -116,10 +117,10 @@ def test_nothing_is_sent_that_the_window_has_no_room_for(tmp_path: Path) -> None
     with filled(tmp_path / "q", 10) as queue, Ends.connected() as ends:
         lane = source_lane(queue.tailer(), room=(4, 1 << 20))
         assert ends.stream(lane) == (Ended.SLICE, b"")
-        assert len(lane.take_lengths()) == 4
+        assert taken(lane).excerpts == 4
         lane.add_room(2, 0)
         assert ends.stream(lane) == (Ended.SLICE, b"")
-        assert len(lane.take_lengths()) == 2
+        assert taken(lane).excerpts == 2
         lane.add_room(9, 1 << 20)
         assert ends.stream(lane) == (Ended.SLICE, b"")
         stream = received(ends.far, len(b"".join(frames_of(queue))))
@@ -136,7 +137,7 @@ def test_a_source_stops_before_the_end_of_a_file(tmp_path: Path) -> None:
         assert tailer.next_excerpt() is not None
         lane = source_lane(tailer)
         assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.TAILER, b"")
-        assert list(lane.take_lengths()) == [1]
+        assert taken(lane).lengths == [1]
         tailer.pass_by(1, lane.position, lane.position_last)
         assert tailer.stand() is None
         assert [bytes(excerpt) for excerpt in tailer] == [b"a", b"b"]
@@ -151,7 +152,7 @@ def test_a_source_leaves_what_is_longer_than_allowed(tmp_path: Path) -> None:
         stream = received(ends.far, len(b"".join(frames_of(queue)[:2])))
         assert excerpts_of(stream) == (content(tmp_path / "q")[:2], b"")
         assert pump.ended() == (Ended.TAILER, b"")
-        assert list(lane.take_lengths()) == [10, 3 << 20]
+        assert taken(lane).lengths == [10, 3 << 20]
 
 
 def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_source_leaves_what_an_index_slot_contradicts(tmp_path: Path) -> None:
         stream = received(ends.far, len(b"".join(frames)))
         assert excerpts_of(stream) == (expected, b"")
         assert pump.ended() == (Ended.TAILER, b"")
-        assert len(lane.take_lengths()) == 256
+        assert taken(lane).excerpts == 256
 
 
 @pytest.mark.parametrize("shift", [-4, 4, 40, 4000])
@@ -192,7 +193,7 @@ def test_a_source_sends_nothing_on_the_strength_of_a_walk_alone(
         tailer.give_back(batch, 0)
         lane = source_lane(tailer, certain_end=0)
         assert ends.stream(lane, slice_ms=LONG_MS) == (Ended.TAILER, b"")
-        assert not len(lane.take_lengths())
+        assert not taken(lane).excerpts
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -222,7 +223,7 @@ def test_whatever_length_is_wrong_what_a_source_sends_was_written(
         lane = source_lane(tailer, certain_end=0)
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
         assert pump.ended()[0] is Ended.TAILER
-        sent = len(lane.take_lengths())
+        sent = taken(lane).excerpts
         assert sent <= nth
         ends.near.shutdown(socket.SHUT_WR)
         assert excerpts_of(received(ends.far, 1 << 30)) == (expected[:sent], b"")
@@ -255,7 +256,7 @@ def test_a_source_leaves_what_should_be_the_next_index_page(tmp_path: Path) -> N
         lane = source_lane(queue.tailer())
         pump = Running(lambda: ends.stream(lane, slice_ms=LONG_MS))
         assert pump.ended() == (Ended.TAILER, b"")
-        assert 0 < len(lane.take_lengths()) <= 32
+        assert 0 < taken(lane).excerpts <= 32
 
 
 def test_a_peer_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
@@ -681,7 +682,7 @@ class Both:
         acknowledged: list[int] = []
         while acknowledged[-1:] != [last]:
             assert time.monotonic() < until
-            acknowledged += list(self.lanes[nth][0].take_acks())[::3]
+            acknowledged += taken(self.lanes[nth][0]).acks[::3]
             time.sleep(0.001)
 
 

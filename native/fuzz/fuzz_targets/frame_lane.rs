@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -115,8 +116,10 @@ fuzz_target!(|input: Input| {
     // what the second lane sends the first one has found, as far as it fits into less room
     let found = FoundRuns::default();
     for room in [usize::from(room), usize::from(room / 3)] {
-        let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
-        let sent = Sent { place, lengths, acks, index_sent: -1, index_held: -1, target: FREE, is_muted };
+        let (lengths, acks, is_muted) = (VecDeque::new(), Vec::new(), false);
+        let (settled, target) = ((0, 0), FREE);
+        let sent =
+            Sent { place, lengths, settled, acks, index_sent: -1, index_held: -1, target, is_muted };
         let sent = Mutex::new(sent);
         let bell = Bell::new().expect("a descriptor");
         let row = Arc::new(Board::new(Arc::new(bell))).row(1);

@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cqrepl.protocol.sendwindow import ALONE_MAX, BYTES_MAX, SendWindow, SentRun
+from cqrepl.protocol.sendwindow import ALONE_MAX, BYTES_MAX, EXCERPTS_MAX, SendWindow, SentRun
 from tests.support.peer import index
 
 
@@ -83,3 +83,17 @@ def test_it_agrees_with_a_list(runs: list[list[int]], steps: list[int]) -> None:
         left = [(each, length) for each, length in left if each > step]
         assert window.acknowledge(step) == (len(known), sum(known))
         assert is_empty(window) == (not left)
+
+
+def test_excerpts_that_are_settled_have_no_lengths() -> None:
+    """They go with the next acknowledgement; those around them are told apart from them."""
+    window = SendWindow()
+    window.add(run(0, 1, 2))
+    window.add(SentRun(2, array("q"), 70, settled=3))
+    window.add(run(5, 4))
+    window.add(run(6, 8))
+    assert (window.excerpts, window.acknowledge(0)) == (7, (1, 1))
+    assert window.acknowledge(5) == (5, 2 + 70 + 4)
+    assert window.acknowledge(6) == (1, 8)
+    assert window.is_empty
+    assert window.budget.free == EXCERPTS_MAX

@@ -7,6 +7,7 @@
 //! An acknowledgement of what was sent raises the mark of the host at once, for the threads that wait
 //! for it. One of anything else raises nothing: the event loop finds it in the notes, and refuses it.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
@@ -60,8 +61,12 @@ pub struct LanePlace {
 pub struct Sent {
     /// Where the lane is.
     pub place: LanePlace,
-    /// The lengths of the excerpts sent since the event loop asked last.
-    pub lengths: Vec<i64>,
+    /// The lengths of the excerpts sent since the event loop asked last, but for those that are
+    /// settled.
+    pub lengths: VecDeque<i64>,
+    /// Those before them that were acknowledged since: how many, and the sum of their lengths. None
+    /// where all acknowledgements are kept.
+    pub settled: (i64, i64),
     /// The acknowledgements since then: index, nano time, and the time at which each came. Only the
     /// last one is kept, unless the lane is logged.
     pub acks: Vec<[i64; 3]>,
@@ -73,6 +78,19 @@ pub struct Sent {
     pub target: i64,
     /// True when no acknowledgement raises a mark any more.
     pub is_muted: bool,
+}
+
+impl Sent {
+    /// Everything up to an index is acknowledged, which was sent: the length of each is needed no
+    /// more. They would be megabytes until the event loop takes them.
+    fn settle(&mut self, index: i64) {
+        let first = self.place.index.saturating_sub(self.lengths.len() as i64);
+        let count =
+            index.saturating_sub(first).saturating_add(1).clamp(0, self.lengths.len() as i64);
+        let (settled, bytes) = self.settled;
+        let sum: i64 = self.lengths.drain(..count as usize).sum();
+        self.settled = (settled + count, bytes.saturating_add(sum));
+    }
 }
 
 /// One queue in the pump of a source.
@@ -225,6 +243,9 @@ impl<'a> SourceLane<'a> {
             return;
         }
         sent.index_held = sent.index_held.max(index);
+        if !self.is_logged {
+            sent.settle(index);
+        }
         if !sent.is_muted {
             self.row.raise_to(APPENDED, index);
         }

@@ -1,5 +1,6 @@
 //! The live pump for Python: it runs in a thread without the GIL for a slice of time.
 
+use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -163,6 +164,9 @@ impl PyQueueRuns {
     }
 }
 
+/// Acknowledgements, what they settle, and lengths.
+type PySent<'py> = (Bound<'py, PyAny>, (i64, i64), Bound<'py, PyAny>);
+
 /// One queue of a source, for one slice of time after the other.
 #[pyclass(frozen, name = "SourceLane", module = "cqrepl._native")]
 pub struct PySourceLane {
@@ -234,8 +238,8 @@ impl PySourceLane {
             held,
         };
         let recorded = Recorded { write_position, sequence: sequence_word, slots, pages };
-        let (lengths, acks, is_muted) = (Vec::new(), Vec::new(), false);
-        let sent = Sent { place, lengths, acks, index_sent, index_held, target, is_muted };
+        let (lengths, settled, acks, is_muted) = (VecDeque::new(), (0, 0), Vec::new(), false);
+        let sent = Sent { place, lengths, settled, acks, index_sent, index_held, target, is_muted };
         Ok(PySourceLane {
             store: Mutex::new(Some(View::of(store)?)),
             cid_document,
@@ -264,7 +268,7 @@ impl PySourceLane {
         has_much: bool,
     ) {
         let mut sent = locked(&self.sent);
-        debug_assert!(sent.lengths.is_empty() && sent.acks.is_empty());
+        debug_assert!(sent.lengths.is_empty() && sent.acks.is_empty() && sent.settled == (0, 0));
         let (room_excerpts, room_bytes) = room;
         sent.place = LanePlace { room_excerpts, room_bytes, held, ..sent.place };
         (sent.index_sent, sent.index_held, sent.target) = (index_sent, index_held, target);
@@ -312,18 +316,19 @@ impl PySourceLane {
         locked(&self.sent).is_muted = true;
     }
 
-    /// The acknowledgements since the last call, as an `array('q')` with three numbers for each:
-    /// the index, the nano time, and when the acknowledgement came. They are to be taken before the
-    /// lengths, which they are about.
-    fn take_acks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let acks = take(&mut locked(&self.sent).acks);
-        array(py, acks.as_flattened())
-    }
-
-    /// The lengths of the excerpts sent since the last call, as an `array('q')`.
-    fn take_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let lengths = take(&mut locked(&self.sent).lengths);
-        array(py, &lengths)
+    /// What was sent and acknowledged since the last call.
+    ///
+    /// First the acknowledgements, as an `array('q')` with three numbers for each: the index, the
+    /// nano time, and when it came. Then how many excerpts were sent that these acknowledge, and the
+    /// sum of their lengths; and the lengths of those sent behind them, as an `array('q')`. In a lane
+    /// that is logged all excerpts are among the latter.
+    fn take_sent<'py>(&self, py: Python<'py>) -> PyResult<PySent<'py>> {
+        let mut sent = locked(&self.sent);
+        let (acks, settled) = (take(&mut sent.acks), take(&mut sent.settled));
+        let lengths = take(&mut sent.lengths);
+        drop(sent); // what is made of them may take a moment
+        let lengths = Vec::from(lengths);
+        Ok((array(py, acks.as_flattened())?, settled, array(py, &lengths)?))
     }
 }
 
