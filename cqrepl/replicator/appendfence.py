@@ -1,27 +1,53 @@
-"""Keeps the writers of this machine out of a queue that is to go another way."""
+"""Keeps the writers of this machine out of a queue that is to go another way.
+
+Theory of operation. Whoever takes the queue in holds its append lock, from the moment that nobody
+may write here any more: in between a writer would append what the new leader does not have. So the
+sink takes over the very queue that the fence has open, with its lock held. Writers of this process
+look, beside the lock, at whether the queue is a copy, which is noted as long as the fence stands.
+"""
 
 from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import Queue
-from cqrepl.queue.files.locks import WRITE_LOCK_KEY
 
 WRITER_SECONDS: Final = 5.0  # that a writer may have the write lock for, to end its append
 
 
-def append_fence(path: Path) -> Queue:
-    """The queue in a directory, with its append lock: as long as it is open other processes append
-    nothing. One that has begun to has ended.
+class AppendFence:
+    """Stands before one queue: nothing is appended to it until it is lifted, or given to what
+    appends from then on. One that has begun to append has ended.
 
     Raises:
         QueueLocked: another process has one of the locks.
         QueueError, OSError: it cannot be opened.
     """
-    queue = Queue.open_for_append(path)
-    try:
-        queue.append_lock.acquire()
-        with queue.word_lock(WRITE_LOCK_KEY).held(WRITER_SECONDS):
-            return queue
-    except BaseException:
-        queue.close()
-        raise
+
+    def __init__(self, path: Path) -> None:
+        self._queue: Queue | None = None
+        queue = Queue.open_for_append(path)
+        try:
+            queue.append_lock.acquire()
+            queue.begin_following(WRITER_SECONDS)
+        except BaseException:
+            queue.close()
+            raise
+        self._queue = queue
+
+    def give(self) -> Queue:
+        """The queue, with its append lock held. It is the caller's from now on."""
+        assert self._queue is not None
+        queue, self._queue = self._queue, None
+        return queue
+
+    def lift(self) -> None:
+        """Writers may append again; nothing where the queue was given on."""
+        if self._queue is not None:
+            queue = self.give()
+            queue.note_follower(is_follower=False)
+            queue.close()
+
+    def end(self) -> None:
+        """The lock is free again, and the queue a copy; nothing where it was given on."""
+        if self._queue is not None:
+            self.give().close()

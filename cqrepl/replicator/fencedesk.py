@@ -39,7 +39,7 @@ from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.epochs import promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.appendfence import append_fence
+from cqrepl.replicator.appendfence import AppendFence
 from cqrepl.replicator.fencekind import (
     CSP_PREFIX,
     FENCE_CAPABILITY,
@@ -234,14 +234,24 @@ class FenceDesk:
         Raises:
             ValueError, Refused, QueueError: as `own_position`; or that cannot be read.
         """
-        position, path = self.own_position(name), self._host.queue(name).path
-        if first != NEXT_OF_EMPTY and has_chains():
-            position = replace(position, chain=await in_thread(partial(_chain_at, path, first)))
+        position = self.own_position(name)
+        position = replace(position, chain=await self.own_chain(name, first))
         try:
-            await in_thread(partial(check_writable, path))
+            await in_thread(partial(check_writable, self._host.queue(name).path))
         except OSError as error:
             return replace(position, unwritable=str(error))
         return position
+
+    async def own_chain(self, name: str, first: Index) -> bytes:
+        """The chain over what this host's copy has of the cycle before an index; none for 0, or
+        where no library reckons it.
+
+        Raises:
+            QueueError: that cannot be read.
+        """
+        if first == NEXT_OF_EMPTY or not has_chains():
+            return b""
+        return await in_thread(partial(_chain_at, self._host.queue(name).path, first))
 
     def own_position(self, name: str) -> CopyPosition:
         """How far this host's copy is.
@@ -316,16 +326,18 @@ class FenceDesk:
         host, name, path, held = self._host, queue.name, queue.path, queue.held
         with host.changing():
             with ExitStack() as stack:
-                fence = await in_thread(partial(append_fence, path))
-                stack.callback(fence.close)
+                fence = await in_thread(partial(AppendFence, path))
+                stack.callback(fence.lift)
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
+                stack.pop_all()
+                stack.callback(fence.end)
                 queue.leading.has_stepped_down = True
                 try:
                     await host.close_writer(name)
                     await host.source.remove(name, f"host {leader} leads it in epoch {epoch}")
                 except (QueueError, OSError) as error:  # it leads no longer for all that
                     _logger.warning("queue %r: it was not closed in order: %s", name, error)
-            await host.sink.take_in_again(name, path, queue.epochs)
+                await host.sink.take_in_again(name, path, queue.epochs, fence)
             if held is not None:
                 await host.sink.pause(name)
 

@@ -27,7 +27,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.queue import Queue
 from cqrepl.queue.quarantine import Quarantine
-from cqrepl.replicator.appendfence import append_fence
+from cqrepl.replicator.appendfence import AppendFence
 from cqrepl.replicator.controldesk import ControlDesk
 from cqrepl.replicator.duplexsession import DuplexSession
 from cqrepl.replicator.fencedesk import FenceDesk
@@ -403,19 +403,19 @@ class Host:
     async def _hand_over(self, name: str, master_id: int) -> None:
         path, epochs = self.source.queues[name].path, self.source.queues[name].epochs
         with ExitStack() as stack:
-            fence = await in_thread(partial(append_fence, path))
-            stack.callback(fence.close)
+            fence = await in_thread(partial(AppendFence, path))
+            stack.callback(fence.lift)
             if not await self._until_so(partial(self.source.has_all, name, master_id)):
                 has = "has not all of it" if master_id in self.endpoint.connections else "is away"
                 raise Refused(f"queue {name!r} stays here: host {master_id} {has}")
             await self.close_writer(name)
             await self.source.remove(name, f"host {master_id} is its master now")
-        try:
-            taken = self.sink.open(name, path, epochs)
-            await in_thread(taken.lock)
-        except BaseException:
-            self.source.stream_again(name, path, epochs)
-            raise
+            try:
+                taken = self.sink.open(name, path, epochs, fence)
+            except BaseException:
+                fence.lift()
+                self.source.stream_again(name, path, epochs)
+                raise
         self.sink.add(taken)
 
     async def _take_over(self, name: str, master_id: int) -> None:

@@ -86,14 +86,14 @@ class Promoter:
         for host_id in (plan.leader, lacks.host):
             try:
                 if host_id == self._own:
-                    position = await self._desk.tried_position(name, lacks.first)
+                    chain = await self._desk.own_chain(name, lacks.first)
                 else:
-                    position = await self._desk.position(host_id, name, asked)
+                    chain = (await self._desk.position(host_id, name, asked)).chain
             except (Refused, QueueError) as error:
                 return replace(plan, refusal=f"host {host_id} cannot tell what it has: {error}")
             except Unreachable:
                 return plan  # it is told by the promises that do not come
-            chains[host_id] = position.chain
+            chains[host_id] = chain
         return replace(plan, refusal=differing(plan, positions, chains))
 
     async def promote(self, name: str, *, accept_loss: bool = False) -> Promotion:

@@ -27,6 +27,7 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import Quarantine, quarantine
 from cqrepl.queue.write.pretoucher import usual_ahead_bytes
+from cqrepl.replicator.appendfence import AppendFence
 from cqrepl.replicator.copylevels import note_applied
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
@@ -237,32 +238,42 @@ class Sink:
         """Queues that are opened from now on log beside these."""
         self._opener.place_logs(names)
 
-    def open(self, name: str, path: Path, epochs: KeptEpochs | None = None) -> SinkQueue:
+    def open(
+        self,
+        name: str,
+        path: Path,
+        epochs: KeptEpochs | None = None,
+        fence: AppendFence | None = None,
+    ) -> SinkQueue:
         """Opens or prepares a queue that is to be taken in too.
 
         Args:
             epochs: its own, where they are known already.
+            fence: that keeps writers out of it until it is open.
 
         Raises:
             QueueError, OSError: as `open_sinks`.
         """
         with spare_descriptors():
-            queue = self._opener.open(name, path, epochs)
+            queue = self._opener.open(name, path, epochs, fence)
         if queue.error_at_start is not None:
             self._opener.close_at_once(queue)
             raise queue.error_at_start
         return queue
 
-    async def take_in_again(self, name: str, path: Path, epochs: KeptEpochs) -> SinkQueue:
+    async def take_in_again(
+        self, name: str, path: Path, epochs: KeptEpochs, fence: AppendFence | None = None
+    ) -> SinkQueue:
         """Takes in a queue that was open in this host until now, and keeps all other writers out.
         Where it cannot be opened, or locked, it pauses, and is opened when it is offered next.
 
         Args:
             epochs: its own.
+            fence: that keeps writers out of it until it is open.
         """
         with spare_descriptors():
             try:
-                queue = self._opener.open(name, path, epochs)
+                queue = self._opener.open(name, path, epochs, fence)
             except (QueueError, OSError) as error:
                 queue = self._opener.open(name, path, epochs, is_late=True)
                 queue.open_later(error)
@@ -360,6 +371,7 @@ class SinkOpener:
         name: str,
         path: Path,
         epochs: KeptEpochs | None = None,
+        fence: AppendFence | None = None,
         *,
         is_late: bool = False,
     ) -> SinkQueue:
@@ -380,6 +392,7 @@ class SinkOpener:
             puts_aside=settings.puts_aside,
             min_free_bytes=settings.min_free_bytes,
             epochs=epochs,
+            fence=fence,
             is_late=is_late,
         )
         queue.master_id = settings.masters.get(name)

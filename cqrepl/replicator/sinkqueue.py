@@ -36,7 +36,7 @@ from cqrepl.queue.quarantine import Quarantine
 from cqrepl.queue.read.chains import Chains
 from cqrepl.queue.read.tornsectors import first_doubtful
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher
-from cqrepl.replicator.appendfence import WRITER_SECONDS
+from cqrepl.replicator.appendfence import WRITER_SECONDS, AppendFence
 from cqrepl.replicator.copylayout import layout_like
 from cqrepl.replicator.copylevels import BeyondAppended, tell_synced
 from cqrepl.replicator.copytail import CopyTail
@@ -65,6 +65,7 @@ class SinkQueue:
 
     Args:
         epochs: of the queue, where they are known already.
+        fence: that keeps writers out of it until it is open.
         is_late: it is not opened yet, but as at a start when it is offered.
     """
 
@@ -81,6 +82,7 @@ class SinkQueue:
         puts_aside: bool = False,
         min_free_bytes: int = 0,
         epochs: KeptEpochs | None = None,
+        fence: AppendFence | None = None,
         is_late: bool = False,
     ) -> None:
         self.name = name
@@ -123,9 +125,9 @@ class SinkQueue:
         if is_late:
             self.append_log = EntryLog(None, self.name, LogKind.APPENDED)  # until it is opened
         else:
-            self._begin()
+            self._begin(fence)
 
-    def _begin(self) -> None:
+    def _begin(self, fence: AppendFence | None) -> None:
         try:
             self._open_log()
         except (QueueError, OSError) as error:
@@ -137,7 +139,7 @@ class SinkQueue:
         try:
             _ = self.epochs.now  # nothing is taken before they are known
             if self.is_there:
-                self._open(None)
+                self._open(None, fence)
         except (QueueError, OSError) as error:
             if not is_passing(error):
                 self.append_log.close()
@@ -563,10 +565,11 @@ class SinkQueue:
         if self.owner is not None:
             self.owner.catch_up()
 
-    def _open(self, create: QueueLayout | None) -> None:
+    def _open(self, create: QueueLayout | None, fence: AppendFence | None = None) -> None:
         if create is None and self.path.is_dir() and not _looks_like_queue(self.path):
             raise NotAQueue("a queue or an empty directory expected", path=self.path)
-        self._queue = queue = Queue.open_for_append(self.path, create=create)
+        opened = fence.give() if fence else Queue.open_for_append(self.path, create=create)
+        self._queue = queue = opened
         try:
             self.chains = Chains(queue.cycles)
             # that it follows may have gone with the power; what was promised has not
@@ -608,10 +611,12 @@ class SinkQueue:
         if self._appender is not None:
             return
         queue = self.queue
-        queue.append_lock.acquire()
+        is_fenced = queue.append_lock.is_held
+        if not is_fenced:
+            queue.append_lock.acquire()
         try:
-            # a writer that had looked at the append lock before ends its append
-            queue.begin_following(WRITER_SECONDS)
+            if not is_fenced:  # a writer that had looked at the append lock before ends its append
+                queue.begin_following(WRITER_SECONDS)
             self.toucher = page_toucher(queue.cycles, queue.layout, self._touch_ahead_bytes)
             # what is longer than the connection's limit never gets here
             self._appender = queue.appender(
