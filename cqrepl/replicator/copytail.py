@@ -9,11 +9,15 @@ no other process has the copy open.
 
 import logging
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cqrepl.queue import QueueError, QueueLocked
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.quarantine import Quarantine, quarantine
+from cqrepl.replicator.stops import Stop
+
+if TYPE_CHECKING:
+    from cqrepl.replicator.sinkqueue import SinkQueue
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -69,3 +73,13 @@ class CopyTail:
         assert self.beyond is not None
         (start, _), self.beyond = self.beyond, None
         return quarantine(self._path, start)
+
+
+def put_aside_later(queue: "SinkQueue", peer: str, stop: Stop, index: int) -> None:
+    """A queue pauses until what differs from an index on has been put aside, and that says why."""
+    if queue.disk.is_left_by_power_cut(index):
+        stop = Stop.left_by_power_cut(queue.name, index)
+        _logger.warning("%s: queue %r: %s", peer, queue.name, stop.message)
+    else:
+        _logger.error("%s: %s", peer, stop)
+    queue.pause.begin(stop, is_told=False)

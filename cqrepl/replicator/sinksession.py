@@ -25,6 +25,7 @@ from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.identity import Identity
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.copylevels import sync_later, take_word
+from cqrepl.replicator.copytail import put_aside_later
 from cqrepl.replicator.epochdesk import BEYOND, EpochDesk
 from cqrepl.replicator.logs import ENTRY
 from cqrepl.replicator.masters import QueuesFromHere
@@ -515,8 +516,7 @@ class SinkSession:
         stop = Stop(name=name, reason=reason, message=message)
         if index is not None and queue.may_put_aside(index):
             # a queue that was stopped is not offered again on one connection
-            _logger.error("%s: %s", self._pump.label, stop)
-            queue.pause.begin(stop, is_told=False)
+            put_aside_later(queue, self._pump.label, stop, index)
             self._pump.fail(f"queue {name!r}: what differs goes to quarantine, and comes again")
             return
         queue.stop, queue.differs_at = stop, index

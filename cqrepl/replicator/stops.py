@@ -55,6 +55,16 @@ class Stop:
         return cls(name=name, reason=reason, message=message, is_disk_full=is_full)
 
     @classmethod
+    def left_by_power_cut(cls, name: str, index: int) -> "Stop":
+        """A copy that is to take from an index on what its source has: a power cut explains that
+        the two differ, and nobody has to find out which one is wrong."""
+        what = (
+            f"what a power cut may have left of it from {format_index(index)} on is not what its"
+            " source has: that goes to quarantine, and comes again"
+        )
+        return cls(name=name, reason=StopReason.FAILED, message=what)
+
+    @classmethod
     def held(cls, name: str, why: str) -> "Stop":
         """A queue that does not go on for now, by a word of the operator's."""
         return cls(name=name, reason=StopReason.FAILED, message=why)

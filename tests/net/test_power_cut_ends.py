@@ -200,9 +200,10 @@ async def test_what_only_the_copy_has_whole_is_not_put_aside(
 
 
 async def test_the_lost_end_of_a_closed_cycle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The file of the next cycle got to the disk, and that of the last one not as a whole."""
+    """The file of the next cycle got to the disk, and that of the last one not as a whole. Nobody
+    is told of copies that diverged: the power cut explains it."""
     path, copy = tmp_path / "q", tmp_path / "copy"
     written = fill(path, "FAST_DAILY", {0: 50, 1: 30})
     async with joined(path, copy) as (source, _):
@@ -218,6 +219,10 @@ async def test_the_lost_end_of_a_closed_cycle(
         assert not sink.stops
     (aside,) = (copy / "quarantine").iterdir()
     assert aside.name == f"{hex(noon_index(sequence=45))}-1"
+    told = f"what a power cut may have left of it from {hex(noon_index(sequence=45))} on"
+    assert sum(told in message for message in caplog.messages) == 1
+    assert "diverged" not in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
