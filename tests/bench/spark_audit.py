@@ -1,6 +1,6 @@
 """An audit of two copies, beside a join of their excerpts in Spark, in one interleaved run.
 
-    python -m tests.bench.spark_audit [--rounds 5] [--count 2000000] [--size 100]
+    python -m tests.bench.spark_audit [--rounds 5] [--count 2000000] [--size 100] [--only audit]
 
 audit     `cqrepl.spark.jobs.audit` of two equal copies
 join      both copies by the data source `chronicle`; an outer join of (index, 64-bit hash of the
@@ -75,9 +75,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--only", default="audit,join,empty")
     arguments = parser.parse_args()
-    taken: dict[str, list[float]] = {"audit": [], "join": []}
-    processors: dict[str, list[float]] = {"audit": [], "join": []}
+    wanted = arguments.only.split(",")
+    taken: dict[str, list[float]] = {each: [] for each in ("audit", "join") if each in wanted}
+    processors: dict[str, list[float]] = {each: [] for each in taken}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / "one", folder / "two"]
@@ -86,26 +88,29 @@ def main() -> None:
         print(f"{arguments.count:,} excerpts of {arguments.size} bytes in each copy", flush=True)
         with session(SessionSettings(conf=CONF), "bench") as spark:
             register(spark)
+            works = {
+                "audit": lambda: audit(spark, paths).is_same,
+                "join": lambda: joined(spark, paths),
+            }
             for nth in range(arguments.rounds + 1):
-                found = {
-                    "audit": seconds(lambda: audit(spark, paths).is_same),
-                    "join": seconds(lambda: joined(spark, paths)),
-                }
-                for kind, (clock, each) in found.items():
+                for kind in taken:
+                    clock, each = seconds(works[kind])
                     if nth:
                         taken[kind].append(clock)
                         processors[kind].append(each)
-        empty = [empty_command(folder) for _ in range(3)]
+        empty = [empty_command(folder) for _ in range(3)] if "empty" in wanted else []
     rates = {kind: arguments.count / statistics.median(each) for kind, each in taken.items()}
     for kind, rate in rates.items():
         times = " ".join(f"{each:.2f}" for each in taken[kind])
         each = arguments.count / statistics.median(processors[kind])
         print(f"{kind:<6} {rate:>12,.0f} excerpts/s of each copy   ({times} s)", end=" ")
         print(f"{each:>12,.0f} for each second of the processors")
-    used_ratio = statistics.median(processors["join"]) / statistics.median(processors["audit"])
-    print(f"audit / join: {rates['audit'] / rates['join']:.1f}, of the processors {used_ratio:.1f}")
+    if len(taken) > 1:
+        ratio = statistics.median(processors["join"]) / statistics.median(processors["audit"])
+        print(f"audit / join: {rates['audit'] / rates['join']:.1f}, of the processors {ratio:.1f}")
     print(f"load {os.getloadavg()[0]:.1f}")
-    print(f"command on two empty queues: median {statistics.median(empty):.1f} s")
+    if empty:
+        print(f"command on two empty queues: median {statistics.median(empty):.1f} s")
     print(f"{os.cpu_count()} processors, Python {sys.version.split()[0]}")
 
 

@@ -1,11 +1,11 @@
 """Reading a queue through Spark, beside the best that Spark could do, in one interleaved run.
 
-    python -m tests.bench.spark_read [--rounds 5] [--count 2000000] [--size 256]
+    python -m tests.bench.spark_read [--rounds 5] [--count 2000000] [--size 256] [--columns index]
 
 ready     a data source whose tasks yield one batch, made before, again and again: the same number
           of excerpts, of the same size and columns, at no cost of its own
 queue     the data source `chronicle` on a queue
-parquet   `spark.read.parquet` on the same data, not compressed
+parquet   `spark.read.parquet` on the same data, not compressed, the same columns of it
 
 All go into Spark's sink `noop`. Excerpts a second on the clock, and for each second of the
 processors (of Java and all its Python workers); medians, and ratios of medians.
@@ -56,7 +56,7 @@ class ReadyReader(DataSourceReader):
     """Yields one batch of a queue as often as is needed."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        source = ChronicleSource({"path": options["path"]})
+        source = ChronicleSource({name: options[name] for name in ("path", "columns")})
         reader = source.reader(schema)
         batch = next(iter(reader.read(reader.partitions()[0])))
         assert isinstance(batch, pa.RecordBatch)
@@ -84,7 +84,7 @@ class ReadySource(DataSource):
         return "ready"
 
     def schema(self) -> StructType:
-        return struct_type(COLUMNS_USUAL, "raw")
+        return struct_type(tuple(self.options["columns"].split(",")), "raw")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ReadyReader(schema, dict(self.options))
@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=256)
+    parser.add_argument("--columns", default=",".join(COLUMNS_USUAL))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -139,11 +140,13 @@ def main() -> None:
         spark = session(folder)
         reader = spark.read.format("chronicle")
         reader.load(str(queue)).write.option("compression", "none").parquet(str(parquet))
+        reader = reader.option("columns", options.columns)
         ready = spark.read.format("ready").option("count", options.count)
+        ready = ready.option("columns", options.columns)
         frames: dict[str, Callable[[], DataFrame]] = {
             "ready": lambda: ready.load(str(queue)),
             "queue": lambda: reader.load(str(queue)),
-            "parquet": lambda: spark.read.parquet(str(parquet)),
+            "parquet": lambda: spark.read.parquet(str(parquet)).select(*options.columns.split(",")),
         }
         rates = {name: Rates() for name in frames}
         for frame in frames.values():
