@@ -83,12 +83,25 @@ def test_the_column_tells_the_same(spark: "SparkSession", table: Path) -> None:
 
 
 def test_keys_in_sparks_own_functions_are_the_same(spark: "SparkSession") -> None:
-    from cqrepl.spark.jobs.keycolumns import column, key_column, partition_column_of
+    from cqrepl.spark.jobs.keycolumns import (
+        column,
+        java_charsets,
+        key_column,
+        partition_column_of,
+    )
 
     edges = (0, 1, 7, 8, 15, 16, 31, 32, 63)
     numbers = [sign * (1 << bit) + step for bit in edges for sign in (1, -1) for step in (-1, 0, 1)]
     kinds: dict[str, list[object]] = {
-        "string": ["", "a", "grün", *(n * "x" for n in (31, 32, 127, 128, 16_383, 16_384, 70_000))],
+        "string": [
+            "",
+            "a",
+            "grün",
+            "\u00e4\U0001f600\uffff",
+            "\U0010ffff" * 6,
+            "\U00010000" * 9,
+            *(n * "x" for n in (31, 32, 127, 128, 16_383, 16_384, 70_000)),
+        ],
         "bigint": [n for n in numbers if -(1 << 63) <= n < 1 << 63],
         "int": [n for n in numbers if -(1 << 31) <= n < 1 << 31],
         "double": [0.0, 1.5, -2.25e300],
@@ -96,7 +109,8 @@ def test_keys_in_sparks_own_functions_are_the_same(spark: "SparkSession") -> Non
     }
     for kind, keys in kinds.items():
         frame = spark.createDataFrame([(key,) for key in (*keys, None)], f"`a key` {kind}")
-        made = frame.select("a key", key_column(column("a key"), kind).alias("wire"))
+        with java_charsets(spark):
+            made = frame.select("a key", key_column(column("a key"), kind).alias("wire"))
         made = made.withColumn("number", partition_column_of(column("wire"), 13))
         for row in made.collect():
             assert bytes(row["wire"]) == key_bytes(row["a key"])
@@ -141,6 +155,37 @@ def test_a_column_as_payload(spark: "SparkSession", tmp_path: Path) -> None:
     filled = loaded(frame, tmp_path / "out", partitions=3, payload="data")
     found = {bytes(data) for each in filled for _, data in excerpts(Path(each.path))}
     assert found == {data.encode() for _, data in rows}
+
+
+def test_rows_without_an_order_are_in_that_of_their_bytes(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Whatever bytes these are, and however long the keys."""
+    payloads = [b"", b"\0", b"\0\0", b"a", b"ab", b"\x7f", b"\x80", b"\xc3\xa4", b"\xed\xa0\x80",
+                bytes(range(256)), b"\xff", b"\xff\xfe"]  # fmt: skip
+    keys = [
+        "",
+        "a",
+        "b",
+        "\u00e4",
+        "\uffff",
+        "\U0001f600",
+        "x" * 31,
+        "x" * 32,
+        "y" * 127,
+        "x" * 128,
+    ]
+    rows = [(key, payload) for payload in reversed(payloads) for key in keys]
+    frame = spark.createDataFrame(rows, "symbol string, data binary").repartition(3)
+    filled = loaded(frame, tmp_path / "out", partitions=2, payload="data")
+    for partition, each in enumerate(filled):
+        wanted = [
+            payload or b"\x8f"  # as nothing stands in a queue
+            for key in sorted(keys, key=key_bytes)
+            if partition_of(key, 2) == partition
+            for payload in sorted(payloads)
+        ]
+        assert [bytes(data) for _, data in excerpts(Path(each.path))] == wanted
 
 
 def test_rows_of_a_queue_stay_in_the_order_of_their_indexes(

@@ -5,16 +5,20 @@ told in Spark's own functions, which cost a fraction of a call of Python for eac
 types go through Python.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 
 import wire
 from cqrepl.spark.jobs.partitionhash import key_bytes
 
 WHOLE_NUMBERS: Final = ("bigint", "int", "smallint", "tinyint")
-_SHORT_TEXT, _SHORT_MAX, _LONG_TEXT = 0xE0, 31, "B8"
+_SHORT_MAX, _LONG_TEXT = 31, "B8"
+_SHORT_CODES: Final = bytes(range(0xE0, 0xE0 + _SHORT_MAX + 1))  # of a text of so many bytes
 # the greatest number of each form: its code and how many bytes, the least form that holds it first
 _POSITIVE: Final = (
     ((1 << 8) - 1, "A1", 1), ((1 << 15) - 1, "A5", 2), ((1 << 16) - 1, "A2", 2),
@@ -24,6 +28,9 @@ _POSITIVE: Final = (
 _NEGATIVE: Final = (
     (-(1 << 7), "A4", 1), (-(1 << 15), "A5", 2), (-(1 << 31), "A6", 4), (-(1 << 63), "A7", 8),
 )  # fmt: skip
+_CHARSET: Final = "CESU-8"  # UTF-8, but for characters beyond 16 bits: of each surrogate apart
+_ALL_CHARSETS: Final = "spark.sql.legacy.javaCharsets"
+_plans: Final = Lock()  # they have a setting of the session in common
 _GROUP_BITS: Final = 7  # of a length, in each byte; the highest bit says that more follow
 _GROUPS: Final = 5
 
@@ -33,8 +40,21 @@ def column(name: str) -> Column:
     return f.col(f"`{name.replace('`', '``')}`")
 
 
+@contextmanager
+def java_charsets(spark: SparkSession) -> Iterator[None]:
+    """Lets the plan of a query that is made in a block have all charsets of Java."""
+    with _plans:
+        before = spark.conf.get(_ALL_CHARSETS)
+        spark.conf.set(_ALL_CHARSETS, "true")
+        try:
+            yield
+        finally:
+            spark.conf.set(_ALL_CHARSETS, str(before))
+
+
 def key_column(key: Column, kind: str) -> Column:
-    """The key as binary wire; `kind` is its type as Spark spells it."""
+    """The key as binary wire; `kind` is its type as Spark spells it. For a query that is made
+    within `java_charsets`."""
     if kind == "string":
         found = _text(key)
     elif kind in WHOLE_NUMBERS:
@@ -59,9 +79,11 @@ def order_columns(value: Column | None, kind: str) -> list[Column]:
 
 
 def _text(key: Column) -> Column:
-    data = f.encode(key, "UTF-8")
-    count = f.octet_length(key)
-    short = f.unhex(f.hex(count + _SHORT_TEXT))
+    is_ascii = f.octet_length(key) == f.char_length(key)
+    data = f.when(is_ascii, f.encode(key, "UTF-8")).otherwise(f.encode(key, _CHARSET))
+    count = f.octet_length(data)
+    # picked from a constant: each digit of `unhex` is a step of its own
+    short = f.substring(f.lit(_SHORT_CODES), count + 1, f.lit(1))
     return f.when(count <= _SHORT_MAX, f.concat(short, data)).otherwise(
         f.concat(f.unhex(f.concat(f.lit(_LONG_TEXT), _length(count))), data)
     )

@@ -3,8 +3,9 @@
     partition = CRC-32 of the key as binary wire, modulo the number of partitions
 
 The CRC is that of zlib, PNG and `java.util.zip.CRC32`. Binary wire has one form for a value: a text
-of up to 31 bytes is E0 plus its length, then its UTF-8; a number takes the least width that holds
-it, for every type of column. `tests/vectors/partitions.json` has examples.
+of up to 31 bytes is E0 plus its length, then its UTF-8, in which a character beyond 16 bits is two
+surrogates; a number takes the least width that holds it, for every type of column.
+`tests/vectors/partitions.json` has examples.
 """
 
 from zlib import crc32

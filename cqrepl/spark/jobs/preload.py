@@ -26,6 +26,7 @@ from cqrepl.spark.jobs.fillsource import FORMAT, PARTITION, PAYLOAD, Filling, Fi
 from cqrepl.spark.jobs.keycolumns import (
     WHOLE_NUMBERS,
     column,
+    java_charsets,
     key_column,
     order_columns,
     partition_column_of,
@@ -107,19 +108,26 @@ def preload(
 
 
 def _spread(frame: "DataFrame", settings: PreloadSettings) -> "DataFrame":
-    """Rows of (partition, payload): each partition in one task, sorted."""
+    """Rows of (partition, payload): each partition in one task, sorted.
+
+    What they are sorted by are the same bytes as texts: Spark compares texts where they lie, and
+    copies binary values out of both rows for each comparison.
+    """
     kinds = dict(frame.dtypes)
     order = settings.order or (_INDEX if kinds.get(_INDEX) in WHOLE_NUMBERS else None)
     place = order_columns(None if order is None else column(order), kinds.get(order or "", ""))
-    rows = frame.select(
-        key_column(column(settings.key), kinds[settings.key]).alias(_KEY),
-        *(value.alias(_PLACE) for value in place),
-        _payload(frame, settings).alias(PAYLOAD),
-    )
+    with java_charsets(frame.sparkSession):
+        rows = frame.select(
+            key_column(column(settings.key), kinds[settings.key]).alias(_KEY),
+            *(value.alias(_PLACE) for value in place),
+            _payload(frame, settings).cast("string").alias(PAYLOAD),
+        )
     rows = rows.withColumn(PARTITION, partition_column_of(column(_KEY), settings.partitions))
+    rows = rows.withColumn(_KEY, column(_KEY).cast("string"))
     by = [column(name).asc_nulls_first() for name in (_KEY, *([_PLACE] if place else []), PAYLOAD)]
     rows = rows.repartitionById(settings.partitions, column(PARTITION))
-    return rows.sortWithinPartitions(*by).select(PARTITION, PAYLOAD)
+    rows = rows.sortWithinPartitions(*by)
+    return rows.select(PARTITION, column(PAYLOAD).cast("binary").alias(PAYLOAD))
 
 
 def partition_column(column: "Column", partitions: int) -> "Column":
