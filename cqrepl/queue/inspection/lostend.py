@@ -51,11 +51,15 @@ class LostEnd:
         return f"{self.path}: {self.what}"
 
 
-def lost_end(cycles: Cycles, *, making_s: float = MAKING_S) -> LostEnd | None:
+def lost_end(
+    cycles: Cycles, *, making_s: float = MAKING_S, if_promised: bool = False
+) -> LostEnd | None:
     """Why the end of a queue is not known; None where nothing speaks against what is there.
 
     Args:
         making_s: for so long a last file without a header may be one that is being made.
+        if_promised: such a file concerns only where excerpts of it are known to have been on the
+            disk; else its creator has died over it, and nobody has lost anything.
 
     Raises:
         QueueError: the last store file is damaged, or the directory cannot be read.
@@ -70,7 +74,8 @@ def lost_end(cycles: Cycles, *, making_s: float = MAKING_S) -> LostEnd | None:
         return _from(cycles, promised, 0, what)
     if not listed:
         return None
-    if not _is_ready(cycles, last, making_s):
+    promises = synced is not None and synced.end > index_of(last, SEQUENCE_FIRST, cycles.shift)
+    if (promises or not if_promised) and not _is_ready(cycles, last, making_s):
         path = cycles.path_of(last)
         size = path.stat().st_size if path.exists() else 0
         what = f"expected a store file, found {size} bytes without a header"

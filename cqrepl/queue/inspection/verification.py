@@ -63,7 +63,9 @@ def verify(
     Raises:
         QueueError: one of them is no queue, as `inspect_queue`.
     """
-    copies = yield from opened_copies(paths, with_lost=span.is_common)
+    is_alone = len(paths) == 1 and span.index_last is None  # nothing else tells of its end
+    with_lost = span.is_common or is_alone
+    copies = yield from opened_copies(paths, with_lost=with_lost, if_promised=is_alone)
     if copies is None:
         return
     is_proof = False
@@ -86,8 +88,7 @@ def _compared(
             yield outcome
     for nth, copy in enumerate(copies):
         yield from queue_flaws(nth, copy)
-    if span.is_common:
-        yield from lost_ends(copies, missed)
+    yield from lost_ends(copies, missed)  # of those that were looked at
 
 
 def is_counted(outcome: Outcome) -> bool:
@@ -117,13 +118,14 @@ def nothing_compared(copies: list[ComparedCopy], span: ComparedSpan) -> NothingC
 
 
 def opened_copies(
-    paths: Sequence[Path | str], *, with_lost: bool = False
+    paths: Sequence[Path | str], *, with_lost: bool = False, if_promised: bool = False
 ) -> Generator[Outcome, None, list[ComparedCopy] | None]:
     """The copies, after a quick look at each; None where they cannot be compared, which is told.
 
     Args:
         with_lost: whether the end of each is known is looked at too; that may wait for a file
             that is being made.
+        if_promised: as for `lost_end`.
 
     Raises:
         QueueError: one of them is no queue.
@@ -136,7 +138,7 @@ def opened_copies(
     for nth, path in enumerate(map(Path, paths)):
         try:
             info = inspect_queue(path)
-            lost = _lost_end(info) if with_lost else None
+            lost = _lost_end(info, if_promised) if with_lost else None
             copies.append(ComparedCopy(path, info, QueueNotes(path), lost))
         except QueueDamaged as error:
             yield _unusable(nth, path, error)
@@ -171,10 +173,11 @@ def lost_ends(copies: list[ComparedCopy], missed: set[tuple[Cycle, int]]) -> Ite
             yield Flaw(copy=nth, finding=finding)
 
 
-def _lost_end(info: QueueInfo) -> LostEnd | None:
+def _lost_end(info: QueueInfo, if_promised: bool) -> LostEnd | None:
     """Why the end of a queue is not known; what cannot be read is told of elsewhere."""
     try:
-        return lost_end(Cycles(info.path, info.layout.roll_cycle, info.layout.epoch))
+        cycles = Cycles(info.path, info.layout.roll_cycle, info.layout.epoch)
+        return lost_end(cycles, if_promised=if_promised)
     except (QueueError, OSError):
         return None
 

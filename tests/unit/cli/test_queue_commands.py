@@ -12,6 +12,7 @@ from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
+from cqrepl.queue.files.syncedmark import store_synced
 from cqrepl.queue.format.index import cycle_of
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import unpack
@@ -248,6 +249,34 @@ def test_verify_common_does_not_take_a_lost_end_for_a_copy_that_is_behind(
     # a difference that is told already is not told twice
     result = invoke("verify", *copies)
     assert (result.exit_code, "damaged" in result.stdout) == (1, False)
+
+
+@pytest.mark.parametrize("all_cycles", [True, False])
+def test_verify_of_one_queue_finds_its_lost_end(
+    invoke: Invoke, tmp_path: Path, all_cycles: bool
+) -> None:
+    """Its table store knows of a last store file, which is not there."""
+    queue = tmp_path / "a"
+    fill(queue, "TEST4_DAILY", {1: 4} if all_cycles else {0: 3, 1: 4})
+    noon_path(queue, "TEST4_DAILY", ahead=1).unlink()
+    result = invoke("verify", queue)
+    assert result.exit_code == 4, result.stdout
+    assert "damaged" in result.stdout
+    assert "expected a store file, as listing.highestCycle in metadata.cq4t says" in result.stdout
+
+
+def test_verify_of_one_queue_finds_an_emptied_file_by_what_was_synced(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    queue = tmp_path / "a"
+    fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
+    os.truncate(noon_path(queue, "TEST4_DAILY", ahead=1), 0)
+    # its creator may have died over it: nobody has lost anything
+    assert invoke("verify", queue).exit_code == 0
+    store_synced(queue, noon_index("TEST4_DAILY", ahead=1, sequence=4))
+    result = invoke("verify", queue)
+    assert result.exit_code == 4, result.stdout
+    assert "expected a store file, found 0 bytes without a header" in result.stdout
 
 
 def test_verify_common_finds_an_end_that_every_copy_has_lost(
