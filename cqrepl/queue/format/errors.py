@@ -46,6 +46,11 @@ def cannot_open(error: OSError, path: Path) -> QueueError:
     return QueueError(f"cannot be opened: {error.strerror or error}", path=path)
 
 
+def used_after_close(what: str, path: Path) -> QueueError:
+    """A caller goes on with what it has closed, alone or with its queue; the error to raise."""
+    return QueueError(f"expected an open {what}, it was closed", path=path)
+
+
 class NotAQueue(QueueError):
     """The path holds no queue of a kind that this program reads."""
 

@@ -24,7 +24,7 @@ from cqrepl.kernel.batch import NO_LIMIT, Found
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.storefile import START, Place, StoreFile, Walked
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.errors import QueueDamaged, used_after_close
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import (
@@ -112,7 +112,8 @@ class BackwardTailer:
 
     def _step(self) -> bool:
         """Fetches the run below; false when there is none."""
-        assert not self.is_closed
+        if self.is_closed:
+            raise used_after_close("reader", self._cycles.path)
         while self._upper.sequence == 0:
             if not self._enter_below():
                 return False

@@ -18,6 +18,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT, gather_payloads, number_from
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.errors import used_after_close
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import format_index
 from cqrepl.queue.read.tailer import Tailer
@@ -98,7 +99,8 @@ class ColumnReader:
             self._tailer = None
 
     def _tailer_at(self, index: int) -> Tailer:
-        assert not self.is_closed
+        if self.is_closed:
+            raise used_after_close("queue", self._cycles.path)
         if self._tailer is None or self._next_index(self._tailer) != index:
             self._held = None
             if self._tailer is not None:

@@ -25,7 +25,7 @@ from cqrepl.queue.files import atomics
 from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WordLock, holder_of
 from cqrepl.queue.files.tablestore import TableStore, TableValue
-from cqrepl.queue.format.errors import NotAQueue, QueueError, QueueLocked
+from cqrepl.queue.format.errors import NotAQueue, QueueError, QueueLocked, used_after_close
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY
@@ -286,7 +286,8 @@ class NamedTailer:
 
     def _take_up(self) -> None:
         """Stores what was read, or goes where another process has moved the name meanwhile."""
-        assert not self.is_closed
+        if self.is_closed:
+            raise used_after_close("reader", self._cycles.path)
         moved = self._place.load()
         if moved == self._stored:
             self.commit()

@@ -31,7 +31,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.indextable import Indexing
 from cqrepl.queue.files.orphanfile import check_unfinished
 from cqrepl.queue.files.storefile import START, Place, StoreFile
-from cqrepl.queue.format.errors import ExcerptTooLarge, IndexGap, QueueDamaged
+from cqrepl.queue.format.errors import ExcerptTooLarge, IndexGap, QueueDamaged, used_after_close
 from cqrepl.queue.format.excerpt import Excerpt
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import (
@@ -336,7 +336,8 @@ class Tailer:
     def _fetch(
         self, count_max: int, bytes_max: int, payload_max: int, *, is_whole: bool = False
     ) -> ExcerptBatch | None:
-        assert not self.is_closed
+        if self.is_closed:
+            raise used_after_close("reader", self._cycles.path)
         while self._store is not None or self._enter_next():
             store = self._store
             assert store is not None

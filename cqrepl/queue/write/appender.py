@@ -38,6 +38,7 @@ from cqrepl.queue.format.errors import (
     QueueError,
     QueueLocked,
     WrittenBetween,
+    used_after_close,
 )
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import (
@@ -358,7 +359,8 @@ class Appender:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        assert not self.is_closed
+        if self.is_closed:
+            raise used_after_close("appender", self._cycles.path)
         if self._commits is not None:
             self._commits.check()
         if self._is_exclusive:

@@ -1,5 +1,6 @@
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cqrepl.queue import (
     QueueLayout,
 )
 from cqrepl.queue.files import atomics
-from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.index import INDEX_MAX, Index
 from tests.support.goldens import unpack
 from tests.support.samples import NOON_MS, fill, layout, noon_index, noon_path, read
 
@@ -292,6 +293,30 @@ def test_what_is_closed_is_forgotten(path: Path) -> None:
         for _ in range(50):
             queue.tailer(noon_index(sequence=1)).close()
         assert len(queue._opened) == 1
+
+
+def test_what_is_used_after_its_close_says_so(path: Path) -> None:
+    fill(path, "FAST_DAILY", {0: 9})
+    queue = Queue.open(path)
+    tailer, named = queue.tailer(), queue.named_tailer("x")
+    backward, appender = queue.backward(), queue.appender()
+    assert queue.read_columns(0, INDEX_MAX)
+    assert queue.append(b"one more", now_ms=NOON_MS)
+    queue.close()
+    uses: list[tuple[str, Callable[[], object]]] = [
+        ("reader", lambda: next(iter(tailer))),
+        ("reader", lambda: next(iter(named))),
+        ("reader", lambda: next(iter(backward))),
+        ("appender", lambda: appender.append([b"lost"], NOON_MS)),
+        ("appender", lambda: queue.append(b"lost", now_ms=NOON_MS)),
+        ("appender", lambda: queue.append_many([b"lost"], now_ms=NOON_MS)),
+        ("queue", lambda: queue.read_columns(0, INDEX_MAX)),
+    ]
+    for what, use in uses:
+        with pytest.raises(QueueError, match=f"{path}: expected an open {what}, it was closed"):
+            use()
+    with Queue.open(path) as again:
+        assert again.count() == 10
 
 
 def test_leaving_by_an_error_closes_too(path: Path) -> None:
