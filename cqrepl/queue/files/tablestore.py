@@ -45,6 +45,8 @@ _LOCK_TIMEOUT_S: Final = 10.0  # Java's own patience for this lock
 _READY_TIMEOUT_S: Final = 1.0
 _PAUSE_S: Final = 0.001
 PAGE_BYTES: Final = 4096  # what reaches the disk whole
+_LAYOUTS_MAX: Final = 64  # headers that are kept with what they say
+_known_layouts: Final[dict[bytes, QueueLayout]] = {}
 
 
 class TableValue:
@@ -290,7 +292,15 @@ class TableStore:
             self._written[name.lower()] = name
 
     def _parse_header(self) -> QueueLayout:
-        return parse_layout(self._mapping.data, self._document_end(0), self.path)
+        """The layout in the header. Most queues of a host have the same header, and each is opened
+        many times: reading one takes longer than opening the file does."""
+        header = bytes(self._mapping.data[: self._document_end(0)])
+        found = _known_layouts.get(header)
+        if found is None:
+            found = parse_layout(header, len(header), self.path)
+            if len(_known_layouts) < _LAYOUTS_MAX:
+                _known_layouts[header] = found
+        return found
 
 
 def parse_layout(data: bytes | memoryview, end: int, path: Path) -> QueueLayout:
