@@ -51,6 +51,8 @@ from cqrepl.replicator.syncedfiles import SyncedFiles
 from cqrepl.surroundings import monotonic, surroundings
 
 SYNC_SECONDS: Final = 1.0  # from the first change to the sync
+SAVE_SECONDS: Final = 20.0  # to the next look where only more of it is on the disk, and was read
+REST_SECONDS: Final = 1.5  # after what came last
 FULL_LOOK_SECONDS: Final = 45.0  # to the next look where nothing in the directory has changed
 _logger: Final = logging.getLogger(__name__)
 
@@ -109,6 +111,7 @@ class DiskEnd:
         self._end_read: Index | None = None  # of the queue, when it was read last
         self._audited = audited
         self._has_come = False  # something, since it was seen last that all had been read
+        self._came_at = -math.inf  # by the monotonic clock
         self._is_looking = False
         self._looked: _Looked | None = None  # how things stood at the last look, if it told nothing
         self._looked_at = -math.inf  # by the monotonic clock
@@ -155,7 +158,7 @@ class DiskEnd:
             end: the queue has everything before this index; 0 where the caller does not know.
         """
         self._end_noted = max(self._end_noted, Index(end))
-        self._has_come = True
+        self._has_come, self._came_at = True, monotonic()
         if not self.is_dirty and not self._files.has_failed:
             self.is_dirty = True
             self._changed.set()
@@ -288,6 +291,11 @@ class DiskEnd:
         )
 
     @property
+    def has_rested(self) -> bool:
+        """True where nothing has come for a while: a live pump tells of it once a second."""
+        return monotonic() >= self._came_at + REST_SECONDS
+
+    @property
     def has_to_audit(self) -> bool:
         """False while there is nothing new to read, or nobody waits for it."""
         if self._audited is None or self.unproved_from is not None or self._is_forgotten:
@@ -373,11 +381,14 @@ class DiskEnd:
 
     @property
     def has_to_look(self) -> bool:
-        """False while a look would find nothing but what was written into a closed store file: that
-        waits for its turn."""
-        if self._looked is None or monotonic() >= self._looked_at + FULL_LOOK_SECONDS:
+        """False while a look would find nothing but what was written into a closed store file, or
+        would write down that a bit more was read: both wait for their turns."""
+        since = monotonic() - self._looked_at
+        if self._looked is None or since >= FULL_LOOK_SECONDS:
             return True
-        return self._audit.has_to_read or self._state() != self._looked
+        if self._audit.has_to_read or self.has_news_to_look_at:
+            return True
+        return since >= SAVE_SECONDS and (self._audit.has_to_save or self._state() != self._looked)
 
     @property
     def has_to_save(self) -> bool:

@@ -2,11 +2,10 @@
 
 Theory of operation. A chain over what the files hold (`queue.read.chains`) is what two copies
 compare. So each excerpt is read once after it was appended, in short stretches, so that a stream at
-full rate is hardly held up, nor are many; a copy is at its end half a second after the last excerpt
-has come. How
-far that was is kept in side files: the next start goes on from there. A store file that was written
-to since its side file was is read once more as a whole, in the same way, and what is there has to
-be what was there.
+full rate is hardly held up, nor are many; a copy is at its end soon after the last excerpt has
+come. How far that was is kept in side files: the next start goes on from there. A store file that
+was written to since its side file was is read once more as a whole, in the same way, and what is
+there has to be what was there.
 
 Of closed store files a SHA-256 is noted as well (`queue.read.closeddigest`), reckoned in the same
 way, one file after the other; a round over all of them holds them against it.
@@ -60,8 +59,8 @@ class QueueAudit:
 
     @property
     def has_to_read(self) -> bool:
-        """True while something is left to be read, or noted, however the queue stays."""
-        return self._may_digest or self._chains.has_to_read
+        """True while something is left to be read once more, or noted, however the queue stays."""
+        return self._may_digest or self._chains.has_to_reread
 
     @property
     def has_to_save(self) -> bool:

@@ -25,6 +25,7 @@ TURN_QUEUES: Final = 32  # looked at before other tasks have their turn
 SCRUB_SECONDS: Final = 0.01  # between two stretches at least
 AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
 AUDIT_REST: Final = 2  # times as long where nothing had come
+AUDIT_QUEUES: Final = 16  # of those to which something still comes, each time
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
 
 
@@ -47,6 +48,7 @@ class Syncer:
         self._scrubbing = trio.CancelScope()
         # one for each kind of work: a sync that takes its time holds up no look and no audit
         self._syncs, self._audits, self._looks = (Together(GROUP_QUEUES) for _ in range(3))
+        self._audit_turn = 0  # the place of the queue that an audit looks at first
         self._token: trio.lowlevel.TrioToken | None = None
         self.stored = StoredThread(self._soon)
 
@@ -172,7 +174,25 @@ class Syncer:
         had_any = False
         while True:
             await until_tick(AUDIT_SECONDS * (1 if had_any else AUDIT_REST))
-            had_any = await self._audit_due([end for _, end in self._each() if end.has_to_audit])
+            had_any = await self._audit_due(self._in_turn())
+
+    def _in_turn(self) -> list[DiskEnd]:
+        """Those to which something has come: all that have come to rest, and some of the others,
+        of which the rest are first the next times. To read one of these costs as much as ever, and
+        more comes to it."""
+        ends, due, others = [end for _, end in self._each()], list[DiskEnd](), 0
+        first = self._audit_turn
+        for nth in range(len(ends)):
+            at = (first + nth) % len(ends)
+            if not ends[at].has_to_audit:
+                continue
+            if not ends[at].has_rested:
+                others += 1
+                if others > AUDIT_QUEUES:
+                    continue
+                self._audit_turn = at + 1
+            due.append(ends[at])
+        return due
 
     async def _audit_due(self, due: "list[DiskEnd]") -> bool:
         """All for a short time together, however many they are. Then those to which nothing has

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read import chains
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator import syncer
+from cqrepl.replicator import diskend, syncer
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
-from cqrepl.replicator.syncer import Syncer
+from cqrepl.replicator.syncer import AUDIT_QUEUES, Syncer
 from tests.support.replicas import acked, copied, eventually, joined, live_sink, stopped
 from tests.support.samples import flip_byte, layout, noon_index, noon_path
 
@@ -246,6 +247,33 @@ async def test_many_queues_are_read_no_longer_together_than_one(
         await watch._audit_due(ends)
         await watch._audit_due(ends)
         assert not any(end.has_to_audit for end in ends)
+
+
+async def test_of_many_queues_some_are_read_at_a_time_and_each_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, watch = AUDIT_QUEUES + 4, Syncer()
+    with ExitStack() as stack:
+        ends = []
+        for nth in range(count):
+            path = tmp_path / f"q{nth}"
+            append(path, 0, 1)
+            queue = stack.enter_context(Queue.open(path))
+            chain, told = Chains(queue.cycles), list[Place]()
+            watched = watch.watch(
+                path.name, queue, queue.next_index, chain, fail, queue.check_name, told.extend,
+                is_proved=True,
+            )  # fmt: skip
+            append(path, 1, 1)
+            watched.note()
+            ends.append(watched)
+        turns = [watch._in_turn() for _ in range(5)]
+        assert {len(each) for each in turns} == {AUDIT_QUEUES}
+        assert all({*first, *second} == {*ends} for first, second in pairwise(turns))
+        monkeypatch.setattr(diskend, "REST_SECONDS", 0.0)  # nothing more comes
+        assert {*watch._in_turn()} == {*ends}
+        await watch._audit_due(turns[-1])
+        assert {*watch._in_turn()} == {*ends} - {*turns[-1]}
 
 
 def fail(error: QueueDamaged) -> None:

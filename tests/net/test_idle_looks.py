@@ -9,12 +9,13 @@ import pytest
 import trio
 
 from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator import diskend, syncer
 from cqrepl.replicator.diskend import DiskEnd
 from cqrepl.replicator.syncer import Syncer
 from tests.support.replicas import acked, eventually, joined
-from tests.support.samples import fill, noon_path, read
+from tests.support.samples import fill, noon_index, noon_path, read
 
 COUNTS = {0: 30, 1: 40, 2: 4}
 
@@ -94,6 +95,22 @@ async def test_what_is_written_into_a_file_has_its_turn(
     assert watched.is_due()
     await watched.disk.look()
     assert "found a file without a header" in watched.damages[0].reason
+
+
+async def test_that_more_of_it_is_on_the_disk_has_its_turn(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a stream that goes on, it is not written down every few seconds how far it was read."""
+    await watched.rest()
+    with Queue.open_for_append(watched.queue.path) as queue:
+        queue.appender().append_at(ExcerptBatch.of(noon_index(ahead=2, sequence=4), [b"more"]))
+    watched.disk.note()
+    await watched.disk.sync()
+    assert not watched.is_due()
+    monkeypatch.setattr(diskend, "SAVE_SECONDS", 0.0)
+    assert watched.is_due()
+    await watched.disk.look()
+    assert not watched.disk.has_news_to_look_at
 
 
 async def test_a_directory_that_is_gone_is_looked_at(watched: Watched, tmp_path: Path) -> None:

@@ -225,9 +225,9 @@ class Chains:
         return self._is_unsaved
 
     @property
-    def has_to_read(self) -> bool:
-        """True while something is to be read once more, or its chain to be saved."""
-        return self._is_unsaved or bool(self._to_reread or self._to_check)
+    def has_to_reread(self) -> bool:
+        """True while something is to be read once more."""
+        return bool(self._to_reread or self._to_check)
 
     @property
     def to_reread(self) -> Cycle | None:
