@@ -72,6 +72,9 @@ class Session(Protocol):
     def catch_up(self) -> None:
         """Tells the core what a live pump has done since the last call; it may still run."""
 
+    async def catch_up_in_turns(self) -> None:
+        """The same, where nothing waits for it: others have their turn between two queues."""
+
     @property
     def sent_live(self) -> int:
         """How many excerpts live pumps have sent on this connection, as far as that is known."""

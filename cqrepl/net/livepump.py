@@ -133,10 +133,14 @@ class LivePump:
         data = self._control.take_handed() + left
         return Came(Ended(ended), unsent, data, self._heard(*heard))
 
-    async def handed_over(self) -> bytes:
-        """Whole documents that the running pump has handed over, as soon as it rings: there may be
-        none, and something to look at in the lanes."""
+    async def rings(self) -> None:
+        """Waits until the running pump rings: it has handed over documents, or there is something
+        to look at in the lanes."""
         await trio.lowlevel.wait_readable(self._control.bell)
+
+    def handed_over(self) -> bytes:
+        """Whole documents that it has handed over, if there are any; it has rung for nothing
+        then."""
         return self._control.take_handed()
 
     def interrupt(self) -> None:

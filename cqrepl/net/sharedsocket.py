@@ -233,9 +233,10 @@ class SharedSocket:
         """Acts on what a running pump hands over, and takes account of what it has done."""
         goes_on = True
         while goes_on:
-            documents = b""
             with trio.move_on_at(next_tick(LOOK_SECONDS)):
-                documents = await pump.handed_over()
+                await pump.rings()
+            await session.catch_up_in_turns()
+            documents = pump.handed_over()  # behind the last wait: a pump that is back has the rest
             session.catch_up()  # what it has done before is known before what came behind
             self._note_sent(session)
             if documents:

@@ -4,16 +4,18 @@ The way into a thread and back is two wake-ups: where many tasks have a little t
 moment, that is most of what they cost. Such tasks go that way together.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import trio
 
 from cqrepl.surroundings import surroundings
 
 T = TypeVar("T")
+TURN_SECONDS: Final = 0.000_1  # that other threads have between two pieces
 
 
 class InThread(Protocol):
@@ -130,5 +132,10 @@ class Together:
 
 
 def _do_all(pieces: list[_Piece]) -> None:
-    for each in pieces:
+    """A thread of the program that has just been woken gets the interpreter between two pieces:
+    one that works on, with short calls of the system, would keep it for 5 ms."""
+    pauses = surroundings().has_threads
+    for nth, each in enumerate(pieces):
+        if nth and pauses:
+            time.sleep(TURN_SECONDS)
         each.do()

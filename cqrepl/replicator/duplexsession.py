@@ -90,6 +90,10 @@ class DuplexSession:
         self.source.catch_up()
         self.sink.catch_up()
 
+    async def catch_up_in_turns(self) -> None:
+        await self.source.catch_up_in_turns()
+        await self.sink.catch_up_in_turns()
+
     @property
     def sent_live(self) -> int:
         return self.source.sent_live

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
@@ -14,6 +14,7 @@ from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.tailerposition import TailerPosition
 from cqrepl.queue.read.tailer import Stand
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.divergence import DivergenceSearch
@@ -23,6 +24,9 @@ from cqrepl.replicator.toldtailers import ToldTailers
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SourceLane
+
+
+AWAITED_SECONDS: Final = 10.0  # to the next listing for a file that no word has told of
 
 
 class KeptLane:
@@ -59,6 +63,12 @@ class _Rest(NamedTuple):
     tailer: Tailer
     next_index: int
 
+    def holds(self, tailer: Tailer | None, now: float) -> bool:
+        """True while that is so."""
+        if now >= self.until or self.word.has_changed:
+            return False
+        return tailer is self.tailer and self.tailer.next_index == self.next_index
+
 
 class Outgoing:
     """One queue on one connection."""
@@ -85,6 +95,7 @@ class Outgoing:
         self.audit_until = -math.inf  # by trio's clock: so long it is waited for
         self._tailers = ToldTailers()
         self._rests: _Rest | None = None
+        self._awaits: _Rest | None = None  # the same for the file of what follows
         self.is_let_go = False  # no live pump is to send of it any more
         self.has_stopped = False
         self.is_final = True  # a stop, if there is one: another sink would not do better
@@ -145,10 +156,27 @@ class Outgoing:
         """The word that will tell, while nothing can have come since it was found to have
         nothing."""
         rest = self._rests
-        if rest is None or now >= rest.until or rest.word.has_changed:
-            return None
-        is_there = self.tailer is rest.tailer and self.tailer.next_index == rest.next_index
-        return rest.word if is_there else None
+        return rest.word if rest is not None and rest.holds(self.tailer, now) else None
+
+    def awaited_file(self, tailer: Tailer) -> WatchedWord | None:
+        """The word that tells of the store file which the next excerpt will be in; None where that
+        is there. While it stays what it is the directory is not listed again for some time: a pump
+        that comes back for one queue would have those of all others listed.
+
+        Args:
+            tailer: this queue's.
+
+        Raises:
+            QueueError: it cannot be read.
+        """
+        now, awaits = trio.current_time(), self._awaits
+        if awaits is not None and awaits.holds(tailer, now):
+            return awaits.word
+        self._awaits = None
+        word = tailer.awaited_file()
+        if word is not None:
+            self._awaits = _Rest(word, now + AWAITED_SECONDS, tailer, tailer.next_index)
+        return word
 
     def tail(self, index: int) -> Tailer:
         """A tailer that stands at an index.
@@ -169,7 +197,7 @@ class Outgoing:
         Raises:
             QueueError: it cannot be read.
         """
-        self._rests = None  # before the file may be mapped anew: the word holds the mapping
+        self._rests = self._awaits = None  # before a file may be mapped anew: a word holds it
         held = self.queue.held_from
         if held is not None and tailer.next_index >= held:
             return None
@@ -200,9 +228,8 @@ class Outgoing:
             told = min(told, self.marks.synced)
         return source.takes_levels and told < source.index_sent
 
-    def tell_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
-        """Tells the sink where named tailers stand, up to what it was sent; true where one has
-        moved.
+    def look_at_tailers(self, source: SourceHandler, *, all_names: bool) -> bool:
+        """Looks where named tailers stand; true where the sink does not know it.
 
         Args:
             source: the core's half of the queue.
@@ -210,8 +237,17 @@ class Outgoing:
         """
         if not source.takes_tailers:
             return False
+        found: list[TailerPosition] = []
         with suppress(QueueError, OSError):  # those who need the table store say so
-            self._tailers.note(self.queue.queue.tailer_positions.look(all_names=all_names))
+            found = self.queue.queue.tailer_positions.look(all_names=all_names)
+        return self._tailers.note(found)
+
+    def tell_tailers(self, source: SourceHandler) -> bool:
+        """Tells the sink what was found, up to what it was sent; true where that is anything.
+
+        Args:
+            source: the core's half of the queue.
+        """
         return self._tailers.tell(source)
 
     def _committed(self) -> int:
@@ -244,7 +280,7 @@ class Outgoing:
             self.lane.mute()
         self.marks.keep_levels()
         self.drop_lane()
-        self.batch = self.lane = self._rests = None
+        self.batch = self.lane = self._rests = self._awaits = None
         if self.tailer is not None:
             self.tailer.close()
             self.tailer = None

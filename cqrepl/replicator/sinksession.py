@@ -193,8 +193,7 @@ class SinkSession:
         self._lanes.each = []
         for handler in self._connection.receiving():
             queue = self._queues[handler.name]
-            is_new = handler.cid not in self._begun
-            if not (is_new or queue.is_comparing or not queue.takes_on):
+            if handler.cid in self._begun and queue.takes_on and not queue.is_comparing:
                 self._lanes.lend(handler, queue)
         return [lane for _, _, lane in self._lanes.each]
 
@@ -206,6 +205,9 @@ class SinkSession:
                 self._count(queue, excerpts, payload_bytes, entries)
                 if not self._connection.has_stopped(handler.cid):  # while the pump was at it
                     handler.took(queue.appender.next_index)
+
+    async def catch_up_in_turns(self) -> None:
+        self.catch_up()
 
     def leave_lanes(self) -> None:
         self.catch_up()
@@ -284,8 +286,7 @@ class SinkSession:
     def _tell_uncompared(self, queue: SinkQueue, start: Index, offered: int) -> None:
         why = queue.uncompared(start, offered)
         if why is not None:
-            message = f"queue {queue.name!r}: {why}"
-            self._pump.log.tell(logging.WARNING, self._pump.label, message)
+            self._pump.log.tell(logging.WARNING, self._pump.label, f"queue {queue.name!r}: {why}")
 
     async def _lock(self, event: ev.LineageProved) -> None:
         """What this queue holds is its source's: from now on nobody else writes to it."""
@@ -438,9 +439,8 @@ class SinkSession:
 
     def uses(self, name: str) -> bool:
         """True while anything here may touch the files of a queue."""
-        is_in_lane = any(queue.name == name for _, queue, _ in self._lanes.each)
-        is_at_work = name in self._preparing or name in self._acts_on
-        return is_in_lane or is_at_work or self._turns.has(name)
+        is_at_work = name in self._preparing or name in self._acts_on or self._turns.has(name)
+        return is_at_work or any(queue.name == name for _, queue, _ in self._lanes.each)
 
     async def let_go(self, name: str, why: str) -> None:
         """Takes nothing more of a queue. A peer that does not know what this means, as Java, is

@@ -224,20 +224,22 @@ class Source:
         """Tells sinks up to where their queues are safe, when that has moved: soon after it is
         known here, and at the latest after a second."""
         while True:
-            with trio.move_on_after(COMMIT_SECONDS if self._tell_levels() else math.inf):
+            with trio.move_on_after(COMMIT_SECONDS if await self._tell_levels() else math.inf):
                 await self._shared.changed.wait()
             await trio.sleep(COMMIT_PAUSE_SECONDS)
 
-    def _tell_levels(self) -> bool:
-        """Tells all sinks what is new; true where there may be more soon, and nothing tells of
-        it."""
-        for name in self._bell.take_wanted():
-            if name in self.queues:
-                self.queues[name].touch()
-        sessions = list(self._sessions())
-        for session in sessions:
-            session.words.tell_levels()
-        return any(session.words.is_behind for session in sessions)
+    async def _tell_levels(self) -> bool:
+        """Tells all sinks what is new; true where there may be more soon, and nothing tells of it.
+        Apart: a session that is over, and its buffers, is not kept while `_tell_commits` waits."""
+        self._take_wanted()
+        for session in list(self._sessions()):
+            await session.words.tell_levels_in_turns()
+        return any(session.words.is_behind for session in self._sessions())
+
+    def _take_wanted(self) -> None:
+        """Sinks are to hear of levels that are waited for."""
+        for queue in filter(None, map(self.queues.get, self._bell.take_wanted())):
+            queue.touch()
 
     async def _tell_tailers(self) -> None:
         """Tells sinks where named tailers stand: of all queues once a second, and ten times a
@@ -286,8 +288,9 @@ class Source:
         return is_over and not self._lost_files.is_taking
 
     def _count(self) -> None:
-        self._tell_levels()
+        self._take_wanted()
         for session in list(self._sessions()):
+            session.words.tell_levels()
             session.catch_up()
 
     def _take(self, queue: SourceQueue) -> None:

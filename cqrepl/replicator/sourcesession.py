@@ -310,6 +310,9 @@ class SourceSession:
     def catch_up(self) -> None:
         self._lanes.catch_up()
 
+    async def catch_up_in_turns(self) -> None:
+        await self._lanes.catch_up_in_turns()
+
     def leave_lanes(self) -> None:
         self._lanes.leave()
 
@@ -319,6 +322,7 @@ class SourceSession:
             self._shared.note_left(self.progress if is_known else None)
         self._offers.end()
         self.frames.close()
+        self.words.close()
         self._lanes.close()
         for each in self.outgoing.values():
             each.close()
@@ -420,9 +424,8 @@ class SourceSession:
         """
         if not self.words.has_tailers(only_moving=only_moving):
             return False
-        self.catch_up()  # what lanes have sent counts
         all_names = self._shared.settings.all_tailers
-        return self.words.tell_tailers(all_names=all_names, only_moving=only_moving)
+        return self.words.tell_tailers(self.catch_up, all_names=all_names, only_moving=only_moving)
 
     def _offer_of(self, each: Outgoing) -> ReplicationHandler:
         return self._connection.source(each.cid).offer

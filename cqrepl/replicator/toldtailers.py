@@ -21,14 +21,15 @@ class ToldTailers:
         self._told: dict[str, TailerPosition] = {}
         self._due: dict[str, TailerPosition] = {}
 
-    def note(self, found: Iterable[TailerPosition]) -> None:
-        """They stand there now."""
+    def note(self, found: Iterable[TailerPosition]) -> bool:
+        """They stand there now; true where there is anything to tell."""
         for each in found:
             due = self._due.get(each.name)
             if self._told.get(each.name) == each:
                 self._due.pop(each.name, None)
             elif due is None or each.index < due.index:
                 self._due[each.name] = each
+        return bool(self._due)
 
     def tell(self, source: SourceHandler) -> bool:
         """Tells what can be told now; true where that is anything.

@@ -14,16 +14,21 @@ Readers of any process move named tailers, and nothing tells of it. All queues a
 second for that, and those where one has moved, ten times a second.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import trio
 
 from cqrepl.net.pump import Pump
 from cqrepl.protocol import Connection
 from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.source import SourceHandler
 from cqrepl.replicator.outgoingqueue import Outgoing
 
 ROUND: Final = 8  # queues that nothing is known to have touched, looked at each time
 BEHIND_ROUND: Final = 64  # the same for those that are behind, and nothing has touched since
+TURN_QUEUES: Final = 8  # looked at before others have their turn
+TURN_SECONDS: Final = 0.001
 
 
 class WordDesk:
@@ -48,6 +53,7 @@ class WordDesk:
         self._streams: dict[str, Outgoing] = {}  # those that have begun, by name
         self._touched: dict[str, None] = {}  # names, in the order in which it was known
         self._behind: list[str] = []
+        self._is_under_way = False  # some of a round are still to come
         self._round: list[str] = []  # names that are still to come in this one
         self._moving: list[str] = []  # names of queues where a named tailer has moved
 
@@ -63,21 +69,46 @@ class WordDesk:
     @property
     def is_behind(self) -> bool:
         """True while there may be more to say soon, of which nothing tells."""
-        return bool(self._touched or self._behind)
+        return bool(self._touched or self._behind or self._is_under_way)
+
+    def close(self) -> None:
+        """The connection is over: nothing is told any more."""
+        self._streams.clear()
 
     def tell_levels(self) -> None:
         """Tells this sink which levels are waited for, and up to where queues are safe."""
+        for name in self._next_round():
+            self._tell_levels_of(name)
+        self._wake()
+
+    async def tell_levels_in_turns(self) -> None:
+        """The same, a few queues at a time: a thread of the program that waits for one of them
+        would wait until all have been looked at."""
+        self._is_under_way = True
+        for nth, name in enumerate(self._next_round(), 1):
+            self._tell_levels_of(name)
+            if nth % TURN_QUEUES == 0:
+                self._wake()
+                await trio.sleep(TURN_SECONDS)
+        self._is_under_way = False
+        self._wake()
+
+    def _next_round(self) -> list[str]:
         self.rounds += 1
         behind, left = self._behind[:BEHIND_ROUND], self._behind[BEHIND_ROUND:]
         due = list(dict.fromkeys([*self._touched, *behind, *self._next_in_round()]))
         looked_at = set(due)
         self._touched, self._behind = {}, [name for name in left if name not in looked_at]
-        for name in due:
-            each = self._stream(name)
-            if each is not None:
-                self.looks += 1
-                if each.tell_levels(self._connection.source(each.cid)):
-                    self._behind.append(name)
+        return due
+
+    def _tell_levels_of(self, name: str) -> None:
+        each = self._stream(name)
+        if each is not None:
+            self.looks += 1
+            if each.tell_levels(self._connection.source(each.cid)):
+                self._behind.append(name)
+
+    def _wake(self) -> None:
         if self._connection.has_data_to_send:
             self._pump.wake()
 
@@ -87,21 +118,27 @@ class WordDesk:
         streams = (self._connection.source(each.cid) for each in found if each is not None)
         return any(each.takes_tailers for each in streams)
 
-    def tell_tailers(self, *, all_names: bool, only_moving: bool) -> bool:
+    def tell_tailers(
+        self, catch_up: Callable[[], None], *, all_names: bool, only_moving: bool
+    ) -> bool:
         """Tells this sink where named tailers stand; true where one has moved.
 
         Args:
+            catch_up: has counted what lanes have sent, before anything is told.
             all_names: also names that do not begin `replicated:`.
             only_moving: of those queues only where one has moved the last time.
         """
-        names, self._moving = self._looked_at(only_moving=only_moving), []
-        for name in names:
+        moved: list[tuple[str, Outgoing, SourceHandler]] = []
+        for name in self._looked_at(only_moving=only_moving):
             each = self._stream(name)
             if each is not None:
                 self.looks_at_tailers += 1
                 source = self._connection.source(each.cid)
-                if each.tell_tailers(source, all_names=all_names):
-                    self._moving.append(name)
+                if each.look_at_tailers(source, all_names=all_names):
+                    moved.append((name, each, source))
+        if moved:
+            catch_up()
+        self._moving = [name for name, each, source in moved if each.tell_tailers(source)]
         if self._moving:
             self._pump.wake()
         return bool(self._moving)

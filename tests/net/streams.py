@@ -169,6 +169,9 @@ class Recorder:
     def catch_up(self) -> None:
         pass
 
+    async def catch_up_in_turns(self) -> None:
+        pass
+
     def leave_lanes(self) -> None:
         pass
 

@@ -4,18 +4,22 @@ What is counted are looks, and not time.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import trio
 
+from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net import sharedsocket
 from cqrepl.protocol.cid import Cid
 from cqrepl.queue import Queue
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.format.index import Cycle
 from cqrepl.replicator import outgoingframes, worddesk
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.outgoinglanes import OutgoingLanes
@@ -24,7 +28,7 @@ from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from cqrepl.replicator.sourcesession import SourceSession
 from cqrepl.replicator.worddesk import ROUND
-from tests.support.replicas import BEATS, LOOPBACK, at, eventually, more_excerpts
+from tests.support.replicas import BEATS, LOOPBACK, SECONDS, at, eventually, more_excerpts
 from tests.support.samples import fill, noon_index
 
 COUNT = 40
@@ -99,6 +103,88 @@ async def test_one_tailer_that_moves(paths: dict[str, Path], tmp_path: Path) -> 
                 assert session.tell_tailers(only_moving=only_moving) is bool(is_moved)
                 looks.append(session.words.looks_at_tailers)
         assert [after - before for before, after in pairwise(looks)] == [COUNT, 1, 1, 0]
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+async def test_what_many_lanes_have_done_is_counted_in_turns(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have theirs between: a thread of the program, say, that waits for one of them."""
+    found = set[int]()
+    async with joined(paths, tmp_path) as (source, _):
+        with monkeypatch.context() as patch, trio.fail_after(SECONDS):
+            patch.setattr(SourceSession, "catch_up", lambda session: None)
+            nth = 3
+            while not found - {0}:  # the first ones, of queues at rest, are sent by the tasks
+                before = counted(source)
+                for name in NAMES:
+                    more_excerpts(paths[name], nth, 1)
+                while (count := counted(source) - before) < COUNT:
+                    found.add(count)
+                    await trio.sleep(0)
+                nth += 1
+
+
+@pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pumps")
+async def test_what_a_pump_has_handed_over_counts_though_it_comes_back_meanwhile(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the sink tells of its files comes while the lanes are counted, which never ends here."""
+    came: list[str] = []
+
+    async def interrupted(session: SourceSession) -> None:
+        came.append("rings")
+        session._pump.call_back()
+        await trio.sleep_forever()
+
+    async with joined(paths, tmp_path) as (source, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(SourceSession, "catch_up_in_turns", interrupted)
+            (each,) = (
+                one for one in session_of(source).outgoing.values() if one.queue.name == LIVE
+            )
+            for nth in range(3, 6):
+                more_excerpts(paths[LIVE], nth, 1)
+                await eventually(partial(is_audited, each, noon_index(sequence=nth + 1)))
+    assert came
+
+
+def is_audited(each: Outgoing, index: int) -> bool:
+    return each.audited == index
+
+
+def counted(source: Source) -> int:
+    """How many excerpts are known to have been sent."""
+    return sum(queue.counters.sent.excerpts for queue in source.queues.values())
+
+
+async def test_a_file_that_is_waited_for_is_listed_once(
+    paths: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the live pump comes back for other queues."""
+    listed: list[Path] = []
+    following = Cycles.following
+
+    def noting(cycles: Cycles, cycle: Cycle) -> Cycle | None:
+        listed.append(cycles.path)
+        return following(cycles, cycle)
+
+    monkeypatch.setattr(Cycles, "following", noting)
+    path = tmp_path / "empty"
+    Queue.open(path, create="FAST_DAILY").close()
+    async with serve_source({"q": path}, listen=LOOPBACK) as source:
+        queue = source.queues["q"]
+        each = Outgoing(queue, queue.marks_of(2), Cid(1))
+        with closing(each.tail(0)) as tailer:
+            word = each.awaited_file(tailer)
+            assert word is not None
+            listed.clear()
+            assert each.awaited_file(tailer) is word
+            assert not listed
+            more_excerpts(path, 0, 1)
+            assert word.has_changed
+            assert each.awaited_file(tailer) is None  # as it is there
+            assert listed
 
 
 async def test_the_tasks_look_where_something_has_come(

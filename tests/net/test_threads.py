@@ -1,5 +1,6 @@
 """Work of several tasks that goes into a thread together. Ways are counted, and not time."""
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from cqrepl.net import threads
 from cqrepl.net.threads import Together
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
@@ -57,6 +59,27 @@ async def test_an_error_is_that_of_one_task() -> None:
     assert good == [1, 1]
     assert together.ways == 1
     assert await together.do(lambda: 2) == 2
+
+
+def test_between_two_pieces_others_have_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread of the program that the first one has woken goes on before the second."""
+    monkeypatch.setattr(threads, "TURN_SECONDS", 1.0)
+    interval, woken, done = sys.getswitchinterval(), threading.Event(), list[str]()
+
+    def wait() -> None:
+        woken.wait(SECONDS)
+        done.append("other")
+
+    other = threading.Thread(target=wait)
+    other.start()
+    try:
+        sys.setswitchinterval(SECONDS)  # nothing takes the interpreter away from a thread
+        threads._do_all([threads._Piece(woken.set), threads._Piece(lambda: done.append("second"))])
+    finally:
+        sys.setswitchinterval(interval)
+        woken.set()
+        other.join()
+    assert done == ["other", "second"]
 
 
 async def test_a_cancelled_task_waits_for_its_work_and_holds_up_no_other() -> None:
