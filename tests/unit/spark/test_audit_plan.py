@@ -22,7 +22,8 @@ ALL = (0, int(noon_index(ROLL, ahead=9)))
 
 @pytest.fixture(autouse=True)
 def _nobody_makes_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lostend.lost_end, "__kwdefaults__", {"making_s": 0.0})
+    usual = {"making_s": 0.0, "if_promised": False}
+    monkeypatch.setattr(lostend.lost_end, "__kwdefaults__", usual)
 
 
 @pytest.fixture
