@@ -24,6 +24,7 @@ from cqrepl.net.address import Address
 from cqrepl.net.settings import NetSettings, pausing_named
 from cqrepl.protocol import AckPolicy, ProtocolSettings, WireShape
 from cqrepl.queue import Queue, QueueError
+from cqrepl.queue.files.queuedirectory import holds_queue
 from cqrepl.replicator.consent import ReturnSettings
 from cqrepl.replicator.settings import HostSettings, SinkSettings, SourceSettings
 
@@ -219,7 +220,7 @@ def check_places(plan: HostPlan) -> None:
     for name, other in plan.otherwise.items():
         is_taken_in = name in plan.sinks
         path = plan.sinks[name] if is_taken_in else plan.sources[name]
-        if _holds_anything(path) or not _holds_anything(other):
+        if _holds_queue(path) or not _holds_queue(other):
             continue
         if is_taken_in and not _was_streamed(other, plan.settings.protocol.host_id):
             continue
@@ -242,9 +243,9 @@ def _was_streamed(path: Path, host_id: int) -> bool:
     return bool(hosts) and host_id not in hosts
 
 
-def _holds_anything(path: Path) -> bool:
+def _holds_queue(path: Path) -> bool:
     try:
-        return any(path.iterdir())
+        return holds_queue(path)
     except OSError:
         return False  # who opens it tells
 

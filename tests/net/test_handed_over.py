@@ -10,6 +10,8 @@ import pytest
 import trio
 
 from cqrepl import Host, Queue, QueueLocked
+from cqrepl.net.errors import Refused
+from cqrepl.replicator import host as hosts_module
 from tests.net.test_changed_masters import all_same, give, mesh, place
 from tests.support.promotions import cluster
 from tests.support.replicas import SECONDS, copied, last_of
@@ -66,6 +68,27 @@ async def test_none_gets_in_while_a_master_hands_over(
             queue.append(b"after")
         await copied(place(tmp_path, 2, "a"), place(tmp_path, 1, "a"))
         assert not any(host.stops for host in hosts.values())
+
+
+async def test_a_program_appends_while_the_new_master_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    monkeypatch.setattr(hosts_module, "HAND_OVER_SECONDS", 0.2)
+    async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
+        with Queue.open(place(tmp_path, 1, "a")) as queue:
+
+            async def give_to_nobody() -> None:
+                with pytest.raises(Refused, match="'a' stays here: host 9 is away") as error:
+                    await give(tmp_path, hosts[1], "a", 9)
+                refused.append(str(error.value))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(give_to_nobody)
+                while not refused:
+                    queue.append(b"meanwhile")
+                    await trio.sleep(0.01)
+            assert queue.count() > 11
 
 
 async def test_all_that_a_thread_of_the_program_has_appended_is_with_the_new_master(

@@ -13,6 +13,7 @@ from cqrepl.net.address import Address
 from cqrepl.protocol import AckPolicy, WireShape
 from cqrepl.queue import Queue
 from cqrepl.queue.files.markslots import MarkLevel
+from cqrepl.queue.files.tablestore import FILE_NAME
 from tests.support.clusters import FULL, NEWER_PAGE, OLDER_PAGE, THIRD_HOST
 from tests.support.samples import fill
 
@@ -324,7 +325,11 @@ def test_a_queue_that_was_not_moved_when_its_master_changed_is_told(
     fill(Path("replica", "sink", "queue1"), "FAST_DAILY", {0: 1})
     with pytest.raises(ConfigError, match=r"replica/source/queue1 .*is replica/sink/q"):
         check_places(made)
-    Path("replica", "source", "queue1").mkdir(parents=True)
+    new = Path("replica", "source", "queue1")
+    new.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="move that one there"):
+        check_places(made)
+    (new / FILE_NAME).touch()  # a creator that has died is no queue
     with pytest.raises(ConfigError, match="move that one there"):
         check_places(made)
     fill(Path("replica", "source", "queue1"), "FAST_DAILY", {0: 1})
