@@ -1,6 +1,9 @@
-"""Which event loop runs the code that asks, for one line in place of what trio says elsewhere."""
+"""Which event loop runs the code that asks, for one line in place of what trio says elsewhere; and
+which of its tasks a connection waits for."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
@@ -9,6 +12,35 @@ _IN_ASYNCIO: Final = "is for trio, this is asyncio: here it is cqrepl.aio.Host"
 _IN_NONE: Final = (
     "is for a task of trio, none runs here: start one with trio.run, or take cqrepl.blocking.Host"
 )
+_awaited: Final[set[trio.lowlevel.Task]] = set()
+
+
+@contextmanager
+def read_by_none() -> Iterator[None]:
+    """For the length of a block nothing is read from a peer: a connection waits for this task."""
+    task = trio.lowlevel.current_task()
+    _awaited.add(task)
+    try:
+        yield
+    finally:
+        _awaited.discard(task)
+
+
+def check_not_awaited(what: str) -> None:
+    """Looks whether a connection waits for the task that runs this: what only its peer tells does
+    not come meanwhile.
+
+    Args:
+        what: for people.
+
+    Raises:
+        RuntimeError: one does.
+    """
+    if trio.lowlevel.current_task() in _awaited:
+        raise RuntimeError(
+            f"{what} is not for `connected` and `told`: nothing is read from that peer until they"
+            " return; start a task for it, or wait for nobody"
+        )
 
 
 def is_in_asyncio() -> bool:

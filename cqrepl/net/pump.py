@@ -21,6 +21,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.live import Pausing
+from cqrepl.net.eventloop import read_by_none
 from cqrepl.net.link import Session
 from cqrepl.net.peerlog import PeerLog
 from cqrepl.net.program import Program
@@ -299,10 +300,11 @@ class Pump:
             self.connection.name_queues(session.queue_names)
 
     async def _act_on_program(self, program: Program, event: Event) -> None:
-        if isinstance(event, Connected):
-            await program.connected(self.connection.link)
-        elif isinstance(event, Told):
-            await program.told(self.connection.link, event.event)
+        with read_by_none():
+            if isinstance(event, Connected):
+                await program.connected(self.connection.link)
+            elif isinstance(event, Told):
+                await program.told(self.connection.link, event.event)
 
     async def _is_admitted(self, event: Connected) -> bool:
         problem = await self._admit(event.remote_id, self)

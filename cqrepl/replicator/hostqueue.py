@@ -146,7 +146,9 @@ class HostQueue:
                 before.
 
         Raises:
-            Refused: the queue is taken in; with a policy also, it is not open yet.
+            Refused: the queue is taken in; with a policy, its own one too, also: it is not open
+                yet.
+            RuntimeError: as `Leading.admit_task`.
             HostEnded: the host has ended.
             QueueLocked, QueueError, OSError: as `Queue.append_many`.
             SteppedDown: a policy has had this host step down, now or before. What was appended

@@ -21,7 +21,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net.eventloop import check_in_trio, is_in_asyncio
+from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_asyncio
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
@@ -134,9 +134,15 @@ class Leading:
         self.check_leads()
 
     async def admit_task(self, count: int, policy: AckPolicy | None) -> None:
-        """The same in a task of the source's event loop."""
+        """The same in a task of the source's event loop.
+
+        Raises:
+            RuntimeError: a connection waits for what this task does, so nobody's acknowledgement
+                would come that way; nothing is appended.
+        """
         policy = self._or_given(policy)
-        _count(policy)
+        if _count(policy):
+            check_not_awaited("an append that waits for a policy")
         while (oldest := self._beyond_window(policy, count)) is not None:
             if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
                 break

@@ -66,6 +66,53 @@ def held(path: Path) -> list[bytes]:
         return [bytes(excerpt) for excerpt in queue.tailer()]
 
 
+class Answering:
+    """A program that appends when a peer is there, before it reads on, and in a task."""
+
+    kinds = ()
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.said: list[str] = []
+        self.index: int | None = None
+        self.host: Host | None = None
+        self._nursery = nursery
+
+    async def connected(self, link: object) -> None:
+        assert self.host is not None
+        queue = self.host.queue("q")
+        try:
+            await queue.append(b"here")
+        except RuntimeError as error:
+            self.said.append(str(error))
+        await queue.append(b"for nobody", policy=AckPolicy(from_=From.NONE))
+        self._nursery.start_soon(self._append)
+
+    async def told(self, link: object, event: object) -> None:
+        pass
+
+    async def _append(self) -> None:
+        assert self.host is not None
+        self.index = await self.host.queue("q").append(b"in a task")
+
+
+async def test_a_program_does_not_wait_for_a_peer_before_it_reads_on(tmp_path: Path) -> None:
+    policies = {"q": AckPolicy()}
+    source = SourceSettings(policies=policies)
+    path = made(tmp_path / "q")
+    here = HostSettings.of(listen=LOOPBACK, host_id=1, sources={"q": path}, source=source)
+    with trio.fail_after(SECONDS):
+        async with trio.open_nursery() as nursery:
+            program = Answering(nursery)
+            async with Host(here, program=program) as host:
+                program.host = host
+                there = HostSettings.of(connect=at(host.port), sinks={"q": tmp_path / "copy"})
+                async with Host(there):
+                    while program.index is None:
+                        await trio.sleep(0.01)
+    assert program.said[0].startswith("an append that waits for a policy is not for `connected`")
+    assert held(path) == held(tmp_path / "copy") == [b"for nobody", b"in a task"]
+
+
 async def test_each_side_appends_and_waits_for_the_other(tmp_path: Path) -> None:
     async with two_hosts(tmp_path) as (one, two):
         for host, name, other in ((one, "orders", 2), (two, "fills", 1)):
