@@ -46,13 +46,14 @@ class FileChanges:
         self._tell = tell
         self._turn = trio.Lock()
         self._doing = ""
+        self._is_of_masters = False
         self._master_of_other: int | None = None  # once it was added
         self._written: dict[int, bytes] = {}  # of the other queue
 
     async def act(self, fault: Fault) -> None:
         """Does what a plan says; returns when all hosts have done so."""
         async with self._turn:
-            self._doing = str(fault)
+            self._doing, self._is_of_masters = str(fault), fault.kind is Kind.NEW_MASTER
             match fault.kind:
                 case Kind.NEW_MASTER:
                     await self._new_master(fault)
@@ -63,11 +64,12 @@ class FileChanges:
                         file.limit = LIMITS[fault.nth % len(LIMITS)]
                     await self._reload_all(self._hosts)
 
-    async def finish(self, is_excused: Callable[[], bool]) -> None:
-        """Waits for what was begun.
+    async def finish(self, is_held: Callable[[], bool]) -> bool:
+        """Waits for what was begun; false where it is not done, and hosts have told why.
 
         Args:
-            is_excused: whether hosts have a reason for not doing it that they have told.
+            is_held: whether a copy takes nothing of its master, and has told why: then that one
+                does not give the queue to another.
 
         Raises:
             BrokenPromiseError: hosts do not do it, though all of them run.
@@ -75,8 +77,9 @@ class FileChanges:
         with trio.move_on_after(FINISH_SECONDS) as scope:
             async with self._turn:
                 pass
-        if scope.cancelled_caught and not is_excused():
+        if scope.cancelled_caught and not (self._is_of_masters and is_held()):
             raise BrokenPromiseError("reload", f"it is not done, though all run: {self._doing}")
+        return not scope.cancelled_caught
 
     # ---- another master --------------------------------------------------------------------------
 

@@ -68,7 +68,8 @@ class LedJudge:
         await trio.sleep(MEET_SECONDS)
         for host in self._led.copies:
             await self._operator.resume(host)
-        await self._operator.files.finish(self._is_held_by_clocks)
+        if not await self._operator.files.finish(self._is_held_by_clocks):
+            self._story.tell("laboratory", "a new master by the file waits for the clocks")
         await trio.sleep(MEET_SECONDS)
         for accept_loss in (False, True):  # a copy that has stopped promises nothing
             for host in self._led.copies:
