@@ -45,6 +45,7 @@ def test_a_queue_that_is_made_on_a_full_disk_leaves_nothing(tmp_path: Path) -> N
         with pytest.raises(OSError) as full:
             Queue.open_for_append(path, create=layout())
         assert full.value.errno == errno.ENOSPC
+        assert full.value.filename == str(path / FILE_NAME), "which disk is full is told"
         assert list(path.iterdir()) == []
         with pytest.raises(NotAQueue, match="found none"):
             Queue.open_for_append(path)

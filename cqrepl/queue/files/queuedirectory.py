@@ -55,8 +55,9 @@ def open_table(
             return TableStore.create(file, create)  # also one that its creator died over
         return _table_store(path, writable=writable)
     except OSError as error:
-        if error.errno in NO_ROOM:
-            raise  # there is none for a new queue
+        if error.errno in NO_ROOM:  # there is none for a new queue
+            error.filename = error.filename or str(file)
+            raise
         raise cannot_open(error, file) from error
 
 
