@@ -29,6 +29,7 @@ from cqrepl.queue.format.index import (
     index_of,
     sequence_of,
 )
+from cqrepl.queue.format.rollcycle import CYCLE_MAX
 from cqrepl.queue.read.count import count_in
 
 MAKING_S: Final = 2.0  # in which a file that is being made has got its header
@@ -96,7 +97,7 @@ def _highest(cycles: Cycles) -> tuple[Cycle, str]:
         told = CYCLE_NONE_HIGHEST if key is None else key.load()
     finally:
         table.close()
-    if told > highest:
+    if highest < told <= CYCLE_MAX:  # a word that is no cycle at all tells of none
         return Cycle(told), f"{HIGHEST_KEY} in {FILE_NAME}"
     return highest, witness
 

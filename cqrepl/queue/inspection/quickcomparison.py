@@ -32,6 +32,7 @@ from cqrepl.queue.inspection.storescan import StoreReport
 from cqrepl.queue.inspection.verification import (
     are_empty,
     cycles_of,
+    lost_ends,
     nothing_compared,
     opened_copies,
     queue_flaws,
@@ -44,7 +45,7 @@ def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
     Raises:
         QueueError: one of them is no queue.
     """
-    copies = yield from opened_copies(paths)
+    copies = yield from opened_copies(paths, with_lost=True, if_promised=True)
     if copies is None:
         return
     is_proof = False
@@ -59,12 +60,17 @@ def verify_quickly(paths: Sequence[Path | str]) -> Iterator[Outcome]:
 
 def _glanced(copies: list[ComparedCopy]) -> Iterator[Outcome]:
     """What is told of the cycles, then of the directories."""
+    missed: set[tuple[Cycle, int]] = set()
     for cycle in cycles_of(copies, ComparedSpan()):
-        yield from _CycleGlance(copies, cycle).outcomes()
+        for outcome in _CycleGlance(copies, cycle).outcomes():
+            if isinstance(outcome, NamedDifference):
+                missed |= {(cycle, nth) for nth, is_in in enumerate(outcome.present) if not is_in}
+            yield outcome
     for nth, copy in enumerate(copies):
         for file in copy.info.files:
             yield from (Flaw(copy=nth, finding=finding) for finding in file.findings)
         yield from queue_flaws(nth, copy)
+    yield from lost_ends(copies, missed)
 
 
 def are_proved_equal(copies: list[ComparedCopy], cycle: Cycle) -> bool:

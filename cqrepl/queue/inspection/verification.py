@@ -63,9 +63,9 @@ def verify(
     Raises:
         QueueError: one of them is no queue, as `inspect_queue`.
     """
-    is_alone = len(paths) == 1 and span.index_last is None  # nothing else tells of its end
-    with_lost = span.is_common or is_alone
-    copies = yield from opened_copies(paths, with_lost=with_lost, if_promised=is_alone)
+    # two that have lost the same look the same: nothing but what each has noted tells of an end
+    with_lost = span.is_common or span.index_last is None
+    copies = yield from opened_copies(paths, with_lost=with_lost, if_promised=not span.is_common)
     if copies is None:
         return
     is_proof = False
@@ -97,8 +97,8 @@ def is_counted(outcome: Outcome) -> bool:
 
 
 def are_empty(copies: list[ComparedCopy]) -> bool:
-    """Whether none of the copies holds an excerpt."""
-    return all(copy.info.last_index is None for copy in copies)
+    """Whether none of the copies holds an excerpt, or is known to have held one."""
+    return all(copy.info.last_index is None and copy.lost is None for copy in copies)
 
 
 def nothing_compared(copies: list[ComparedCopy], span: ComparedSpan) -> NothingCompared:

@@ -10,6 +10,7 @@ import pytest
 from cqrepl.queue import Queue
 from cqrepl.queue.files.chroniclemarks import ACKNOWLEDGED_KEY
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
+from cqrepl.queue.files.listing import HIGHEST_KEY
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, WRITE_LOCK_KEY
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME, MarkLevel
 from cqrepl.queue.files.syncedmark import store_synced
@@ -279,19 +280,44 @@ def test_verify_of_one_queue_finds_an_emptied_file_by_what_was_synced(
     assert "expected a store file, found 0 bytes without a header" in result.stdout
 
 
-def test_verify_common_finds_an_end_that_every_copy_has_lost(
-    invoke: Invoke, tmp_path: Path
+@pytest.mark.parametrize("words", [(), ("--common",), ("--quick",)])
+@pytest.mark.parametrize("all_cycles", [True, False])
+def test_verify_finds_an_end_that_every_copy_has_lost(
+    invoke: Invoke, tmp_path: Path, words: tuple[str, ...], all_cycles: bool
 ) -> None:
     copies = tmp_path / "a", tmp_path / "b"
     for copy in copies:
-        fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
+        fill(copy, "TEST4_DAILY", {1: 4} if all_cycles else {0: 3, 1: 4})
         noon_path(copy, "TEST4_DAILY", ahead=1).unlink()
-    result = invoke("verify", *copies, "--common")
-    assert result.exit_code == 4
+    result = invoke("verify", *copies, *words)
+    assert result.exit_code == 4, result.stdout
     assert result.stdout.count("listing.highestCycle in metadata.cq4t says") == len(copies)
+    assert "nothing to compare" not in result.stdout
     for copy in copies:  # for good
         assert invoke("repair", copy, "--apply").exit_code == 0
-    assert invoke("verify", *copies, "--common").exit_code == 0
+    assert "damaged" not in invoke("verify", *copies, *words).stdout
+    assert invoke("verify", *copies).exit_code == 0
+
+
+def test_verify_of_a_highest_cycle_that_is_none(invoke: Invoke, tmp_path: Path) -> None:
+    """A word of the table store that was written over; what the directory has is there."""
+    queue = tmp_path / "a"
+    fill(queue, "TEST4_DAILY", {0: 3})
+    set_word(queue, HIGHEST_KEY, 1 << 40)
+    result = invoke("verify", queue)
+    assert result.exit_code == 0, result.stdout
+    assert f"listing.highestCycle is {1 << 40}, the directory has" in result.stdout
+
+
+def test_verify_quick_tells_a_lost_end_once(invoke: Invoke, tmp_path: Path) -> None:
+    """Of one queue alone it is all that tells; beside a copy that has the file, the difference."""
+    copies = tmp_path / "a", tmp_path / "b"
+    for copy in copies:
+        fill(copy, "TEST4_DAILY", {0: 3, 1: 4})
+    noon_path(copies[0], "TEST4_DAILY", ahead=1).unlink()
+    assert invoke("verify", copies[0], "--quick").exit_code == 4
+    result = invoke("verify", *copies, "--quick")
+    assert (result.exit_code, "damaged" in result.stdout) == (1, False)
 
 
 def test_verify_of_empty_queues(invoke: Invoke, tmp_path: Path) -> None:

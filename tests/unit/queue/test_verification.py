@@ -24,6 +24,7 @@ from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.samples import fill, layout, noon_index, noon_path, stored
 
 NAME = "TEST4_SECONDLY"
+_REMOVED = "20240306F.cq4"
 
 
 def ranges(outcomes: list[Outcome]) -> list[SameRange | NamedDifference]:
@@ -43,7 +44,12 @@ def test_a_copy_is_the_same(tmp_path: Path, name: str) -> None:
     path = unpack(name, tmp_path)
     shutil.copytree(path, tmp_path / "copy")
     outcomes = list(verify([path, tmp_path / "copy"]))
-    assert all(each.is_same for each in outcomes)
+    told = [each for each in outcomes if not each.is_same]
+    if name == "eof_in_last":  # its newer file was removed: both copies have lost the same end
+        lost = [each.finding.path for each in told if isinstance(each, Flaw)]
+        assert lost == [path / _REMOVED, tmp_path / "copy" / _REMOVED]
+    else:
+        assert not told
     counts = [each.counts[0] for each in cycles(outcomes)]
     assert sum(count or 0 for count in counts) == len(manifest(name).digests)
 
