@@ -30,6 +30,7 @@ ANSWER_MAX: Final = 64 * 1024 * 1024
 ASK_SECONDS: Final = 5.0  # for a request to come whole, and for an answer to be taken
 HAIL_SECONDS: Final = 10.0  # for a host to answer a hail
 ASKING_MAX: Final = 16  # at a time
+ROOM_SECONDS: Final = 0.05  # until it is looked again whether a host lets one more in
 FORM: Final = 1
 TELL_SECONDS: Final = 300.0  # for a host to do what it is told
 Values = dict[str, object]
@@ -230,8 +231,8 @@ def _line_for(path: Path, line: bytes, seconds: float) -> bytes:
     """
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as place:
-        place.settimeout(seconds)
-        place.connect(str(path))
+        _connect(place, path, until)
+        place.settimeout(max(until - time.monotonic(), 0.001))
         place.sendall(line)
         data = b""
         while len(data) < ANSWER_MAX:
@@ -241,3 +242,22 @@ def _line_for(path: Path, line: bytes, seconds: float) -> bytes:
                 break
             data += more
     return data
+
+
+def _connect(place: socket.socket, path: Path, until: float) -> None:
+    """Connects, once there is room among those who wait to be let in. With a time limit the system
+    does not wait for that itself; a host that is stopped lets nobody in.
+
+    Raises:
+        TimeoutError: there was no room until then.
+        OSError: nobody listens there.
+    """
+    place.settimeout(0.0)
+    while True:
+        try:
+            place.connect(str(path))
+            return
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                raise TimeoutError from error
+        time.sleep(ROOM_SECONDS)

@@ -5,8 +5,9 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,57 @@ async def test_the_command_names_a_host_that_does_not_answer(run_dir: Path) -> N
             done = await trio.to_thread.run_sync(ask, run_dir)
         assert done.stderr == f"cqrepl status: {silent}\n"
         assert (done.returncode, done.stdout[:6]) == (3, "host 1")
+
+
+@contextmanager
+def crowd(path: Path) -> Iterator[list[socket.socket]]:
+    """As many connections as wait there, so that there is room for no other."""
+    waiting: list[socket.socket] = []
+    try:
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            try:
+                waiting[-1].connect(str(path))
+            except BlockingIOError:
+                break
+        yield waiting
+    finally:
+        for each in waiting:
+            each.close()
+
+
+def test_a_stopped_host_that_was_asked_often_is_not_taken_for_one_that_has_ended(
+    run_dir: Path,
+) -> None:
+    """The system lets nobody else wait for it."""
+    path = rundirectory.socket_path(run_dir, 5)
+    with stopped_host(run_dir), crowd(path):
+        with pytest.raises(Silent, match=r"does not answer within 0\.2 s; it was told nothing"):
+            controlsocket.ask(run_dir, 5, {"do": "pause", "queue": "q"}, 0.2)
+        done = ask(run_dir)
+    assert done.stderr == f"cqrepl status: {path}: the host does not answer within 5 s\n"
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_who_asks_waits_for_room(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is only slow lets in one of those who wait, and then there is room."""
+    path = rundirectory.socket_path(run_dir, 5)
+    heard: list[bytes] = []
+    with stopped_host(run_dir) as place, crowd(path) as waiting:
+
+        def one_is_let_in(_seconds: float) -> None:
+            place.accept()[0].close()
+
+        monkeypatch.setattr(time, "sleep", one_is_let_in)
+        with pytest.raises(Silent):
+            controlsocket.ask(run_dir, 5, {"do": "pause", "queue": "q"}, 1.0)
+        for each in waiting:
+            each.close()
+        place.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                come, _ = place.accept()
+                with come:
+                    heard.append(come.recv(4096))
+    assert json.loads(b"".join(heard)) == {"v": 1, "do": "hail"}
