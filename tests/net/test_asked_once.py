@@ -125,14 +125,15 @@ async def test_each_step_asks_once(
     await replicate(original, copy, written[-1][0])
     assert read(copy) == written
     once = Counter(range(1, EXCERPTS + 1))
-    assert times(asked.measured, "source") == once
+    assert times(asked.measured, "source") <= once
     assert times(asked.cut, "source") <= once, "acknowledged in part, and the same part again"
     assert times(asked.measured, "sink") <= once
     assert times(asked.laid, "sink") <= times(asked.measured, "sink")
     assert times(asked.tried, "sink") <= once
     assert asked.laid, "the test's own appends, at least"
-    if not (has_pump and live.AVAILABLE):
+    if not (has_pump and live.AVAILABLE):  # a pump keeps no lengths of what is acknowledged
         assert times(asked.measured, "sink") == times(asked.tried, "sink") == once
+        assert times(asked.measured, "source") == once
     assert not times(asked.cut, "sink")
     assert not times(asked.laid, "source")
     assert not times(asked.tried, "source")
