@@ -81,7 +81,7 @@ def lost_end(
         size = path.stat().st_size if path.exists() else 0
         what = f"expected a store file, found {size} bytes without a header"
         return _from(cycles, last, 0, what)
-    return None if synced is None else _unsynced(cycles, Index(synced.end))
+    return None if synced is None else _unsynced(cycles, last, Index(synced.end))
 
 
 def _highest(cycles: Cycles) -> tuple[Cycle, str]:
@@ -114,11 +114,16 @@ def _is_ready(cycles: Cycles, cycle: Cycle, making_s: float) -> bool:
         time.sleep(_LOOK_PAUSE_S)
 
 
-def _unsynced(cycles: Cycles, end: Index) -> LostEnd | None:
+def _unsynced(cycles: Cycles, last: Cycle, end: Index) -> LostEnd | None:
     """Excerpts that were on the disk, and are not there."""
     cycle, sequence = cycle_of(end, cycles.shift), sequence_of(end, cycles.shift)
-    if sequence == SEQUENCE_FIRST or not cycles.has(cycle):
-        return None  # retention, or told of already
+    if sequence == SEQUENCE_FIRST:
+        return None  # nothing of this cycle was
+    if cycle > last:  # a repair takes the highest cycle back, and leaves the mark
+        what = f"expected a store file, as {SYNCED_FILE_NAME} says; it is not there"
+        return _from(cycles, cycle, 0, what)
+    if not cycles.has(cycle):
+        return None  # retention
     found = count_in(cycles, cycle, sequence)
     if found >= sequence:
         return None

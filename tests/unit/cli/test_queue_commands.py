@@ -280,6 +280,40 @@ def test_verify_of_one_queue_finds_an_emptied_file_by_what_was_synced(
     assert "expected a store file, found 0 bytes without a header" in result.stdout
 
 
+@pytest.mark.parametrize("boot", [None, bytes(16)])
+def test_a_repair_does_not_hide_an_end_that_was_synced(
+    invoke: Invoke, tmp_path: Path, boot: bytes | None
+) -> None:
+    """Whichever start of the machine it was: what was on the disk then is gone."""
+    queue = tmp_path / "a"
+    fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
+    store_synced(queue, noon_index("TEST4_DAILY", ahead=1, sequence=4), boot=boot)
+    noon_path(queue, "TEST4_DAILY", ahead=1).unlink()
+    assert invoke("repair", queue, "--apply").exit_code == 0
+    for words in ((), ("--common",), ("--quick",)):
+        result = invoke("verify", queue, *words)
+        assert result.exit_code == 4, result.stdout
+        assert "expected a store file, as synced.cqmark says; it is not there" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("ahead", "sequence", "gone"),
+    [(0, 3, 0), (1, 0, None), (1, 4, None), (2, 0, None), (5, 0, None)],
+)
+def test_a_synced_mark_that_promises_nothing_more_is_no_lost_end(
+    invoke: Invoke, tmp_path: Path, ahead: int, sequence: int, gone: int | None
+) -> None:
+    """It lies in what retention has deleted, at an end, or where a cycle would begin."""
+    queue = tmp_path / "a"
+    fill(queue, "TEST4_DAILY", {0: 3, 1: 4})
+    store_synced(queue, noon_index("TEST4_DAILY", ahead=ahead, sequence=sequence))
+    if gone is not None:
+        noon_path(queue, "TEST4_DAILY", ahead=gone).unlink()
+    result = invoke("verify", queue)
+    assert result.exit_code == 0, result.stdout
+    assert "damaged" not in result.stdout
+
+
 @pytest.mark.parametrize("words", [(), ("--common",), ("--quick",)])
 @pytest.mark.parametrize("all_cycles", [True, False])
 def test_verify_finds_an_end_that_every_copy_has_lost(
