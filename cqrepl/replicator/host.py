@@ -402,8 +402,8 @@ class Host:
 
     async def _hand_over(self, name: str, master_id: int) -> None:
         path, epochs = self.source.queues[name].path, self.source.queues[name].epochs
-        connections = self.endpoint.connections
-        if not await self._until_so(lambda: master_id in connections):  # appends go on meanwhile
+        # appends go on meanwhile
+        if not await self._until_so(lambda: master_id in self.endpoint.connections):
             raise Refused(f"queue {name!r} stays here: host {master_id} is away")
         with ExitStack() as stack:
             fence = await in_thread(partial(AppendFence, path))
