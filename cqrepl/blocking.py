@@ -295,7 +295,7 @@ class BlockingQueue(OuterQueue):
             policy = policy or self._queue.waited_for(n, hosts)
             if policy is not None:
                 return self.leading.wait(index, policy, timeout)
-            self.board.wait(index, n or 1, timeout, hosts=hosts)
+            self.board.wait(index, 1 if n is None else n, timeout, hosts=hosts)
         except WaitEnded as ended:
             told = self._host.told(ended)
             raise told from told.__cause__

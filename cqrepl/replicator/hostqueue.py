@@ -202,7 +202,7 @@ class HostQueue:
         outcome = AckOutcome.ACKED
         policy = policy or self.waited_for(n, hosts)
         if policy is None:
-            await self.board.wait_acked(index, n or 1, hosts=hosts)
+            await self.board.wait_acked(index, 1 if n is None else n, hosts=hosts)
         else:
             outcome = await self.leading.wait_acked(index, policy)
         self._note_drained()

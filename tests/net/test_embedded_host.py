@@ -217,6 +217,8 @@ async def test_what_is_appended_waits_for_the_policy_that_the_queue_was_given(
         async with Host(two):
             with trio.fail_after(SECONDS):
                 await queue.wait_acked(index, 1)
+            with pytest.raises(ValueError, match="from 1 to 127 expected, 0 came"):
+                await queue.wait_acked(index, 0)
             last = await append(b"c", replace(own, timeout_seconds=SECONDS))
             assert queue.leading.marks()[2][AckLevel.SYNCED] == last
             assert await queue.wait_acked(last) is cqrepl.AckOutcome.ACKED
