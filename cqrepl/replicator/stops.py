@@ -46,8 +46,9 @@ class Stop:
         reason = reason_of(error) if isinstance(error, QueueError) else StopReason.FAILED
         is_full = isinstance(error, OSError) and error.errno in NO_ROOM
         message = str(error)
-        if path is not None and isinstance(error, OSError) and error.filename is None:
-            message = f"{path}: {error.strerror or error}"
+        if isinstance(error, OSError):
+            where = path if error.filename is None else error.filename
+            message = message if where is None else f"{where}: {error.strerror or error}"
         if isinstance(error, WrittenBetween) or (
             isinstance(error, Diverged) and not error.is_before
         ):
