@@ -66,6 +66,7 @@ class LostFiles:
         self._known: dict[str, Mapping[Cycle, ClosedCycle]] = {}
         self._later: dict[str, tuple[float, LinkView]] = {}  # who is asked again, and when
         self._rests: dict[str, float] = {}  # queues that lack no store file, and until when that is
+        self._mended_until: dict[str, float] = {}  # so long a look from before may tell of it again
         self._asker: Asker | None = None
         self._changed = Signal()
         self._given = 0  # so many store files are given now
@@ -100,7 +101,7 @@ class LostFiles:
 
     def forget(self, name: str) -> None:
         """The queue is not there any more."""
-        for each in (self._lost, self._known, self._later, self._rests):
+        for each in (self._lost, self._known, self._later, self._rests, self._mended_until):
             each.pop(name, None)
 
     async def connected(self, link: LinkView) -> None:
@@ -172,9 +173,8 @@ class LostFiles:
         try:
             with Queue.open(self._path_of(name)) as queue:
                 wanted = await in_thread(partial(wanting, queue.cycles, self._known[name]))
-                if not wanted:  # it is damaged otherwise
-                    self._lost.pop(name, None)
-                    self._rests[name] = trio.current_time() + REST_SECONDS
+                if not wanted:
+                    self._lacks_none(name)
                     return
                 self._asker = asker = Asker(queue, wanted, name, stays=False)
                 await asker.connected(link)
@@ -190,6 +190,7 @@ class LostFiles:
         finally:
             self._asker = None
         self._lost.pop(name, None)
+        self._mended_until[name] = trio.current_time() + REST_SECONDS
         files = ", ".join(
             f"{queue.cycles.path_of(each.cycle).name} ({plural(each.excerpts, 'excerpt')})"
             for each in wanted
@@ -197,3 +198,11 @@ class LostFiles:
         told = "queue %r: host %d gave back %s; it is whole again"
         _logger.warning(told, name, link.remote_id, files)
         self._restored(name)
+
+    def _lacks_none(self, name: str) -> None:
+        """It is damaged otherwise, or was found so by a look that began before it was mended."""
+        now = trio.current_time()
+        self._lost.pop(name, None)
+        self._rests[name] = now + REST_SECONDS
+        if now < self._mended_until.pop(name, -math.inf):
+            self._restored(name)

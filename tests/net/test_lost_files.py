@@ -1,6 +1,7 @@
 """A closed store file that goes, or becomes an older one, while hosts run: it comes back from the
 other side; where that has none, both are told."""
 
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -8,14 +9,19 @@ import pytest
 import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.queue import Queue
+from cqrepl.protocol.subhandler import LinkView
+from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.format.index import Index
+from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.replicator import lostfiles, syncer
+from cqrepl.replicator.lostfiles import LostFiles
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import Source
 from tests.support.copies import assert_same
 from tests.support.replicas import (
+    SECONDS,
     acked,
     eventually,
     joined,
@@ -123,6 +129,43 @@ async def test_a_queue_that_is_known_as_damaged_goes_on(
             with Queue.open_for_append(tmp_path / "q") as queue:
                 last = queue.append(b"more")
             await acked(source, last)
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+@pytest.mark.parametrize("side", ["q", "copy"])
+async def test_a_look_that_began_before_it_came_back_stops_nothing_for_good(
+    tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells of the hole when the file is there again."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    file, look = noon_path(tmp_path / side, ROLL, ahead=1), ClosedFiles.look
+    take_file, looks, goes_on = LostFiles._take, list[str](), threading.Event()
+
+    def late(closed: ClosedFiles, synced: Index, doubtful: range = range(0)) -> bool:
+        try:
+            return look(closed, synced, doubtful)
+        except QueueDamaged as error:
+            looks.append(str(error))
+            if len(looks) == 2:
+                assert goes_on.wait(SECONDS)
+            raise
+
+    async def take(lost: LostFiles, name: str, link: LinkView) -> None:
+        await eventually(lambda: len(looks) == 2)
+        await take_file(lost, name, link)
+        goes_on.set()
+
+    async with joined(tmp_path / "q", tmp_path / "copy") as sides:
+        await acked(sides[0], written[-1][0])
+        await until_noted(*sides)
+        monkeypatch.setattr(ClosedFiles, "look", late)
+        monkeypatch.setattr(LostFiles, "_take", take)
+        lose(tmp_path / side, "gone")
+        await eventually(goes_on.is_set)
+        assert holds(file, 30)
+        with Queue.open_for_append(tmp_path / "q") as queue:
+            last = queue.append(b"more")
+        await acked(sides[0], last)
     assert_same(tmp_path / "q", tmp_path / "copy")
 
 
