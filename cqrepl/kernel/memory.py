@@ -57,6 +57,10 @@ class MappedFile(Protocol):
         """
         ...
 
+    def comes_singly(self, position: int, /) -> None:
+        """Has the system read nothing ahead behind a position of what is mapped."""
+        ...
+
     def view(self) -> memoryview:
         """All bytes that are mapped now."""
         ...

@@ -364,8 +364,10 @@ class Tailer:
             if found.stop is FindStop.END_OF_FILE:
                 if not self._enter_next():
                     return None
-            elif not self._watch.waits(store, self._cycle, self._index):
-                return None
+            else:
+                store.mapping.grows_from(self._position)
+                if not self._watch.waits(store, self._cycle, self._index):
+                    return None
         return None
 
     def _take(self, store: StoreFile, found: Found) -> ExcerptBatch:

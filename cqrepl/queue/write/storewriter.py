@@ -93,6 +93,7 @@ class StoreWriter:
         self.place = START
         self.has_ended = False
         self._recover(terms)
+        store.mapping.grows_from(self.place.position)
 
     @classmethod
     def open(cls, path: Path, cycle: Cycle, terms: WriterTerms) -> "StoreWriter | None":

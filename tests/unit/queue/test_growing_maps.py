@@ -1,5 +1,6 @@
 """A mapped file that grows: what is mapped stays where it is, if the system has the addresses."""
 
+import mmap
 import os
 import resource
 from collections.abc import Iterator
@@ -8,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from cqrepl.kernel.memory import file_map
+from cqrepl.queue import Queue, Tailer
 from cqrepl.queue.files.atomics import Words
 from cqrepl.queue.files.mapping import Mapping
+from tests.support.samples import NOON_MS, fill, noon_path, rest_of
 
 MIB = 1 << 20
 
@@ -74,7 +77,7 @@ def test_a_file_that_has_grown_once_stays_where_it_is(tmp_path: Path) -> None:
         places.append(address(mapping.data))
     assert len(set(places)) == 1
     held = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(path) in line]
-    assert len(held) == 1  # the pieces are one mapping to the system
+    assert len(held) == 2  # what it has grown by is one mapping to the system
     mapping.close()
     assert str(path) not in Path("/proc/self/maps").read_text()
 
@@ -150,3 +153,54 @@ def reserved_kib() -> int:
     """How many addresses this process has."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmSize:")[2].split()[0])
+
+
+def read_ahead(path: Path) -> list[tuple[int, bool]]:
+    """What this process maps of a file, by pieces: from which byte on, and whether the system reads
+    ahead there."""
+    found, start = [], -1
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and ":" not in words[0]:
+            start = int(words[2], 16) if line.endswith(str(path)) else -1
+        elif words[0] == "VmFlags:" and start >= 0:
+            found.append((start, "rr" not in words))
+    return sorted(found)
+
+
+def read_through(queue: Queue) -> tuple[Tailer, int]:
+    """A reader at the end, and at which byte of its file that is."""
+    tailer = queue.tailer()
+    rest_of(tailer)
+    stand = tailer.stand()
+    assert stand is not None
+    return tailer, stand.position
+
+
+@pytest.mark.usefixtures("each_kernel")
+def test_nothing_is_read_ahead_where_a_writer_is_still_to_write(tmp_path: Path) -> None:
+    """A page that is not in memory there would bring up to 8 MiB of zeros with it."""
+    fill(tmp_path / "q", "FAST_DAILY", {0: 100})
+    file = noon_path(tmp_path / "q")
+    with Queue.open(tmp_path / "q") as queue:
+        _, end = read_through(queue)
+    with Queue.open_for_append(tmp_path / "q") as queue:
+        queue.append(b"x", now_ms=NOON_MS)
+        pieces = read_ahead(file)
+    assert [ahead for _, ahead in pieces] == [True, False]
+    assert pieces[1][0] == end // mmap.PAGESIZE * mmap.PAGESIZE
+
+
+@pytest.mark.usefixtures("each_kernel")
+def test_nor_where_a_reader_has_come_to_the_end(tmp_path: Path) -> None:
+    fill(tmp_path / "q", "FAST_DAILY", {0: 100})
+    file = noon_path(tmp_path / "q")
+    with Queue.open(tmp_path / "q") as queue:
+        tailer = queue.tailer()
+        assert tailer.next_batch(count_max=5)
+        assert read_ahead(file) == [(0, True)]
+        tailer.close()
+        _, end = read_through(queue)
+        pieces = read_ahead(file)
+    assert [ahead for _, ahead in pieces] == [True, False]
+    assert pieces[1][0] == end // mmap.PAGESIZE * mmap.PAGESIZE

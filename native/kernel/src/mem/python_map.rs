@@ -52,6 +52,13 @@ impl PyFileMap {
         Ok(map.extend(descriptor, length))
     }
 
+    /// Has the system read nothing ahead behind a position of what is mapped.
+    fn comes_singly(&self, position: usize) -> PyResult<()> {
+        let viewed = self.viewed();
+        viewed.map.as_ref().ok_or_else(unmapped)?.comes_singly(position);
+        Ok(())
+    }
+
     /// All bytes that are mapped now.
     fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         PyMemoryView::from(slf.as_any())
