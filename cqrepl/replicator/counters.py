@@ -45,6 +45,8 @@ class SourceCounters:
         queue: whose marks are raised.
         drain: has every session count what its native lanes hold.
         is_own: false for a copy that is passed on: its two marks are its own source's matter.
+        safe: up to which index the policy that the queue was given calls it safe; None: it was
+            given none. Readers of any process go by the acknowledged mark: it tells no more.
 
     Attributes:
         sent: to all sinks together; what was sent again after a cut is counted again.
@@ -53,7 +55,14 @@ class SourceCounters:
         index_acknowledged: some sink has everything up to this.
     """
 
-    def __init__(self, queue: Queue, drain: Callable[[], None], *, is_own: bool = True) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        drain: Callable[[], None],
+        *,
+        is_own: bool = True,
+        safe: Callable[[], int] | None = None,
+    ) -> None:
         self._is_own = is_own
         self.sent = Tally()
         self.acknowledged = Tally()
@@ -61,6 +70,7 @@ class SourceCounters:
         self.index_acknowledged = NOTHING
         self._queue = queue
         self._drain = drain
+        self._safe = safe
 
     def drained(self) -> Self:
         """These, with what native lanes have done until now."""
@@ -87,9 +97,15 @@ class SourceCounters:
     def mark_acknowledged(self, marks: HostMarks, index: int) -> None:
         """A sink has everything up to this index, though it may not have come over this wire."""
         self.index_acknowledged = max(self.index_acknowledged, index)
-        if self._is_own:
-            self._queue.raise_acknowledged(index)
+        self.mark_safe()
         marks.raise_acknowledged(index)
+
+    def mark_safe(self) -> None:
+        """More may be safe than was when this was called last."""
+        if not self._is_own or self.index_acknowledged == NOTHING:
+            return
+        index = self.index_acknowledged
+        self._queue.raise_acknowledged(index if self._safe is None else min(index, self._safe()))
 
 
 class SinkCounters:

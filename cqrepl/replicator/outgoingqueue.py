@@ -221,6 +221,8 @@ class Outgoing:
         for level in self.queue.board.wanted:
             source.want_level(level)
         source.tell_commit(self._committed())
+        if self.queue.leading.given is not None:
+            self.queue.counters.mark_safe()
         if self.marks.keep_levels():
             self.queue.touch()  # more may be safe, for other sinks too
         told = source.index_committed

@@ -118,7 +118,12 @@ class SourceQueue:
         self.returning: object | None = None  # its stream to the sink that gives back now
         self.note_stop: Callable[[Stop], None] = lambda stop: _logger.error("%s", stop)
         self.tell_damage: TellDamage = lambda known: None
-        self.counters = SourceCounters(self.queue, self._drain, is_own=self.copy is None)
+        self.counters = SourceCounters(
+            self.queue,
+            self._drain,
+            is_own=self.copy is None,
+            safe=None if self.leading.given is None else self.leading.safe_index,
+        )
         self._marks = QueueMarks(name, self.queue.host_marks, self.board)
         try:
             self._lower_marks()

@@ -63,17 +63,18 @@ async def test_no_more_is_called_safe_than_the_policy_does(path: Path) -> None:
         async with live_sink(one, source.port, host_id=2):
             await source.board().wait_acked(LAST, hosts=[2])
             await trio.sleep(0.3)
-            assert acknowledged(one) == -1
-            assert read(one) == []
+            assert acknowledged(one) == acknowledged(path) == -1
+            assert read(one) == read(path) == []
             async with live_sink(two, source.port, host_id=3):
                 await eventually(lambda: acknowledged(one) == acknowledged(two) == LAST, SECONDS)
-                for copy in (one, two):
+                await eventually(lambda: acknowledged(path) == LAST, SECONDS)
+                for copy in (one, two, path):
                     assert read(copy) == [LAST - 2, LAST - 1, LAST]
                     assert read(copy, LAST) == [LAST]
             more = more_excerpts(path, 3, 20)
             await source.board().wait_acked(more[-1][0], hosts=[2])
             await trio.sleep(0.3)
-            assert read(one) == [LAST - 2, LAST - 1, LAST]
+            assert read(one) == read(path) == [LAST - 2, LAST - 1, LAST]
 
 
 async def test_it_may_be_what_is_synced(path: Path) -> None:
@@ -81,7 +82,7 @@ async def test_it_may_be_what_is_synced(path: Path) -> None:
     copy = path.with_name("copy")
     async with serve_source([path], listen=LOOPBACK, policies={"q": policy}, **BEATS) as source:
         async with live_sink(copy, source.port):
-            await eventually(lambda: acknowledged(copy) == LAST, SECONDS)
+            await eventually(lambda: acknowledged(copy) == acknowledged(path) == LAST, SECONDS)
 
 
 def test_a_reader_goes_by_what_it_is_given(path: Path) -> None:
