@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,7 @@ import trio
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.net.errors import Refused, Unreachable
 from cqrepl.net.threads import in_thread
+from cqrepl.protocol import LocalProtocolError
 from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.fetches import (
     EXCERPTS,
@@ -222,6 +224,7 @@ class Asker:
         self._is_asking = False
         self._store: _Store | None = None
         self._cid = Cid(0)
+        self._link: LinkView | None = None  # that of the host which is asked
 
     async def connected(self, link: LinkView) -> None:
         if FETCH_CAPABILITY not in link.capabilities:
@@ -230,8 +233,8 @@ class Asker:
             await self._ask(link)
 
     async def told(self, link: LinkView, event: object) -> None:
-        if self.done.is_set() or self._store is None:
-            return
+        if self.done.is_set() or self._store is None or link is not self._link:
+            return  # the last of these: a host that was given up, and goes on
         assert isinstance(event, FetchTold)
         self.heard += 1
         name, value = event.name, event.value
@@ -264,7 +267,7 @@ class Asker:
             return
         taker = _Taker(self.csp, link, self._left)
         self._cid = link.register(self.csp, self.kinds[0], int(self._wanted[0].cycle), taker)
-        self._is_asking = True
+        self._link, self._is_asking = link, True
         link.wake(self._cid)  # this is no task of the connection, which may be asleep
 
     def _left(self, reason: str) -> None:
@@ -296,7 +299,10 @@ class Asker:
 
     def end(self, error: Exception) -> None:
         """It cannot be done."""
-        self._is_asking = False
+        was_asking, self._is_asking = self._is_asking, False
+        if was_asking and self._link is not None:
+            with suppress(LocalProtocolError):  # that connection is over
+                self._link.remove(self._cid)
         self._close()
         self.error = error
         self.done.set()

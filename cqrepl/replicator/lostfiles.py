@@ -118,7 +118,7 @@ class LostFiles:
             assert self._program is not None
             await self._program.told(link, event)
         elif self._asker is not None and self._asker.csp == event.csp:
-            await self._asker.told(link, event)
+            await self._asker.told(link, event)  # which takes nothing from another host
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -143,8 +143,11 @@ class LostFiles:
     async def _work(self) -> None:
         while True:
             for name in [name for name, links in self._lost.items() if links]:
+                links = self._lost.get(name)
+                if not links:  # it was removed while another one's files came
+                    continue
                 self._is_taking = True
-                await self._take(name, self._lost[name].pop())
+                await self._take(name, links.pop())
                 self._is_taking = False
                 self._looked()
             if not any(self._lost.values()):
@@ -172,7 +175,7 @@ class LostFiles:
         """Takes what a queue has lost over this link."""
         try:
             with Queue.open(self._path_of(name)) as queue:
-                wanted = await in_thread(partial(wanting, queue.cycles, self._known[name]))
+                wanted = await in_thread(partial(wanting, queue.cycles, self._known.get(name)))
                 if not wanted:
                     self._lacks_none(name)
                     return

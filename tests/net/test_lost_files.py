@@ -9,20 +9,26 @@ import pytest
 import trio
 
 from cqrepl.protocol import StopReason
-from cqrepl.protocol.subhandler import LinkView
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.subhandler import LinkView, SubHandler
 from cqrepl.queue import Queue, QueueDamaged
 from cqrepl.queue.files.closedcycles import ClosedCycles
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.replicator import lostfiles, syncer
+from cqrepl.replicator import fetcher, fetchkind, lostfiles, syncer
+from cqrepl.replicator.fetchkind import FetchKind, _Giver
 from cqrepl.replicator.lostfiles import LostFiles
-from cqrepl.replicator.sink import Sink
-from cqrepl.replicator.source import Source
+from cqrepl.replicator.sink import Sink, serve_sink
+from cqrepl.replicator.source import Source, serve_source
 from tests.support.copies import assert_same
 from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
     SECONDS,
+    TAKEN,
     acked,
+    at,
     eventually,
     joined,
     live_sink,
@@ -234,6 +240,93 @@ async def test_another_host_has_it(tmp_path: Path) -> None:
                 await eventually(noon_path(tmp_path / "copy", ROLL, ahead=1).exists)
     for copy in ("copy", "other"):
         assert_same(tmp_path / "q", tmp_path / copy)
+
+
+async def test_a_host_that_was_given_up_and_goes_on_gives_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it sends then belongs to no file that another host gives."""
+    written = fill(tmp_path / "q", ROLL, COUNTS)
+    accept, produce = FetchKind.accept, _Giver.produce
+    asked: list[tuple[LinkView, Cid]] = []
+    givers: list[object] = []
+    begun: list[object] = []  # a part of it is given at once
+    giving: list[object] = []
+
+    def noted(
+        kind: FetchKind, csp: str, cid: Cid, body: object, link: LinkView, now: float
+    ) -> SubHandler:
+        giver = accept(kind, csp, cid, body, link, now)
+        assert isinstance(giver, _Giver)
+        asked.append((link, cid))
+        givers.append(giver)
+        return giver
+
+    def late(giver: _Giver, room: int) -> bytes:
+        is_first = giver is givers[0] and not begun
+        if is_first:
+            begun.append(giver)
+        return produce(giver, room) if is_first or giver in giving else b""
+
+    def give(nth: int) -> None:
+        giving.append(givers[nth])
+        link, cid = asked[nth]
+        link.wake(cid)
+
+    async with live_source(tmp_path / "q") as source:
+        async with live_sink(tmp_path / "copy", source.port) as sink:
+            async with live_sink(tmp_path / "other", source.port, host_id=3) as other:
+                await acked(source, written[-1][0])
+                await received(other, len(written))
+                await until_noted(source, sink, other)
+                monkeypatch.setattr(fetcher, "SILENCE_SECONDS", 2.0)
+                monkeypatch.setattr(fetchkind, "COUNT_MAX", 10)
+                monkeypatch.setattr(FetchKind, "accept", noted)
+                monkeypatch.setattr(_Giver, "produce", late)
+                file = lose(tmp_path / "q", "gone")
+                await eventually(lambda: len(asked) == 2)
+                give(0)
+                await trio.sleep(1)
+                give(1)
+                await eventually(lambda: holds(file, 30))
+    assert_same(tmp_path / "q", tmp_path / "copy")
+
+
+async def test_a_queue_may_be_removed_while_another_one_gets_its_files_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes back: it is damaged still."""
+    names, take_file = ("a", "b"), LostFiles._take
+    paths = {name: tmp_path / name for name in names}
+    copies = {name: tmp_path / f"copy-{name}" for name in names}
+    for path in paths.values():
+        fill(path, ROLL, COUNTS)
+    files = [noon_path(path, ROLL, ahead=1) for path in paths.values()]
+    was_removed = trio.Event()
+
+    async def take(lost: LostFiles, name: str, link: LinkView) -> None:
+        other = "b" if name == "a" else "a"
+        if not was_removed.is_set():
+            if not lost._lost.get(other):
+                await eventually(lambda: bool(lost._lost.get(other)))
+                lost._lost[name].append(link)
+                return  # both are looked at together then
+            lost.forget(other)
+            was_removed.set()
+        await take_file(lost, name, link)
+
+    async with serve_source(paths, listen=LOOPBACK, **BEATS, **TAKEN) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS) as sink:
+            for name in names:
+                await received(sink, sum(COUNTS.values()), name)
+                await eventually(partial(has_all, source.queues[name].queue.cycles.closed))
+            monkeypatch.setattr(LostFiles, "_take", take)
+            for path in paths.values():
+                lose(path, "gone")
+            await eventually(lambda: all(holds(file, 30) for file in files))
+            assert was_removed.is_set()
+    for name in names:
+        assert_same(paths[name], copies[name])
 
 
 @pytest.fixture
