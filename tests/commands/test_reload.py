@@ -131,7 +131,7 @@ async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None
         await pair.state_begins(1, "a", "stopped")
         more = "cqrepl: {maxExcerpt: 32MiB, scrub: 1MiB, limitRate: 1GiB, pauser: sleepy}\n"
         pair.write(more, a=1, b=1)
-        text = pair.file.read_text().replace("TimeoutMs: 5000", "TimeoutMs: 6000")
+        text = pair.file.read_text().replace("TimeoutMs: 60000", "TimeoutMs: 50000")
         pair.file.write_text(text)
         for host in (1, 2):
             done = await pair.tell("reload", "--host-id", host)
@@ -141,7 +141,7 @@ async def test_limits_are_taken_on_and_the_rest_is_named(tmp_path: Path) -> None
             assert "cqrepl.limitRate is others=1073741824, was unset" in said
             needs = "needs a restart: "
             assert f"{needs}cqrepl.pauser stays balanced, to be sleepy" in said
-            assert f"{needs}context.heartbeatTimeoutMs stays 5000, to be 6000" in said
+            assert f"{needs}context.heartbeatTimeoutMs stays 60000, to be 50000" in said
             assert (done.returncode, len(said)) == (1, 5)
         await pair.told("resume", "a", "--host-id", 1)
         await pair.all_copied("a", "b")

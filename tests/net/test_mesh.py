@@ -43,7 +43,7 @@ class Mesh:
     def text(self, masters: Mapping[str, int] | None = None) -> str:
         """The file of the cluster."""
         lines = ["cluster:", "  context:", "    heartbeatIntervalMs: 500"]
-        lines += ["    heartbeatTimeoutMs: 5000", f"    basePath: {self.folder}/$hostId"]
+        lines += ["    heartbeatTimeoutMs: 60000", f"    basePath: {self.folder}/$hostId"]
         for each, port in self.ports.items():
             where = "" if each in self._silent else f', connectUri: "127.0.0.1:{port}"'
             lines.append(f"  host{each}: {{hostId: {each}{where}}}")

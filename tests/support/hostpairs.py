@@ -20,7 +20,7 @@ PAGE: Final = """\
 cluster:
   context: !QueueClusterContext
     heartbeatIntervalMs: 500
-    heartbeatTimeoutMs: 5000
+    heartbeatTimeoutMs: 60000
 {places}
   host1: {{hostId: 1, connectUri: "127.0.0.1:{port}"}}
   host2: {{hostId: 2}}

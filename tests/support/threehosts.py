@@ -47,7 +47,7 @@ class ThreeHosts:
 
     def text(self) -> str:
         lines = ["cluster:", "  context:", "    heartbeatIntervalMs: 500"]
-        lines += ["    heartbeatTimeoutMs: 5000", f"    basePath: {self.folder}/$hostId"]
+        lines += ["    heartbeatTimeoutMs: 60000", f"    basePath: {self.folder}/$hostId"]
         for each, port in self._ports.items():
             lines.append(f'  host{each}: {{hostId: {each}, connectUri: "127.0.0.1:{port}"}}')
         lines.append("queues:")
