@@ -62,7 +62,7 @@ class ProofDesk:
         """Tells the source what this queue holds before the index that it asks for.
 
         Raises:
-            QueueError, OSError: it cannot be read.
+            QueueError, OSError: it cannot be read. A live pump has come back by then.
         """
         offer = self._connection.offer_of(event.cid)
         shift = queue.queue.layout.roll_cycle.shift
@@ -72,6 +72,9 @@ class ProofDesk:
             own = await in_thread(partial(held, queue.chains, event.index, offer.lineage, shift))
         except (Diverged, IndexGap):
             own = Lineage(first_cycle=-1)
+        except (QueueError, OSError):
+            await self._pump.have_back()  # which took more of the queue in the meantime
+            raise
         if not self._connection.has_stopped(event.cid):
             self._connection.give_proof(event.cid, event.index, own)
 

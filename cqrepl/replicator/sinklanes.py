@@ -4,6 +4,7 @@ While a live pump runs, its lane says which levels were reached, behind the ackn
 holds back; otherwise the core does.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class SinkLanes:
         self.each: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []
         self._connection = connection
         self._pump = pump
+        self._waiting: list[Callable[[], None]] = []  # until the live pump has come back
 
     def lend(self, handler: SinkHandler, queue: SinkQueue) -> None:
         """A live pump takes a queue in from now on, where it can."""
@@ -63,6 +65,18 @@ class SinkLanes:
             handler.told_live(acknowledged, dict(zip(LEVEL_OF.values(), told, strict=True)))
             if queue.owner is owner and queue.stop is None:
                 self.tell_all(handler, queue)
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            act()
+
+    def once_back(self, queue: SinkQueue, act: Callable[[], None]) -> None:
+        """Does what closes the files of a queue, once no live pump has it: a pump writes long
+        batches by the number of a descriptor, which would then be that of another file."""
+        if any(other is queue for _, other, _ in self.each):
+            self._waiting.append(act)
+            self._pump.call_back()
+        else:
+            act()
 
     def say(self, name: str, level: AckLevel, index: int) -> bool:
         """Has the live pump tell the source that a level is true of a queue up to an index; false

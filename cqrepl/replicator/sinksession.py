@@ -321,6 +321,7 @@ class SinkSession:
         try:
             await in_thread(partial(self._queues[event.name].take_identity, identity))
         except (QueueError, OSError) as error:
+            await self._pump.have_back()  # of a queue that streams already
             self._stop(event.cid, event.name, error)
 
     def put_off(self, cid: Cid, why: str) -> None:
@@ -392,8 +393,7 @@ class SinkSession:
         self._back_copies.begin(event.cid, event.name, event.index_first)
 
     async def _store(self, event: ev.AppendExcerpts | ev.CompareExcerpts) -> None:
-        queue = self._queues[event.name]
-        batch = event.batch
+        queue, batch = self._queues[event.name], event.batch
         if queue.stop is not None or not queue.pause.is_over:
             return
         new: ExcerptBatch | None = batch
@@ -495,7 +495,7 @@ class SinkSession:
         if isinstance(error, QueueDamaged):
             queue.note_damage()
         if is_passing(error) or queue.is_waiting_for_quarantine:
-            queue.make_room(error)
+            self._lanes.once_back(queue, partial(queue.make_room, error))
             self._pause(cid, stop)
             return
         self._stopped(name, stop.reason, stop.message, differing_index(error))
