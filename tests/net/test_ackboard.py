@@ -24,6 +24,7 @@ from tests.support.replicas import (
     acked,
     at,
     eventually,
+    gated_audits,
     joined,
     live_sink,
     live_source,
@@ -239,7 +240,7 @@ async def test_what_a_copy_that_differs_has_acknowledged_counts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait goes on: another one may take what it has refused."""
-    monkeypatch.setattr(syncer, "AUDIT_SECONDS", 0.5)
+    flipped = gated_audits(monkeypatch)
     path, copy = tmp_path / "q", tmp_path / "copy"
     written = fill(path, "FAST_DAILY", {0: 50})
     async with live_source(path) as source:
@@ -248,6 +249,7 @@ async def test_what_a_copy_that_differs_has_acknowledged_counts_no_more(
             last = more_excerpts(path, 50, 5)[-1][0]
             await in_thread(waits(board, last))
             flip_byte(noon_path(copy), written[45][1][:8], 2)
+            flipped.set()
             await eventually(lambda: board.marks == {})
             assert source.stops
             async with trio.open_nursery() as nursery:

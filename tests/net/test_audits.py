@@ -22,7 +22,15 @@ from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place, QueueAudit
 from cqrepl.replicator.sink import Sink
 from cqrepl.replicator.source import serve_source
 from cqrepl.replicator.syncer import AUDIT_QUEUES, Syncer
-from tests.support.replicas import acked, copied, eventually, joined, live_sink, stopped
+from tests.support.replicas import (
+    acked,
+    copied,
+    eventually,
+    gated_audits,
+    joined,
+    live_sink,
+    stopped,
+)
 from tests.support.samples import flip_byte, layout, noon_index, noon_path
 
 COUNT = 3000
@@ -37,27 +45,19 @@ def append(path: Path, first: int, count: int, *, ahead: int = 0) -> int:
     return index + count - 1
 
 
-@pytest.fixture
-def late_audits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time to change something between the append and the reading."""
-    monkeypatch.setattr(syncer, "SYNC_SECONDS", 3.0)  # what is synced is read then, too
-    monkeypatch.setattr(syncer, "AUDIT_SECONDS", 1.5)
-    monkeypatch.setattr(syncer, "until_tick", trio.sleep)  # from the start on
-
-
-@pytest.mark.usefixtures("late_audits")
 @pytest.mark.parametrize("side", ["q", "copy"])
 async def test_what_is_stored_otherwise_than_it_was_sent_is_named(
-    tmp_path: Path, side: str
+    tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    altered = gated_audits(monkeypatch)
     append(tmp_path / "q", 0, COUNT)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
-        for path in ("q", "copy"):  # the first sync comes at once, and reads; the next ones later
+        for path in ("q", "copy"):
             await eventually((tmp_path / path / SYNCED_FILE_NAME).exists)
-        await trio.sleep(0.2)
         last = append(tmp_path / "q", COUNT, 5)
         await acked(source, last)
         flip_byte(noon_path(tmp_path / side), b"<%d of 0>" % (COUNT + 2), 2)
+        altered.set()
         await stopped(source)
         await stopped(sink)
         where = format_index(noon_index(sequence=COUNT + 2))
@@ -65,18 +65,20 @@ async def test_what_is_stored_otherwise_than_it_was_sent_is_named(
             assert stop.reason is StopReason.DIVERGED
             assert f"diverged at {where}: stored " in stop.message
         # what it has acknowledged it does not hold: gc keeps that at the source
-        assert source.queues["q"].marks[2].acknowledged < last
+        await eventually(lambda: source.queues["q"].marks[2].acknowledged < last)
 
 
-@pytest.mark.usefixtures("late_audits")
-async def test_so_is_what_is_in_a_cycle_that_has_ended_since(tmp_path: Path) -> None:
+async def test_so_is_what_is_in_a_cycle_that_has_ended_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered = gated_audits(monkeypatch)
     append(tmp_path / "q", 0, 5)
     async with joined(tmp_path / "q", tmp_path / "copy") as (source, _):
         await eventually((tmp_path / "copy" / SYNCED_FILE_NAME).exists)
-        await trio.sleep(0.2)
         append(tmp_path / "q", 0, 3, ahead=1)
         await acked(source, append(tmp_path / "q", 0, 4, ahead=3))
         flip_byte(noon_path(tmp_path / "copy", ahead=1), b"<1 of 1>", 1)
+        altered.set()
         await stopped(source)
         where = format_index(noon_index(ahead=1, sequence=1))
         assert f"diverged at {where}: stored " in source.stops[0].message

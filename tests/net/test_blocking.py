@@ -324,18 +324,20 @@ def test_a_forked_process_is_told(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_wait_and_the_host(tmp_path: Path) -> None:
-    threads = threading.active_count()
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    others, own = threading.enumerate(), list[threading.Thread]()
 
     def wait() -> None:
         with Host(source_of(tmp_path / "q")) as host:
+            named = (each for each in threading.enumerate() if each.name == "cqrepl host")
+            own.extend(each for each in named if each not in others)
             timer.start()
             host.queue().wait_acked(1)
 
     with pytest.raises(KeyboardInterrupt):
         wait()
     timer.join()
-    assert threading.active_count() == threads
+    assert [each.is_alive() for each in own] == [False]  # idle ones of trio may live on
 
 
 def test_a_queue_that_stops(tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-import trio
 
 from cqrepl.protocol import StopReason
 from cqrepl.queue import ExcerptBatch, Queue
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import format_index
-from cqrepl.replicator import syncer
 from cqrepl.replicator.sink import serve_sink
 from tests.support.copies import assert_same
 from tests.support.replicas import (
@@ -19,6 +17,7 @@ from tests.support.replicas import (
     at,
     copied,
     eventually,
+    gated_audits,
     joined,
     last_of,
     live_sink,
@@ -70,18 +69,16 @@ async def test_what_is_stored_otherwise_than_it_was_sent(
 ) -> None:
     path, copy = tmp_path / "q", tmp_path / "copy"
     fill(path, "FAST_DAILY", {0: 50})
-    monkeypatch.setattr(syncer, "SYNC_SECONDS", 2.0)  # what is synced is read then, too
-    monkeypatch.setattr(syncer, "AUDIT_SECONDS", 1.0)
-    monkeypatch.setattr(syncer, "until_tick", trio.sleep)  # from the start on
+    altered = gated_audits(monkeypatch)
     async with joined(path, copy, on_divergence="quarantine") as (source, sink):
         for each in (path, copy):
             await eventually((each / SYNCED_FILE_NAME).exists)
-        await trio.sleep(0.2)
         word = b"a payload like no other"
         with Queue.open_for_append(path) as queue:
             queue.appender().append_at(ExcerptBatch.of(noon_index(sequence=50), [word]))
         await acked(source, noon_index(sequence=50))
         flip_byte(noon_path(copy), word, 2)
+        altered.set()
         await eventually((copy / "quarantine").exists)
         await eventually(lambda: not source.stops)
         await copied(path, copy)

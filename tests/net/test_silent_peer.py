@@ -5,6 +5,8 @@ again: none of that is a sign of life. The connections are real ones, and no tes
 a side that does not close keeps its peer waiting to the end of a generous time.
 """
 
+import itertools
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ CID: Final = 901
 TIMEOUT_MS, LONG_TIMEOUT_MS, INTERVAL_MS = 2000, 15_000, 500
 WAIT_S: Final = 30  # for what takes some seconds
 LIMIT_S: Final = 2.0  # of a document, in place of 30
+GAP_S: Final = 1.0  # after a longer one it was the machine that rested, not the peer
+SILENT: Final = re.compile(r"closed: nothing received for [\d.]+ s")
 FRAME: Final = peer.excerpt(noon_index(sequence=1), b"two" * 20, cid=CID)
 # within the cid document, within the head of the event, within its payload
 CUTS: Final = (3, len(peer.select(CID)) + 7, len(FRAME) - 1)
@@ -83,6 +87,22 @@ async def trickle(stream: Scripted, some: bytes) -> None:
             await trio.sleep(0.1)
 
 
+async def trickle_whole(stream: Scripted, frames: bytes) -> bool:
+    """Sends frames in small pieces; whether none of these was held up, in a machine that stood
+    still, for as long as a frame may take."""
+    is_even, before = True, trio.current_time()
+    try:
+        for at in range(0, len(frames), 13):
+            await stream.send(frames[at : at + 13])
+            await trio.sleep(0.05)
+            now = trio.current_time()
+            is_even, before = is_even and now - before <= GAP_S, now
+    except trio.BrokenResourceError:
+        if is_even:
+            raise
+    return is_even
+
+
 @pytest.mark.parametrize("cut", CUTS)
 async def test_a_source_that_falls_silent_within_a_frame(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cut: int
@@ -90,7 +110,7 @@ async def test_a_source_that_falls_silent_within_a_frame(
     async with sending_source(tmp_path / "q") as source:
         await source.send(FRAME[:cut])
         await source.hear_end(WAIT_S)
-    assert "closed: nothing received for 2." in caplog.text
+    assert SILENT.search(caplog.text)
     assert [data for _, data in read(tmp_path / "q")] == [b"one"]
 
 
@@ -101,7 +121,7 @@ async def test_a_sink_that_falls_silent_within_an_acknowledgement(
     async with taking_sink(tmp_path / "q") as (sink, cid):
         await sink.send(peer.acknowledgement(noon_index(), cid=cid)[:cut])
         await sink.hear_end(WAIT_S)
-    assert "closed: nothing received for 2." in caplog.text
+    assert SILENT.search(caplog.text)
 
 
 async def test_a_sink_that_falls_silent_within_its_next_acknowledgement(
@@ -114,7 +134,7 @@ async def test_a_sink_that_falls_silent_within_its_next_acknowledgement(
         )
         await sink.send(first + second[:20])
         await sink.hear_end(WAIT_S)
-    assert "closed: nothing received for 2." in caplog.text
+    assert SILENT.search(caplog.text)
 
 
 async def test_a_source_that_trickles_within_a_frame(
@@ -149,11 +169,14 @@ async def test_a_peer_that_trickles_whole_frames_is_left_alone(
     """Each frame ends in time, and somewhere the next one has always begun."""
     monkeypatch.setattr(inflow, "FRAME_SECONDS", LIMIT_S)
     frames = b"".join(peer.excerpt(noon_index(sequence=nth), b"x", cid=CID) for nth in range(1, 30))
-    async with sending_source(tmp_path / "q", LONG_TIMEOUT_MS) as source:
-        for at in range(0, len(frames), 13):
-            await source.send(frames[at : at + 13])
-            await trio.sleep(0.05)
-        while source.all("idx")[-1]["idx"] != noon_index(sequence=29):
-            await source.hear("idx", len(source.all("idx")) + 1)
+    for attempt in itertools.count():
+        caplog.clear()
+        path = tmp_path / f"q{attempt}"
+        async with sending_source(path, LONG_TIMEOUT_MS) as source:
+            if not await trickle_whole(source, frames):
+                continue
+            while source.all("idx")[-1]["idx"] != noon_index(sequence=29):
+                await source.hear("idx", len(source.all("idx")) + 1)
+        break
     assert "closed: a" not in caplog.text
-    assert len(read(tmp_path / "q")) == 30
+    assert len(read(path)) == 30

@@ -12,10 +12,12 @@ from contextlib import (
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import trio
 
 from cqrepl.demo import difference
 from cqrepl.queue import ExcerptBatch, Queue
+from cqrepl.replicator import syncer
 from cqrepl.replicator.queues import until
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -90,6 +92,20 @@ async def eventually(is_so: Callable[[], bool], seconds: float = SECONDS) -> Non
     with trio.fail_after(seconds):
         while not is_so():
             await trio.sleep(0.002)
+
+
+def gated_audits(monkeypatch: pytest.MonkeyPatch) -> trio.Event:
+    """What is stored is read once more behind the stream, and soon, only after this event: what has
+    been read is not read again, so what a test alters must be there first."""
+    gate = trio.Event()
+
+    async def until_open(seconds: float) -> None:
+        await gate.wait()
+        await trio.sleep(seconds)
+
+    monkeypatch.setattr(syncer, "AUDIT_SECONDS", 0.1)
+    monkeypatch.setattr(syncer, "until_tick", until_open)
+    return gate
 
 
 async def copied(original: Path, copy: Path) -> None:

@@ -169,20 +169,26 @@ def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
     mapping.close()
 
 
+def touching() -> int:
+    """How many threads touch ahead; others of this process come and go."""
+    return [each.name for each in threading.enumerate()].count("touch-ahead")
+
+
 @populates
 def test_it_ends_whether_mappings_are_closed_before_or_after(tmp_path: Path) -> None:
-    threads = threading.active_count()
+    threads = touching()
     for mapping_first in (True, False):
         mapping = mapped_file(tmp_path / "file", 64 * MIB)
         toucher = toucher_of(tmp_path, 8 * MIB)
         toucher.follow(mapping, Cycle(0), 0, 64 * MIB)
+        assert touching() == threads + 1
         closing = [mapping.close, toucher.close]
         for close in closing if mapping_first else reversed(closing):
             close()
         toucher.follow(mapping, Cycle(0), 0, 1)  # too late: nothing
         toucher.close()
         assert str(tmp_path / "file") not in Path("/proc/self/maps").read_text()
-    assert threading.active_count() == threads
+    assert touching() == threads
 
 
 @populates
