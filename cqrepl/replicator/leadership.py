@@ -12,8 +12,8 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -87,8 +87,9 @@ class Leading:
         self.on_step_down: Callable[[], None] = lambda: None
         self._path = path
         self._board = board
-        self._guard = threading.Lock()  # of the next two
+        self._guard = threading.Lock()  # of the next three
         self._queue: Queue | None = None  # open once it is needed
+        self._appends = 0  # under way
         self._is_closed = False
         self._unsafe: deque[tuple[int, int]] = deque()  # last indexes and numbers of excerpts
 
@@ -110,7 +111,8 @@ class Leading:
             QueueError, OSError: as `Queue.append_many`.
         """
         self.admit(len(payloads), policy)
-        index = self._opened().append_many(payloads)
+        with self._appending() as queue:
+            index = queue.append_many(payloads)
         self.settle(index, len(payloads), policy)
         return index
 
@@ -269,12 +271,28 @@ class Leading:
         self.has_stepped_down = False
 
     def close(self) -> None:
-        """The queue is closed with its source."""
+        """The queue is closed with its source, or by the last append that is under way."""
         with self._guard:
             self._is_closed = True
-            if self._queue is not None:
-                self._queue.close()
-                self._queue = None
+            self._close_unused()
+
+    @contextmanager
+    def _appending(self) -> Iterator[Queue]:
+        """The queue, which stays open for the length of a block."""
+        with self._guard:
+            queue = self._open()
+            self._appends += 1
+        try:
+            yield queue
+        finally:
+            with self._guard:
+                self._appends -= 1
+                self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._is_closed and not self._appends and self._queue is not None:
+            self._queue.close()
+            self._queue = None
 
     def _beyond_window(self, policy: AckPolicy, count: int) -> tuple[int, int] | None:
         """What has to be safe before so many excerpts more may be unsafe; None: nothing."""
@@ -304,10 +322,6 @@ class Leading:
     def _check_leads(self, outcome: AckOutcome, index: int, policy: AckPolicy) -> None:
         if outcome is AckOutcome.STEPPED_DOWN:
             raise SteppedDown(f"queue {self.name!r}: {_unknown(self.name, index, policy)}")
-
-    def _opened(self) -> Queue:
-        with self._guard:
-            return self._open()
 
     def _open(self) -> Queue:
         if self._is_closed:

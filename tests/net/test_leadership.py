@@ -16,6 +16,7 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import PRESETS, AckPolicy, From, OnTimeout
+from cqrepl.queue import Appender, Queue
 from cqrepl.replicator.ackboard import AckBell, WaitEnded
 from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading, SteppedDown
 from cqrepl.replicator.sink import serve_sink
@@ -248,3 +249,29 @@ def test_a_thread_that_waits_is_woken_for_its_own_wait_alone(tmp_path: Path) -> 
     assert len(slept) == 32
     # the wait itself, and turns of the interpreter's lock before and after it
     assert max(slept.values()) < 100, slept
+
+
+async def test_an_append_is_not_closed_under(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue is removed in the midst, or its host ends: what was begun is appended whole."""
+    found, begins, goes_on = list[int](), threading.Event(), threading.Event()
+    append = Appender.append
+
+    def slow(appender: Appender, payloads: list[bytes], now_ms: int | None = None) -> int:
+        begins.set()
+        assert goes_on.wait(SECONDS)
+        return append(appender, payloads, now_ms)
+
+    async with live_source(path) as source:
+        leading = source.leading()
+        monkeypatch.setattr(Appender, "append", slow)
+        worker = threading.Thread(target=lambda: found.append(leading.append([b"one", b"two"])))
+        worker.start()
+        await eventually(begins.is_set)
+    with pytest.raises(ValueError, match="its source has closed"):
+        leading.append([b"three"])
+    goes_on.set()
+    await in_thread(worker.join)
+    with Queue.open(path) as queue:
+        assert [queue.last_index()] == found
+        assert queue.count() == 5
+    assert leading._queue is None
