@@ -117,12 +117,14 @@ def test_a_rate_keeps_everything(queue: Path) -> None:
 
 
 def test_input_is_appended_as_it_comes(queue: Path) -> None:
+    with Queue.open(queue) as opened:
+        index = opened.next_index()
     with subprocess.Popen([CQREPL, "append", queue], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
         with Queue.open(queue) as opened:
-            assert opened.tailer(opened.next_index()).wait(10)
+            assert opened.tailer(index).wait(60)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     assert payloads(queue)[-1] == b"first"

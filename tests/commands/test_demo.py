@@ -17,6 +17,9 @@ from tests.support.invoke import Invoke
 from tests.support.processes import children_of, is_there
 from tests.support.samples import flip_byte, read
 
+# it compares for ever, so that no signal is too late
+ENDLESS = "import time; from cqrepl import demo; demo.difference = lambda *_: time.sleep(1000)"
+
 
 def test_demo_says_identical(invoke: Invoke) -> None:
     result = invoke("demo", "--count", "3000", "--size", "100")
@@ -112,7 +115,7 @@ async def test_interrupted(
 ) -> None:
     """Its processes end with it, and its queues go."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    async with commands(120) as start:
+    async with commands(120, before=ENDLESS) as start:
         running = await start("demo", "--count", "400000")
         await running.says(re.compile("excerpts of 256 bytes written"))
         children = children_of(running.pid)

@@ -51,7 +51,8 @@ COMMANDS: Final[dict[str, tuple[str, Callable[[Path], tuple[object, ...]], dict[
     "run": ("main", lambda folder: ("run", "-c", hosts_of(folder), *AS_HOST), OF_A_HOST),
     "tail": ("main", lambda folder: ("tail", "-f", folder / "q"), INTERRUPTED),
     "append": ("main", lambda folder: ("append", folder / "q"), INTERRUPTED),
-    "demo": ("main", lambda _: ("demo", "--count", 400_000), INTERRUPTED),
+    # so many that it has not ended by itself, however late a signal comes
+    "demo": ("main", lambda _: ("demo", "--count", 4_000_000), INTERRUPTED),
     "wire-dump": ("wire_dump", lambda folder: ("--follow", folder / "q"), INTERRUPTED),
     "proxy": ("wire_dump", lambda _: ("--proxy", "127.0.0.1:0=127.0.0.1:9"), INTERRUPTED),
 }

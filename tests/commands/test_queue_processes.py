@@ -15,6 +15,7 @@ from cqrepl.queue.files.tablestore import TableStore
 from cqrepl.queue.inspection.findings import FindingKind
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.queue.read.namedtailer import NamedPosition, NamedTailer
+from cqrepl.queue.write import appender as appender_module
 from cqrepl.queue.write.retention import Policy, remove
 from tests.support import forks
 from tests.support.reading import cycles_of, some_of
@@ -69,9 +70,10 @@ def test_keys_added_at_once_are_added_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("writers", [2, 3])
 @pytest.mark.parametrize("name", ["FAST_DAILY", "TEST4_SECONDLY"])
 def test_processes_append_at_once_and_nothing_is_lost(
-    tmp_path: Path, writers: int, name: str
+    tmp_path: Path, writers: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They roll on the way, each when its own clock says so."""
+    monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 60.0)  # each has its turn
     path, count = tmp_path / "queue", 400
     Queue.open_for_append(path, create=layout(name)).close()
     roll_cycle = layout(name).roll_cycle

@@ -100,8 +100,8 @@ async def test_a_sink_at_the_queue_of_a_java_appender(
         other.append_many([b"another"] * 5, now_ms=NOON["interop.time"])
     assert writer.call("append", path, "FAST_DAILY", 10, 20, 1, props=NOON).exit == 0
     async with commands() as start:
-        appending = writer.start("append", path, "FAST_DAILY", count, 20, 1, 1000, props=NOON)
         began = last_index(path)
+        appending = writer.start("append", path, "FAST_DAILY", count, 20, 1, 1000, props=NOON)
         await until(lambda: last_index(path) != began)
         sink = await start("sink", f"q={path}", "--listen", LOOPBACK)
         address = f"127.0.0.1:{await sink.port()}"

@@ -22,6 +22,7 @@ from cqrepl.queue import (
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, Index, Sequence
 from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.queue.quarantine import quarantine
+from cqrepl.queue.write import appender as appender_module
 from cqrepl.queue.write.nextcycle import precreate
 from tests.support.goldens import READABLE, manifest, unpack
 from tests.support.java import JavaQueue, require_java
@@ -251,8 +252,11 @@ def test_java_and_we_take_turns_on_one_queue(
     assert [data for _, data in dump_of(java, path)] == wanted
 
 
-def test_two_processes_write_at_once(java: JavaQueue, tmp_path: Path) -> None:
+def test_two_processes_write_at_once(
+    java: JavaQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Java appends 6000 while we append as fast as the write lock allows; nothing is lost."""
+    monkeypatch.setattr(appender_module, "WRITE_LOCK_TIMEOUT_S", 60.0)  # each has its turn
     path = tmp_path / "queue"
     name = "TEST4_SECONDLY"
     with Queue.open_for_append(path, create=QueueLayout.of(by_name(name))) as queue:

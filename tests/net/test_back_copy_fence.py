@@ -21,6 +21,7 @@ from cqrepl.queue import format_index
 from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED, WRITE_LOCK_KEY, free_lock
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.write import appender as appender_module
+from cqrepl.replicator import backcopy
 from cqrepl.replicator.source import Source
 from tests.support import peer
 from tests.support.replicas import eventually, live_source, stopped
@@ -46,7 +47,7 @@ import sys
 from cqrepl.queue import Queue
 queue = Queue.open_for_append(sys.argv[1])
 appender = queue.appender()
-with queue._for_writing().write_lock.held(9.0):
+with queue._for_writing().write_lock.held(60.0):
     appender._is_exclusive = True
     print(flush=True)
     appender.append([sys.stdin.readline().strip().encode()], int(sys.argv[2]))
@@ -190,8 +191,9 @@ async def test_a_later_cycle_begun_between(path: Path) -> None:
 
 
 async def test_a_writer_in_the_middle_of_its_append_ends_it_first(
-    path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(backcopy, "LOCK_SECONDS", 60.0)
     with caplog.at_level(logging.INFO), writer(path, IN_ITS_APPEND) as other:
         async with live_source(path) as source, scripted(source.port, 2, 1) as sink:
             _, cid = await sink.answer(noon_index(sequence=7))

@@ -7,6 +7,7 @@ one of another start of the machine. The laboratory, and tests/faults, do the cu
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_s
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.inspection.overview import inspect_queue
 from cqrepl.replicator import syncer
-from cqrepl.replicator.source import serve_source
+from cqrepl.replicator.source import Source, serve_source
 from tests.support.copies import assert_same
 from tests.support.relay import Relay
 from tests.support.replicas import (
@@ -45,6 +46,11 @@ from tests.support.tears import tear
 
 MENDED = "queue 'q': mended: 2 excerpts that a power cut had torn; it is whole again"
 COUNT = 300
+
+
+def patient_source(path: Path) -> AbstractAsyncContextManager[Source]:
+    """One that waits for a sink that it knows, as long as a busy machine may take."""
+    return serve_source({"q": path}, listen=LOOPBACK, wait_for_seconds=600, **BEATS)
 
 
 def fill_long(path: Path, count: int) -> Excerpts:
@@ -244,7 +250,7 @@ async def test_a_torn_source_comes_back(
     written = await pair(tmp_path)
     cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[250, 298])
     with caplog.at_level(logging.INFO):
-        async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with patient_source(tmp_path / "q") as source:
             async with live_sink(tmp_path / "copy", source.port) as sink:
                 await eventually(lambda: "all of it is proved" in caplog.text)
                 await eventually(lambda: is_free(tmp_path / "q"))
@@ -267,7 +273,7 @@ async def test_a_source_that_was_written_to_before_its_sink_came(
     cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[])
     more_excerpts(tmp_path / "q", 280, 5)
     before, copy = read(tmp_path / "q"), read(tmp_path / "copy")
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+    async with patient_source(tmp_path / "q") as source:
         async with live_sink(tmp_path / "copy", source.port) as sink:
             await eventually(lambda: bool(sink.stops and source.stops))
             assert source.stops[0].reason is StopReason.DIVERGED
@@ -281,7 +287,7 @@ async def test_a_source_waits_for_the_sink_that_it_knows(
     """A new sink gets nothing of what may be torn before that one has given back what it has."""
     written = await pair(tmp_path)
     cut_power(tmp_path / "q", monkeypatch, proved=200, torn=[298])
-    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+    async with patient_source(tmp_path / "q") as source:
         async with live_sink(tmp_path / "new", source.port, host_id=3) as new:
             await received(new, 200)
             await trio.sleep(0.3)
