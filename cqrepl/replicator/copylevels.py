@@ -75,7 +75,8 @@ def _sync_stored(
     if owner is None or not disk.sync_stored(index):
         return False
     try:
-        queue.check_open_names()
+        if not queue.check_open_names():
+            return False
     except QueueDamaged:  # what a removed file holds is lost
         return False
     return queue.owner is owner and owner.say_level(queue.name, AckLevel.SYNCED, index)

@@ -550,16 +550,20 @@ class SinkQueue:
             except OSError as error:
                 self.owner.stop(self.name, error)
 
-    def check_open_names(self) -> None:
-        """Does nothing while the names of the files that are open lead to them. In any thread.
+    def check_open_names(self) -> bool:
+        """True while the names of the files that are open lead to them, false where none is open.
+        In any thread.
 
         Raises:
             QueueDamaged: what is appended has no name any more.
         """
-        self.queue.check_name()
-        appender = self._appender
+        queue, appender = self._queue, self._appender  # the event loop may close it at any time
+        if queue is None:
+            return False
+        queue.check_name()
         if appender is not None:
             appender.check_name()
+        return True
 
     def _drain(self) -> None:
         if self.owner is not None:

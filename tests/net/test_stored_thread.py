@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 import pytest
 
@@ -14,9 +15,15 @@ from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
+from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.replicator import syncedfiles
+from cqrepl.replicator.copylevels import _sync_stored
+from cqrepl.replicator.diskend import DiskEnd
+from cqrepl.replicator.queues import TakingSession
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.storedthread import StoredThread
 from cqrepl.replicator.syncedfiles import SyncedFiles
+from cqrepl.replicator.syncer import Syncer
 from cqrepl.surroundings import Surroundings
 from tests.net.live_pumps import (
     CID,
@@ -273,3 +280,23 @@ def test_after_a_sync_that_failed_no_mark_rises(
         assert files.has_failed
         assert files.sync(end, NOTHING_DOUBTFUL, is_at_once=True) is None
     assert load_synced(tmp_path) is None
+
+
+def test_a_queue_that_is_closed_beside_the_thread_is_left_to_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the sync and the look at its names."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    queue = SinkQueue("q", tmp_path, by_name("FAST_DAILY"), 0, None, Syncer())
+    queue.lock()
+    disk, index, synced = queue.disk, Index(queue.next_index - 1), []
+    sync_stored = DiskEnd.sync_stored
+
+    def closed(disk: DiskEnd, index: Index) -> bool:
+        synced.append(sync_stored(disk, index))
+        queue.rest()
+        return synced[-1]
+
+    monkeypatch.setattr(DiskEnd, "sync_stored", closed)
+    assert not _sync_stored(queue, disk, cast(TakingSession, object()), index)
+    assert synced == [True]
