@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cqrepl.console.units import plural
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle, index_of
 from cqrepl.queue.inspection.cyclecomparison import ComparedCopy, ComparedSpan, CycleComparison
 from cqrepl.queue.inspection.differences import (
@@ -68,6 +69,13 @@ def compare_cycle(
     index_last = _index_last(copies, cycle)
     for outcome in comparison.outcomes():
         found = told_of(outcome, len(copies), index_first)
+        if isinstance(found, CycleAudit) and index_last and not any(map(_is_there, found.counts)):
+            yield Difference(
+                verdict=BlockVerdict.NOTHING, index_first=index_first, index_last=index_last,
+                present=(False,) * len(copies), text=_not_there(copies, cycle),
+            )  # fmt: skip
+            yield _counted(copies, cycle)
+            return
         if isinstance(found, Difference):
             told += 1
             if told > RANGES_MAX:
@@ -79,6 +87,17 @@ def compare_cycle(
                 return
         if found is not None:
             yield found
+
+
+def _is_there(count: int | None) -> bool:
+    return count is not None
+
+
+def _not_there(copies: Sequence[ComparedCopy], cycle: Cycle) -> str:
+    files = [copy.file_of(cycle) for copy in copies]
+    held = next(file for file in files if file is not None and file.index_last)
+    count = plural(held.count or 0, "excerpt")
+    return f"{held.path}: {count} expected, no copy has the store file where it was to be read"
 
 
 def reopened(copies: Sequence[SeenCopy]) -> list[ComparedCopy]:
