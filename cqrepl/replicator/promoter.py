@@ -24,7 +24,7 @@ from cqrepl.net.threads import in_thread
 from cqrepl.protocol.messages.fences import CopyPosition, FenceRequest, FenceVerb
 from cqrepl.protocol.messages.fetches import DATA_MAX, EXCERPTS, FETCHED, MORE
 from cqrepl.queue import ExcerptBatch, QueueError
-from cqrepl.queue.format.epochs import promised_otherwise
+from cqrepl.queue.format.epochs import History, promised_otherwise
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
 from cqrepl.replicator.fencedesk import FenceDesk
 from cqrepl.replicator.hostmarks import NOTHING_SENT
@@ -123,7 +123,7 @@ class Promoter:
             if (now.promised, now.promised_to) != (begun.epoch, self._own):
                 raise Refused(promised_otherwise(now, begun.epoch, self._own))
             if begun.returned is not None:
-                await self._take(queue, begun.returned)
+                await self._take(queue, begun.returned, begun.history)
             await self._lead(queue, begun)
         return begun
 
@@ -203,8 +203,8 @@ class Promoter:
                 nursery.start_soon(ask, host_id)
         return dict(sorted(found.items())), declined
 
-    async def _take(self, queue: SinkQueue, lacks: CopyStretch) -> None:
-        """Takes what another copy has and this one lacks."""
+    async def _take(self, queue: SinkQueue, lacks: CopyStretch, history: History) -> None:
+        """Takes what another copy, of this history, has and this one lacks."""
         if not queue.is_open:
             if not queue.is_there:
                 raise Refused(f"queue {queue.name!r} was never taken in here: it follows first")
@@ -214,7 +214,7 @@ class Promoter:
         if has_chains() and lacks.first != NEXT_OF_EMPTY:
             chain = await in_thread(partial(queue.chains.at, lacks.first))
         request = FenceRequest(verb=FenceVerb.SEND, first=lacks.first, end=lacks.end, chain=chain)
-        taken = _Taken(queue)
+        taken = _Taken(queue, history)
         async with self._desk.excerpts(lacks.host, queue.name, request) as answers:
             while True:
                 with trio.move_on_after(SILENCE_SECONDS) as silence:
@@ -257,8 +257,9 @@ class Promoter:
 class _Taken:
     """Excerpts as they come, part after part."""
 
-    def __init__(self, queue: SinkQueue) -> None:
+    def __init__(self, queue: SinkQueue, history: History) -> None:
         self._queue = queue
+        self._history = history
         self._first = NEXT_OF_EMPTY
         self._lengths: list[int] = []
         self._data = bytearray()
@@ -287,6 +288,9 @@ class _Taken:
             at += length
         self._lengths, self._data = [], bytearray()
         if payloads:
+            # who sends has compared what is before them; where it ends here, what was taken counts
+            # as of the epochs that it is of
+            await in_thread(partial(self._queue.epochs.adopt, self._history))
             batch = ExcerptBatch.of(self._first, payloads)
             await in_thread(partial(self._queue.appender.append_at, batch))
             self._queue.disk.note()

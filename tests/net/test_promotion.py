@@ -1,7 +1,7 @@
 """A copy becomes the leader by an operator's word, and what was planned is what happens."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import trio
 from cqrepl import Host, Queue
 from cqrepl.net.errors import Refused
 from cqrepl.protocol import StopReason
-from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts
+from cqrepl.protocol.messages.fetches import Excerpts, write_excerpts, write_refused
 from cqrepl.queue import QueueDamaged, QueueError
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
 from cqrepl.replicator import fencekind
@@ -405,6 +405,36 @@ async def test_a_leader_takes_on_the_epochs_of_what_it_takes_from_another_copy(
         assert [each.leader for each in load_epochs(three.at(3)).history] == [2, 3]
         await three.start(2)
         await three.follow(3)
+        assert not [path for each in IDS for path in three.at(each).glob("quarantine/*")]
+
+
+@pytest.mark.parametrize("to", [1, 3])
+async def test_one_that_ends_while_excerpts_come_over_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: int
+) -> None:
+    """At the same host, or at the one that gave them. What had come over is no tail of its own."""
+
+    def two_of_them(first: int, lengths: Sequence[int], data: bytes) -> Iterator[bytes]:
+        yield write_excerpts(Excerpts(first, list(lengths[:2]), data[: sum(lengths[:2])]))
+        yield write_refused("the link goes")
+
+    async with three_hosts(tmp_path) as three:
+        await three.stop(3)
+        await three.hosts[2].leaders.promote("q")
+        more_excerpts(three.at(2), 10, 5)
+        await copied(three.at(2), three.at(1))
+        await three.stop(2)
+        await three.start(3)
+        await three.meet()
+        with monkeypatch.context() as patch:
+            patch.setattr(fencekind, "write_stretch", two_of_them)
+            with pytest.raises(Refused, match="the link goes"):
+                await three.hosts[3].leaders.promote("q")
+        assert len(read(three.at(3))) == 12
+        done = await three.hosts[to].leaders.promote("q")
+        assert (done.quarantined, done.refusal) == ((), "")
+        await three.start(2)
+        await three.follow(to)
         assert not [path for each in IDS for path in three.at(each).glob("quarantine/*")]
 
 
