@@ -183,7 +183,8 @@ def plan_promotion(
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
     # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
-    if own.is_source and is_alone and own.epochs.promised == latest.promised:
+    leads = own.is_source and own.epochs.may_lead(to)  # else a copy has told it of a promise
+    if leads and is_alone and own.epochs.promised == latest.promised:
         refusal = f"host {to} leads it already"
     elif tails[to] is not None:
         refusal = f"host {to} has excerpts that are not the queue's: it follows first"

@@ -108,6 +108,13 @@ def test_the_one_that_leads_is_not_promoted() -> None:
     assert plan(2, h2=at(6, ONE, is_source=True)).refusal == "host 2 leads it already"
 
 
+def test_one_that_has_heard_of_a_promise_to_another_leads_no_more() -> None:
+    """It may be promoted back, as the other one may never have begun."""
+    heard = Epochs(promised=2, promised_to=3, history=(ONE,))
+    own = CopyPosition(next_index=Index(6), epochs=heard, is_source=True)
+    assert not plan(2, h2=own, h4=replace(own, is_source=False)).refusal
+
+
 def test_an_empty_copy_says_so() -> None:
     """What it is to lead with comes from elsewhere, or is nothing at all."""
     filled = "\n".join(plan(2, h2=at(0), h3=at(7)).lines(is_done=False))
