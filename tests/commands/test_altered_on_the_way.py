@@ -39,7 +39,7 @@ async def test_both_sides_say_so_and_fail(tmp_path: Path, options: tuple[str, ..
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         data = [b"excerpt %d" % nth for nth in range(COUNT)]
         queue.appender().append_at(ExcerptBatch.of(noon_index(), data))
-    async with trio.open_nursery() as nursery, commands(60) as start:
+    async with trio.open_nursery() as nursery, commands() as start:
         source = await start(
             "source", f"q={tmp_path / 'q'}", "--listen", "127.0.0.1:0", "--until-caught-up"
         )

@@ -24,7 +24,7 @@ FOUND_CUT = "expected a table store, found no header at position 0"
 
 async def ends(command: Command, role: str, file: Path) -> None:
     """As damaged, with a line that names the file; in its last one if the system ends it."""
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         code = await command.exit_code()
     lines = command.said.splitlines()
     is_found = any(line.endswith(f"(damaged): {file}: {FOUND_CUT}") for line in lines)
@@ -34,7 +34,7 @@ async def ends(command: Command, role: str, file: Path) -> None:
 async def test_the_table_store_of_a_sink(tmp_path: Path) -> None:
     """The source goes on without it."""
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with commands(60) as start:
+    async with commands() as start:
         source = await start("source", tmp_path / "q", "--listen", at(0))
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         await copied(tmp_path / "q", tmp_path / "copy")
@@ -46,7 +46,7 @@ async def test_the_table_store_of_a_sink(tmp_path: Path) -> None:
 
 async def test_the_table_store_of_a_source(tmp_path: Path) -> None:
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with commands(60) as start:
+    async with commands() as start:
         source = await start("source", tmp_path / "q", "--listen", at(0))
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         await copied(tmp_path / "q", tmp_path / "copy")

@@ -26,7 +26,7 @@ BEATS = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "1s")
 PATIENT = ("--heartbeat-interval", "500ms", "--heartbeat-timeout", "5m")
 SILENT = re.compile(r"closed: nothing received for [\d.]+ s")
 CONNECTED = re.compile("connected$", re.M)
-NOTICED_SECONDS = 15.0  # ten times what it takes: time-out and interval
+NOTICED_SECONDS = 60.0  # far more than it takes: time-out and interval
 SECONDS = 120.0  # for all that a pair is to do
 
 

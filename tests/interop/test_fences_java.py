@@ -111,7 +111,7 @@ async def test_java_that_looked_before_the_sink_locked_appends_one_excerpt(
     to quarantine once Java has closed the queue, and then nothing is missing."""
     at = {"interop.time": NOON_MS + days * DAY_MS}
     assert java.call("openappender", copy, props=at).exit == 0
-    async with commands(60) as start:
+    async with commands() as start:
         source = await start("source", f"q={path}", "--listen", LOOPBACK)
         address = f"127.0.0.1:{await source.port()}"
         with between_its_two_steps(java, copy) as append:
@@ -159,7 +159,7 @@ async def test_a_sink_waits_for_java_within_its_append_and_refuses_while_it_live
     assert java.call("openappender", copy, props={"interop.time": NOON_MS}).exit == 0
     assert java.call("begindocument", copy, FOREIGN.hex()).exit == 0
     held = read(copy)
-    async with commands(60) as start:
+    async with commands() as start:
         with stopped(java):
             sink = await start("sink", f"q={copy}", "--listen", LOOPBACK)
             assert await sink.exit_code() == 5
@@ -178,7 +178,7 @@ async def test_what_a_dead_java_had_begun_is_mended_and_nothing_is_lost(
     assert java.call("openappender", copy, props={"interop.time": NOON_MS}).exit == 0
     assert java.call("begindocument", copy, FOREIGN.hex()).exit == 0
     java.kill()
-    async with commands(60) as start:
+    async with commands() as start:
         source = await start("source", f"q={path}", "--listen", LOOPBACK)
         address = f"127.0.0.1:{await source.port()}"
         await start("sink", f"q={copy}", "--connect", address)

@@ -225,7 +225,7 @@ async def test_t15_a_sink_leaves_free_what_it_is_told_to(
 
 async def test_t15_a_sink_does_not_begin_below_that(tmp_path: Path) -> None:
     fill(tmp_path / "q", "FAST_DAILY", {0: 3})
-    async with commands(60) as start:
+    async with commands() as start:
         source = await start("source", tmp_path / "q", "--listen", at(0))
         words = ["--min-free", "900000GiB", "--once"]
         connected = "--connect", at(await source.port())

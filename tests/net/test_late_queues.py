@@ -31,7 +31,7 @@ async def test_those_that_find_descriptors_run_and_the_others_come(
     queues = [str(tmp_path / name) for name in NAMES]
     paths = {name: tmp_path / "copies" / name for name in NAMES}
     copies = [f"{name}={path}" for name, path in paths.items()]
-    async with commands(90) as start, commands(90, before=before) as start_poor:
+    async with commands() as start, commands(before=before) as start_poor:
         starts = {"source": start, "sink": start} | {role: start_poor}
         source = await starts["source"]("source", *queues, "--listen", at(0))
         sink = await starts["sink"]("sink", *copies, "--connect", at(await source.port()))

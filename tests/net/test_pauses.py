@@ -31,7 +31,7 @@ async def test_queues_that_find_no_descriptor_come_later(tmp_path: Path) -> None
     written = {name: fill(tmp_path / name, "FAST_DAILY", {0: 3}) for name in names}
     copies = [f"{name}={tmp_path / 'copies' / name}" for name in names]
     port = reserved_port()
-    async with commands(40) as start:
+    async with commands() as start:
         sink = await start("sink", *copies, "--connect", at(port))
         await sink.says(re.compile("cannot connect"))
         soft, hard = resource.prlimit(sink.pid, resource.RLIMIT_NOFILE)

@@ -140,7 +140,7 @@ async def test_a_source_without_descriptors_goes_on_when_there_are_some(tmp_path
     """It has a process of its own; a cycle begins that takes a descriptor more."""
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:
         first = queue.append(b"first", now_ms=NOON_MS)
-        async with commands(60) as start:
+        async with commands() as start:
             source = await start("source", tmp_path / "q", "--listen", at(0))
             sinks = {"q": tmp_path / "copy"}
             async with serve_sink(sinks, connect=at(await source.port()), **BEATS) as sink:
