@@ -27,6 +27,9 @@ from tests.support.samples import NOON_MS, fill, layout, noon_index, read
 from tests.support.scripted import Scripted, scripted
 
 LISTEN = ("--listen", "127.0.0.1:0")
+UNHURRIED = (
+    "from cqrepl.net import endpoint, pump; endpoint.END_SECONDS = pump.CLOSE_SECONDS = 60.0"
+)
 FOR_EVER = "from cqrepl.net import endpoint; endpoint.END_SECONDS = 1000.0"
 
 
@@ -169,7 +172,7 @@ async def test_signal_while_dialling(queue: Path) -> None:
 
 async def test_signal_on_both_sides_of_a_connection(queue: Path, tmp_path: Path) -> None:
     """The sink ends first, in order; the source stays, and ends when it is told to."""
-    async with commands(120) as start:
+    async with commands(120, before=UNHURRIED) as start:
         source = await start("source", queue, *LISTEN)
         sink = await start("sink", f"q={tmp_path / 'copy'}", "--connect", at(await source.port()))
         await source.says(re.compile("connected"))

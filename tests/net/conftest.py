@@ -2,7 +2,8 @@
 
 import pytest
 
-from cqrepl.net import sharedsocket
+from cqrepl.net import endpoint, pump, sharedsocket
+from cqrepl.replicator import hostevents
 
 
 @pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
@@ -11,3 +12,11 @@ def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if not request.param:
         monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
     return bool(request.param)
+
+
+@pytest.fixture
+def unhurried_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends in order has time for that on a busy machine, too."""
+    monkeypatch.setattr(endpoint, "END_SECONDS", 60.0)
+    monkeypatch.setattr(pump, "CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr(hostevents, "END_SECONDS", 60.0)

@@ -171,10 +171,9 @@ async def test_no_longer_than_the_limit(tmp_path: Path) -> None:
     async with source_of(path, heartbeat_timeout_ms=60_000, **limits) as source:
         async with scripted(source.port, 2, 1) as sink:
             await sink.answer(noon_index(sequence=7))
-            await eventually(lambda: is_fenced(path))
+            await eventually(lambda: bool(source.stops))
             await eventually(lambda: is_free(path))
             more_excerpts(path, 5, 1)
-            await eventually(lambda: bool(source.stops))
             (stop,) = source.stops
     assert stop.reason is StopReason.REFUSED
     assert "0.3 s" in stop.message

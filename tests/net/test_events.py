@@ -205,6 +205,7 @@ async def test_roles_that_change(path: Path, copy: Path, tmp_path: Path) -> None
         await eventually(lambda: told.of("role")[3:] == [["q", Role.IDLE]])
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_what_is_new_at_the_end_is_told(path: Path, copy: Path) -> None:
     told = Told()
     async with serve_source([path], listen=LOOPBACK, **BEATS) as source:
@@ -213,6 +214,7 @@ async def test_what_is_new_at_the_end_is_told(path: Path, copy: Path) -> None:
         assert ["q", LAST] in told.of("acked")
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 def test_hosts_for_threads_and_for_asyncio_tell_it_too(path: Path, copy: Path) -> None:
     here, there = Told(), Told()
 

@@ -74,7 +74,7 @@ async def test_a_program_appends_while_the_new_master_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
-    monkeypatch.setattr(hosts_module, "HAND_OVER_SECONDS", 0.2)
+    monkeypatch.setattr(hosts_module, "HAND_OVER_SECONDS", 2.0)
     async with mesh(tmp_path, {"a": 1, "b": 1}) as hosts:
         with Queue.open(place(tmp_path, 1, "a")) as queue:
 

@@ -2,8 +2,9 @@
 
 import logging
 import resource
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -223,6 +224,16 @@ async def test_a_wait_ends_with_its_source(path: Path) -> None:
         leading.append([b"x"])
 
 
+@pytest.fixture
+def long_turns() -> Iterator[None]:
+    """No thread gives up the interpreter because another one has waited for it a while."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(10.0)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("long_turns")
 @pytest.mark.skipif(not live.AVAILABLE, reason="threads of the plain kernel wait in Python")
 def test_a_thread_that_waits_is_woken_for_its_own_wait_alone(tmp_path: Path) -> None:
     """Not for each mark that rises meanwhile, nor for the waits of others."""

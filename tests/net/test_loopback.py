@@ -356,6 +356,7 @@ async def test_source_ends_while_a_sink_is_let_in(
     assert not offered
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_sink_ends_while_the_source_streams(tmp_path: Path) -> None:
     """What it took in is acknowledged before it goes; the source goes on without it."""
     with Queue.open_for_append(tmp_path / "q", create=layout()) as queue:

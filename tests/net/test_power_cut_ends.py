@@ -104,6 +104,7 @@ def is_marked(path: Path) -> bool:
     return mark.is_of_this_boot and mark.end == end
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_an_orderly_end_marks_all(tmp_path: Path) -> None:
     await pair(tmp_path)
     assert is_marked(tmp_path / "q")
@@ -243,6 +244,7 @@ async def test_a_tear_before_the_mark(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read(tmp_path / "copy") == torn
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_a_torn_source_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

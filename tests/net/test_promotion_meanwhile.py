@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from cqrepl.net.errors import Refused
 from cqrepl.queue.files.epochfile import load_epochs, store_epochs
@@ -80,7 +79,7 @@ async def test_what_an_operator_says_waits_until_a_promise_is_kept(
             nursery.start_soon(cluster.hosts[2].leaders.promote, "q")
             await gate.reached()
             nursery.start_soon(cluster.hosts[3].resume, "q")
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await trio.sleep(0.1)
             assert copy.owner is None
             assert copy.held == "host 2 is to lead it in epoch 1"
             gate.open()
@@ -96,7 +95,7 @@ async def test_a_pause_that_is_said_while_a_promise_is_kept_stays(
             nursery.start_soon(cluster.hosts[2].leaders.promote, "q")
             await gate.reached()
             nursery.start_soon(cluster.hosts[3].pause, "q")
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await trio.sleep(0.1)
             gate.open()
         more_excerpts(cluster.at(2), 10, 3)
         await eventually(lambda: last_of(cluster.at(1)) == noon_index(sequence=12))
@@ -126,7 +125,7 @@ async def test_a_copy_that_puts_aside_what_differs_promises_afterwards(
             await gate.reached()
             nursery.start_soon(promote_to, cluster, 2, done)
             await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await trio.sleep(0.1)
             gate.open()
             await promises.reached()
             promises.open()
@@ -199,7 +198,7 @@ async def test_a_copy_that_is_still_being_compared_promises_then(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(promote_to, cluster, 2, done)
             await eventually(lambda: load_epochs(cluster.at(1)).promised == 1)
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await trio.sleep(0.1)
             gate.open()
         assert [each.fenced for each in done] == [(1, 3)]
         await all_follow(cluster, 2, 10)

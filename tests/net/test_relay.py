@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from cqrepl.protocol.messages import write_acknowledgement, write_cid, write_replication_event
+from tests.support.ports import reserved_port
 from tests.support.relay import Action, OnDocument, Relay, at, forward_all
 from tests.support.transcript import Entry, TranscriptFile
 from tools import record
@@ -312,9 +313,7 @@ async def test_a_reset_of_one_side_ends_the_other() -> None:
 
 
 async def test_nobody_at_the_target_ends_the_connection() -> None:
-    async with listening() as (port, _):
-        pass
-    async with Relay(port, dialler="source").running() as relay:
+    async with Relay(reserved_port(), dialler="source").running() as relay:
         async with await trio.open_tcp_stream("127.0.0.1", relay.port) as stream:
             assert await read_to_end(stream) == b""
         assert happened(relay) == ["connected by source", "sink is not there"]

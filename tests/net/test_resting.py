@@ -135,6 +135,7 @@ async def test_a_sink_that_connects_while_another_rests(tmp_path: Path) -> None:
         await at_rest()
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_it_ends_in_order_from_a_rest(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     fill(original, "FAST_DAILY", {0: 5})

@@ -97,8 +97,11 @@ async def test_a_sink_goes_on_with_one_queue_and_a_source_is_done_with_it(
             assert (stop.name, stop.reason) == ("orders", StopReason.REFUSED)
 
 
-async def test_a_queue_that_is_taken_in_time(tmp_path: Path) -> None:
+async def test_a_queue_that_is_taken_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes from another source first: what is named later is waited for."""
+    monkeypatch.setattr(queues, "STUCK_SECONDS", 60.0)
     (*_, (last, _)) = fill(tmp_path / "q", "FAST_DAILY", {0: 3})
     async with serve_sink({"q": tmp_path / "copy"}, listen=LOOPBACK, **BEATS) as sink:
         to_sink = BEATS | {"connect": at(sink.port)}

@@ -79,6 +79,7 @@ async def test_a_reader_goes_on_on_the_copy(path: Path, copy: Path) -> None:
     assert stands(copy) == (written[-1][0] + 1, 6 + 20 + 13)
 
 
+@pytest.mark.usefixtures("unhurried_ends")
 async def test_the_last_move_before_an_orderly_end_goes_too(path: Path, copy: Path) -> None:
     written = fill(path, "FAST_DAILY", {0: 20})
     async with serve_sink({"q": copy}, listen=LOOPBACK, **BEATS) as sink:

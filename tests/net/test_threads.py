@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,6 @@ async def test_an_error_is_that_of_one_task() -> None:
 
 def test_between_two_pieces_others_have_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread of the program that the first one has woken goes on before the second."""
-    monkeypatch.setattr(threads, "TURN_SECONDS", 1.0)
     interval, woken, done = sys.getswitchinterval(), threading.Event(), list[str]()
 
     def wait() -> None:
@@ -72,6 +72,8 @@ def test_between_two_pieces_others_have_the_interpreter(monkeypatch: pytest.Monk
 
     other = threading.Thread(target=wait)
     other.start()
+    # it has its turn, however late the machine gives it one
+    monkeypatch.setattr(time, "sleep", lambda _: other.join(SECONDS))
     try:
         sys.setswitchinterval(SECONDS)  # nothing takes the interpreter away from a thread
         threads._do_all([threads._Piece(woken.set), threads._Piece(lambda: done.append("second"))])
