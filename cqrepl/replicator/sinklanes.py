@@ -6,17 +6,20 @@ holds back; otherwise the core does.
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.pump import Pump
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
 from cqrepl.protocol.messages.levels import LEVEL_OF
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError
+from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.copylevels import await_stored, levels_of
-from cqrepl.replicator.sinkqueue import SinkQueue
+from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane
@@ -25,15 +28,21 @@ if TYPE_CHECKING:
 class SinkLanes:
     """Those of one connection.
 
+    Args:
+        ended: is told the name of a queue that a thread has no more.
+
     Attributes:
         each: of the live pump that runs.
     """
 
-    def __init__(self, connection: Connection, pump: Pump) -> None:
+    def __init__(self, connection: Connection, pump: Pump, ended: Callable[[str], None]) -> None:
         self.each: list[tuple[SinkHandler, SinkQueue, SinkLane]] = []
         self._connection = connection
         self._pump = pump
-        self._waiting: list[Callable[[], None]] = []  # until the live pump has come back
+        self._ended = ended
+        self._reserved: list[SinkQueue] = []  # in a thread that makes room in them
+        # what waits until neither has a queue
+        self._waiting: list[tuple[SinkQueue, Callable[[], None]]] = []
 
     def lend(self, handler: SinkHandler, queue: SinkQueue) -> None:
         """A live pump takes a queue in from now on, where it can."""
@@ -65,18 +74,47 @@ class SinkLanes:
             handler.told_live(acknowledged, dict(zip(LEVEL_OF.values(), told, strict=True)))
             if queue.owner is owner and queue.stop is None:
                 self.tell_all(handler, queue)
-        waiting, self._waiting = self._waiting, []
-        for act in waiting:
-            act()
+        self._act_on_waiting()
+
+    def has(self, name: str) -> bool:
+        """True while the live pump, or a thread that makes room, writes to the files of a queue."""
+        lent = [queue for _, queue, _ in self.each]
+        return any(queue.name == name for queue in (*self._reserved, *lent))
 
     def once_back(self, queue: SinkQueue, act: Callable[[], None]) -> None:
-        """Does what closes the files of a queue, once no live pump has it: a pump writes long
+        """Does what closes the files of a queue, once neither writes to them: a pump writes long
         batches by the number of a descriptor, which would then be that of another file."""
-        if any(other is queue for _, other, _ in self.each):
-            self._waiting.append(act)
+        self._waiting.append((queue, act))
+        if self.has(queue.name):
             self._pump.call_back()
-        else:
-            act()
+        self._act_on_waiting()
+
+    def _act_on_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for queue, act in waiting:
+            if self.has(queue.name):
+                self._waiting.append((queue, act))
+            else:
+                act()
+
+    async def append(self, queue: SinkQueue, batch: ExcerptBatch, others: list[SinkQueue]) -> None:
+        """Makes room for a batch, in a thread, and appends it.
+
+        Args:
+            others: that may grow soon.
+
+        Raises:
+            QueueError, OSError: as `Appender.append_at`.
+        """
+        self._reserved = [queue, *others]
+        try:
+            await in_thread(partial(reserve, queue, batch, others))
+            queue.appender.append_refused(batch)
+        finally:
+            self._reserved = []
+            self._act_on_waiting()
+            for each in others:
+                self._ended(each.name)
 
     def say(self, name: str, level: AckLevel, index: int) -> bool:
         """Has the live pump tell the source that a level is true of a queue up to an index; false

@@ -38,7 +38,7 @@ from cqrepl.replicator.queueturns import QueueTurns
 from cqrepl.replicator.returnframes import ReturnFrames
 from cqrepl.replicator.sinklanes import SinkLanes
 from cqrepl.replicator.sinkpauses import SinkPauses
-from cqrepl.replicator.sinkqueue import SinkQueue, reserve
+from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.stops import Stop, differing_index
 from cqrepl.surroundings import surroundings
 
@@ -73,10 +73,9 @@ class SinkSession:
         self.from_here = QueuesFromHere(queues, connection)
         self._epochs = EpochDesk(connection, pump, self.from_here)
         self._gate = OfferGate(self._epochs, connection, pump, changed)
-        self._is_draining = False
-        self._has_heard_names = False
+        self._is_draining = self._has_heard_names = False
         self._preparing: set[str] = set()  # queues that a worker opens for this connection
-        self._lanes = SinkLanes(connection, pump)
+        self._lanes = SinkLanes(connection, pump, self._used)
         self._offers_in, self._offers = trio.open_memory_channel[ev.QueueOffered](OFFERS_MAX)
         self.sent_live = self.stored_live = 0
         self._begun: set[Cid] = set()  # queues whose first index here was looked at
@@ -422,8 +421,9 @@ class SinkSession:
         if not queue.appender.append_now(batch):
             if queue.appender.space_needed(batch):
                 others = [self._queues[each.name] for each in self._connection.receiving()]
-                await in_thread(partial(reserve, queue, batch, others))
-            queue.appender.append_refused(batch)
+                await self._lanes.append(queue, batch, others)
+            else:
+                queue.appender.append_refused(batch)
 
     def _count(self, queue: SinkQueue, excerpts: int, payload_bytes: int, entries: bytes) -> None:
         """So much has been taken in, by the native lane or here; `entries` are for the log."""
@@ -440,7 +440,7 @@ class SinkSession:
     def uses(self, name: str) -> bool:
         """True while anything here may touch the files of a queue."""
         is_at_work = name in self._preparing or name in self._acts_on or self._turns.has(name)
-        return is_at_work or any(queue.name == name for _, queue, _ in self._lanes.each)
+        return is_at_work or self._lanes.has(name)
 
     async def let_go(self, name: str, why: str) -> None:
         """Takes nothing more of a queue. A peer that does not know what this means, as Java, is

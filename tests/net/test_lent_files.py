@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,13 +10,23 @@ from pathlib import Path
 import pytest
 
 from cqrepl.kernel import live
-from cqrepl.queue import Queue
+from cqrepl.queue import Appender, Queue
 from cqrepl.replicator import proofdesk
 from cqrepl.replicator.lineage import held
+from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
-from cqrepl.replicator.source import Source
-from tests.support.replicas import SECONDS, acked, copied, eventually, joined
+from cqrepl.replicator.source import Source, serve_source
+from tests.support.replicas import (
+    BEATS,
+    LOOPBACK,
+    SECONDS,
+    acked,
+    at,
+    copied,
+    eventually,
+    joined,
+)
 
 needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
 
@@ -86,4 +97,46 @@ async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_its_pump(
             assert closed == [False]
             await acked(source, original.append(bytes(64 << 10)))  # it goes on when its pause ends
             await copied(tmp_path / "q", tmp_path / "copy")
+            assert not sink.stops
+
+
+async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That makes room in it, as another queue of the connection needs some."""
+    begun, goes_on, seen = threading.Event(), threading.Event(), list[bool]()
+    reserve_ahead = Appender.reserve_ahead
+
+    def late(appender: Appender) -> None:
+        begun.set()
+        assert goes_on.wait(SECONDS)
+        seen.append(appender.is_closed)
+        reserve_ahead(appender)
+
+    paths = {name: tmp_path / name for name in ("q", "other")}
+    copies = {name: tmp_path / f"{name}-copy" for name in paths}
+    with (
+        Queue.open(paths["q"], create="FAST_DAILY") as original,
+        Queue.open(paths["other"], create="FAST_DAILY") as other,
+    ):
+        original.append(b"first")
+        async with (
+            serve_source(paths, listen=LOOPBACK, **BEATS) as source,
+            serve_sink(copies, connect=at(source.port), **BEATS) as sink,
+        ):
+            await acked(source, original.append(b"second"), "q")
+            queue = sink.queues["q"]
+            session = queue.owner
+            assert isinstance(session, SinkSession)
+            await eventually(lambda: sink.queues["other"].owner is session)
+            monkeypatch.setattr(Appender, "reserve_ahead", late)
+            index = other.append(b"first")  # its first store file is made
+            await eventually(begun.is_set)
+            session.stop("q", none_left())
+            assert session.uses("q")
+            goes_on.set()
+            await acked(source, index, "other")
+            assert seen == [False]
+            await eventually(lambda: queue._queue is None)
+            await acked(source, original.append(b"third"), "q")  # when its pause ends
             assert not sink.stops
