@@ -276,9 +276,10 @@ async def test_its_reason_is_logged_once_on_both_sides(
             lines = [each for each in caplog.messages if "No space left" in each]
             ours, theirs = sorted(lines, key=lambda line: "the peer says" in line)
             assert "host 1 at " in ours
-            assert f": queue 'q' pauses: {copy}: No space left on device" in ours
+            full = f"{copy / 'metadata.cq4t'}: No space left on device"
+            assert f": queue 'q' pauses: {full}" in ours
             assert "host 2 at " in theirs
-            assert f": queue 'q' pauses: the peer says: {copy}: No space left on device" in theirs
+            assert f": queue 'q' pauses: the peer says: {full}" in theirs
             larger()
             await copied(tmp_path / "q", copy)
             goes_on = ": queue 'q' goes on"
