@@ -4,6 +4,7 @@ The way into a thread and back is two wake-ups: where many tasks have a little t
 moment, that is most of what they cost. Such tasks go that way together.
 """
 
+import errno
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,12 @@ from cqrepl.surroundings import surroundings
 
 T = TypeVar("T")
 TURN_SECONDS: Final = 0.000_1  # that other threads have between two pieces
+_NONE_STARTED: Final = "can't start new thread"  # CPython says so, and has no error of its own
+
+
+class NoThread(OSError):
+    """There is no thread to be had now, as where a limit of processes is reached. The work was not
+    begun."""
 
 
 class InThread(Protocol):
@@ -26,10 +33,25 @@ class InThread(Protocol):
 
 
 async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-    """What `work` gives, which the event loop does not wait for."""
+    """What `work` gives, which the event loop does not wait for.
+
+    Raises:
+        NoThread: there is none now; that passes.
+    """
     here = surroundings()
     if here.has_threads:
-        return await trio.to_thread.run_sync(work, limiter=limiter)
+        begun: list[bool] = []
+
+        def begin() -> T:
+            begun.append(True)
+            return work()
+
+        try:
+            return await trio.to_thread.run_sync(begin, limiter=limiter)
+        except RuntimeError as error:
+            if begun or str(error) != _NONE_STARTED:
+                raise
+            raise NoThread(errno.EAGAIN, _NONE_STARTED) from error
     await trio.sleep(here.thread_seconds())
     here.give_time()
     return work()

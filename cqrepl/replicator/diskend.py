@@ -23,8 +23,8 @@ acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
 unproved. Where a sync fails the mark never rises any more (`syncedfiles`). Where a file cannot be
-opened, as something else has its name or there are no descriptors, or where only the mark has no
-room on the disk, that is tried again.
+opened, as something else has its name or there are no descriptors, where there is no thread to be
+had, or where only the mark has no room on the disk, that is tried again.
 """
 
 import logging
@@ -38,7 +38,7 @@ from typing import Final, NamedTuple
 import trio
 
 from cqrepl.console.units import plural
-from cqrepl.net.threads import InThread, in_thread
+from cqrepl.net.threads import InThread, NoThread, in_thread
 from cqrepl.queue import Queue, QueueDamaged, QueueError
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of, format_index
@@ -247,6 +247,9 @@ class DiskEnd:
             last = min(end, self._files.end) - 1
             if last >= 0 and self.unproved_from is None and not self._is_forgotten:
                 self._queue.raise_synced(last)  # for Java
+        except NoThread as error:  # no file was touched
+            self._try_again(error)
+            return
         except (QueueError, OSError) as error:
             self._give_up(error)
             return

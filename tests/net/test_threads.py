@@ -3,7 +3,8 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -11,13 +12,15 @@ from typing import TypeVar
 import pytest
 import trio
 import trio.testing
+from trio._core._thread_cache import THREAD_CACHE
 
 from cqrepl.net import threads
-from cqrepl.net.threads import Together
+from cqrepl.net.threads import NoThread, Together, in_thread
 from cqrepl.queue import Queue
 from cqrepl.queue.files.syncedmark import load_synced
 from cqrepl.queue.read.chains import Chains
 from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
+from tests.support.nothreads import no_threads
 from tests.support.replicas import SECONDS, eventually
 from tests.support.samples import fill
 
@@ -153,6 +156,52 @@ async def test_what_waits_for_its_way_leaves_a_queue_alone_that_was_closed(tmp_p
     await end.look(late)
     assert not await end.audit_a_while(1.0)
     assert load_synced(tmp_path) is None
+
+
+async def test_that_no_thread_can_be_had_is_an_error_of_the_machine() -> None:
+    done = list[str]()
+    together = Together(4)
+    with none_kept(), no_threads():
+        with pytest.raises(NoThread, match="can't start new thread"):
+            await in_thread(partial(done.append, "never"))
+        with pytest.raises(OSError, match="can't start new thread"):
+            await together.do(partial(done.append, "never"))
+    await together.do(partial(done.append, "together"))
+    await in_thread(partial(done.append, "alone"))
+    assert done == ["together", "alone"]
+
+
+async def test_an_error_of_the_work_is_not_taken_for_that() -> None:
+    def work() -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError):
+        await in_thread(work)
+
+
+async def test_a_queue_is_synced_once_there_are_threads_again(tmp_path: Path) -> None:
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    syncer, queue = Syncer(), Queue.open(tmp_path)
+    end = syncer.watch(
+        "q", queue, queue.next_index, Chains(queue.cycles), raised, queue.check_name, is_proved=True
+    )
+    end.sync_at_once()
+    async with syncer.running():
+        with none_kept(), no_threads():
+            end.note()
+            await eventually(lambda: end.is_hindered)
+            assert end.index_synced == -1
+        await eventually(lambda: end.index_synced >= 0)
+    syncer.forget(queue)
+    queue.close()
+
+
+@contextmanager
+def none_kept() -> Iterator[None]:
+    """Within the block there is none of the threads that trio keeps for the next work."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(THREAD_CACHE, "_idle_workers", {})
+        yield
 
 
 def raised(error: Exception) -> None:

@@ -23,9 +23,9 @@ piece; one that is closed meanwhile goes with the piece.
 In between it makes the file of the next cycle ready (`precreating`), for which alone it looks at
 the clock, once a cycle.
 
-Where there is no space, nothing is done ahead and nothing said: the writer gets the error, when it
-needs the space. Pages that wait untouched for long are written back by the system and then cost a
-small fault again.
+Where there is no space, or no thread to be had, nothing is done ahead and nothing said: the writer
+gets the error, when it needs the space. Pages that wait untouched for long are written back by the
+system and then cost a small fault again.
 """
 
 import os
@@ -87,10 +87,21 @@ class PageToucher:
                 return
             mapping.unmaps_later = True
             self._order = _Order(mapping, mapping.length, cycle, position, end)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="touch-ahead", daemon=True)
-                self._thread.start()
+            if self._thread is None and not self._begin():
+                self._order = None  # which would keep a mapping that nobody unmaps
+                mapping.unmaps_later = False
+                return
             self._changed.notify()
+
+    def _begin(self) -> bool:
+        """False where no thread can be started now; the next order tries it again."""
+        thread = threading.Thread(target=self._run, name="touch-ahead", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
 
     def close(self) -> None:
         """Ends the thread, and takes away the file that it made if no writer used it.

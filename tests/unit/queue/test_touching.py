@@ -16,6 +16,7 @@ from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.write.pretoucher import PageToucher, page_toucher, usual_ahead_bytes
 from tests.support.kernels import kernel_named
+from tests.support.nothreads import no_threads
 from tests.support.requirements import require
 from tests.support.samples import NOON_MS, layout, noon_index, noon_path, read
 from tests.support.turns import WAIT_SECONDS, populates, turn_of
@@ -172,6 +173,27 @@ def test_it_touches_and_allocates_what_it_is_told(tmp_path: Path) -> None:
 def touching() -> int:
     """How many threads touch ahead; others of this process come and go."""
     return [each.name for each in threading.enumerate()].count("touch-ahead")
+
+
+@populates
+def test_without_a_thread_the_writer_goes_on_and_the_next_order_tries_again(tmp_path: Path) -> None:
+    with Queue.open(tmp_path, create=layout()) as queue:
+        never = toucher_of(tmp_path, 8 * MIB)
+        with no_threads():
+            index = queue.appender(toucher=never).append([bytes(3 * MIB)], NOON_MS)
+        never.close()
+        assert read(tmp_path)[-1] == (index, bytes(3 * MIB))
+    mapping = mapped_file(tmp_path / "file", MIB)
+    toucher = toucher_of(tmp_path, 8 * MIB)
+    turn = turn_of(toucher)
+    with no_threads():
+        toucher.follow(mapping, Cycle(0), 0, MIB)
+    assert not mapping.unmaps_later
+    toucher.follow(mapping, Cycle(0), 0, MIB)
+    turn.settle()
+    assert toucher.is_ready(mapping, MIB)
+    toucher.close()
+    mapping.close()
 
 
 @populates
