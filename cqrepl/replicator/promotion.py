@@ -5,6 +5,9 @@ So N - Qa + 1 copies that have promised to take nothing from the old leader any 
 all that was ever safe: whoever of them is farthest, by the last epoch that it holds something of,
 then by its end, has all of it. The old leader itself has it too, where it answers. What lies
 behind that place on any copy goes to quarantine when that copy follows.
+
+Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and who
+is called the master here streams nothing: another host leads then, by a file that is newer.
 """
 
 from collections.abc import Mapping, Set
@@ -55,6 +58,7 @@ class Promotion:
             from where the last one began that somebody does. Where others begin, nobody here knows.
         refusal: why it cannot be done at all.
         led: hosts that may have led last: whose writes may be safe on copies that do not answer.
+        unsure: those of them that answer, and may lack some of what was safe for all that.
         history: of what comes before the epoch.
     """
 
@@ -73,6 +77,7 @@ class Promotion:
     lost_from: Index
     refusal: str = ""
     led: frozenset[int] = frozenset()
+    unsure: frozenset[int] = frozenset()
     history: History = ()
     unproved: Index | None = None
 
@@ -136,10 +141,11 @@ class Promotion:
                 f" have from {start} on goes to quarantine then"
             )
         if self.may_lose:
+            sure = {self.leader, *self.fenced} - self.unsure
             lines.append(
                 f"may be lost to the queue: from {format_index(self.lost_from)} on, what was safe:"
                 f" {self.needed} copies"
-                f" expected to promise, {len(self.fenced) + 1} do: --accept-loss"
+                f" expected to promise, {len(sure)} do: --accept-loss"
             )
         return lines + ([f"refused: {self.refusal}"] if self.refusal else [])
 
@@ -177,7 +183,8 @@ def plan_promotion(
     start, history = positions[best].next_index, _held(positions[best])
     tails = {host: _tail(each, start, history) for host, each in sorted(positions.items())}
     needed = max(1, len(hosts - {was}) - max(acks, 1) + 1)
-    away = led - positions.keys()  # those that answer have all that was safe while they led
+    unsure = _unsure(led & positions.keys(), positions, planned)
+    away = (led - positions.keys()) | unsure  # the others have all that was safe
     may_lose = any(len(positions.keys() - {each}) < needed for each in away)
     refusal = ""
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
@@ -210,6 +217,7 @@ def plan_promotion(
         lost_from=start if number_of(history) == heard else _last_start(history),
         refusal=refusal,
         led=led,
+        unsure=unsure,
         history=history,
         unproved=unproved,
     )
@@ -320,6 +328,18 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     }
     was = unsure[max(unsure)] if unsure else leader
     return was, frozenset({leader, *rivals, *unsure.values()})
+
+
+def _unsure(
+    led: Set[int], positions: Mapping[int, CopyPosition], planned: Promotion | None
+) -> frozenset[int]:
+    """Those of hosts that led, or are said to have, that answer and may lack what was safe."""
+    unsure = {host for host in led if positions[host].unproved is not None}
+    if planned is not None:  # they have promised since, and stream nothing any more
+        return planned.unsure | unsure
+    if not any(each.epochs.promised for each in positions.values()):
+        unsure |= {host for host in led if not positions[host].is_source}
+    return frozenset(unsure)
 
 
 def _of(

@@ -62,6 +62,25 @@ def test_the_old_leader_has_all_of_it_alone() -> None:
     assert (made.may_lose, made.start, made.unreached) == (False, 9, (3, 4))
 
 
+def test_an_old_leader_whose_end_a_power_cut_may_have_taken_has_not_all_of_it() -> None:
+    """A copy that is away may have acknowledged what is gone here."""
+    leads = replace(at(7, is_source=True), unproved=Index(7))
+    made = plan(2, h1=leads, h2=at(5))
+    assert (made.may_lose, made.unsure) == (True, frozenset({1}))
+    assert "3 copies expected to promise, 1 do" in made.lines(is_done=False)[-1]
+    assert not plan(2, h1=leads, h2=at(5), h3=at(5), h4=at(5)).may_lose
+
+
+def test_a_master_that_streams_nothing_may_have_handed_over() -> None:
+    """By a file that is newer than the one here. Once it has promised, that counts as before."""
+    found = {1: at(9), 3: at(5)}
+    made = plan(3, h1=found[1], h3=found[3])
+    assert (made.may_lose, made.unsure) == (True, frozenset({1}))
+    after = {host: at(each.next_index, promised=1) for host, each in found.items()}
+    assert plan_promotion("q", 3, HOSTS, after, master=1, acks=1, planned=made) == made
+    assert not plan(3, h1=found[1], h2=at(9, is_source=True), h3=found[3], h4=at(5)).may_lose
+
+
 def test_a_later_epoch_goes_before_a_longer_copy() -> None:
     """Host 1 led before host 2 did, and has a tail of its own."""
     made = plan(3, h1=at(9), h2=at(6, ONE), h3=at(6, ONE), h4=at(6, ONE))
@@ -193,7 +212,7 @@ def test_without_epochs_nothing_that_answers_is_left_behind(
     ends: dict[int, int], acks: int, data: st.DataObject
 ) -> None:
     to = data.draw(st.sampled_from(sorted(ends)))
-    positions = {host: at(end) for host, end in ends.items()}
+    positions = {host: at(end, is_source=host == 1) for host, end in ends.items()}
     made = plan_promotion("q", to, HOSTS, positions, master=1, acks=acks)
     assert made.start == max(ends.values())
     assert not made.quarantined
