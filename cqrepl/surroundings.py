@@ -11,6 +11,7 @@ laboratory there are no such threads, and `has_threads` says so; the kernel is g
 """
 
 import ctypes
+import errno
 import hashlib
 import os
 import random
@@ -125,7 +126,13 @@ class Surroundings:
         os.posix_fallocate(descriptor, start, length)
 
     def write(self, descriptor: int, data: bytes, position: int) -> None:
-        os.pwrite(descriptor, data, position)
+        """All of it: the system may write a part, as where space ends."""
+        written = 0
+        while written < len(data):
+            count = os.pwrite(descriptor, memoryview(data)[written:], position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
 
     def sync(self, descriptor: int) -> None:
         """Returns when what is in the file is on the disk."""

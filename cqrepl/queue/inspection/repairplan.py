@@ -32,6 +32,7 @@ from cqrepl.queue.inspection.findings import Finding, FindingKind, Repair
 from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue, listing_findings
 from cqrepl.queue.inspection.pagescan import long_bytes
 from cqrepl.queue.inspection.tablescan import scan_table
+from cqrepl.surroundings import surroundings
 from wire.header import HEADER_BYTES
 
 _LOCK_TIMEOUT_S: Final = 5.0
@@ -215,5 +216,5 @@ def _copy_bytes(source: int, target: int) -> None:
     for at in range(0, size, _COPY_BYTES):
         data = os.pread(source, _COPY_BYTES, at)
         if any(data):
-            os.pwrite(target, data, at)
+            surroundings().write(target, data, at)
     os.fsync(target)

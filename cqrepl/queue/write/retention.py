@@ -176,6 +176,9 @@ def _positions(cycles: Cycles, forgotten: frozenset[int]) -> list[tuple[str, int
         for host, levels in hosts.items():
             at = levels.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN)
             found.append((f"host {host}, acknowledged,", max(at, NEXT_OF_EMPTY)))
+            synced = levels.get(MarkLevel.SYNCED, FORGOTTEN)
+            if FORGOTTEN < synced < at:  # a power cut there may yet take it: then it comes again
+                found.append((f"host {host}, on its disk,", synced))
     elif sent > FORGOTTEN:
         found.append(("the replication, sent,", sent))
         for host, levels in hosts.items():

@@ -180,6 +180,21 @@ def test_each_known_host_holds_what_it_has_not_acknowledged(path: Path, written:
     assert read(path) == written[12:]
 
 
+def test_a_host_holds_what_it_may_not_have_on_its_disk(path: Path, written: Excerpts) -> None:
+    """A power cut there would take it. A Java host says nothing of that, and holds nothing."""
+    cycles, last = cycles_of(path), written[13][0]
+    with Queue.open(path) as queue:
+        marks = queue.host_marks
+        for host in (2, 3):
+            assert marks.raise_to(host, MarkLevel.ACKNOWLEDGED, last)
+        assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]
+        assert marks.raise_to(2, MarkLevel.SYNCED, written[4][0])
+        assert aheads(plan(cycles, ALL)) == [0]
+        assert plan(cycles, ALL)[1].reasons == ("host 2, on its disk, is at 0x4d4c00000001",)
+        assert marks.raise_to(2, MarkLevel.SYNCED, last)
+        assert aheads(plan(cycles, ALL)) == [0, 1, 2, 3]
+
+
 def test_a_forgotten_host_is_known_again_with_what_it_is_sent(
     path: Path, written: Excerpts
 ) -> None:

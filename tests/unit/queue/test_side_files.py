@@ -1,6 +1,7 @@
 """What has the name of a side file and is none keeps nobody waiting, and is named."""
 
 import os
+import resource
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -167,3 +168,18 @@ def test_no_command_waits(path: Path, invoke: Invoke, command: str, name: str, k
         queue.append(b"more")
     elsewhere = path.parent / "elsewhere"
     assert not elsewhere.exists() or elsewhere.read_bytes() == b"of somebody else"
+
+
+def test_one_that_is_written_in_part_takes_nobody_s_place(tmp_path: Path) -> None:
+    """The system writes what there is room for, and says how much that was."""
+    path = tmp_path / "side"
+    path.write_bytes(b"a" * 9000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            replace_side_file(path, b"b" * 8000, is_synced=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"a" * 9000
+    assert list(tmp_path.iterdir()) == [path]
