@@ -19,6 +19,7 @@ swept by a later writer, once nothing in it has changed for a day.
 """
 
 import os
+import re
 import shutil
 import time
 import uuid
@@ -46,6 +47,8 @@ from cqrepl.queue.format.index import Index, cycle_of, is_next, sequence_of
 
 LOCK_TIMEOUT_S: Final = 5.0
 ABANDONED_S: Final = 24 * 3600
+_JOB: Final = re.compile(r"[0-9a-f]{32}(\.discarded)?")
+_STAGED: Final = re.compile(r"[0-9a-f]{32}\.arrow")
 _SCHEMA: Final = pa.schema([("index", pa.int64()), ("payload", pa.binary())])
 
 
@@ -155,15 +158,22 @@ def discard(folder: Path) -> None:
 
 
 def sweep(staging: Path) -> None:
-    """Removes jobs that no task has worked on for a day."""
+    """Removes jobs that no task has worked on for a day.
+
+    Only what looks like one: the directory may be a shared one, with queues and other things in it.
+    """
     if not staging.is_dir():
         return
     for folder in staging.iterdir():
+        if not _JOB.fullmatch(folder.name):
+            continue
         try:
-            touched = max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
+            files = list(folder.iterdir())
+            touched = max(each.stat().st_mtime for each in (folder, *files))
         except OSError:  # it is just being removed
             continue
-        if time.time() - touched > ABANDONED_S:
+        is_ours = all(_STAGED.fullmatch(each.name) and each.is_file() for each in files)
+        if is_ours and time.time() - touched > ABANDONED_S:
             discard(folder)
 
 

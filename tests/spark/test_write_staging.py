@@ -202,13 +202,36 @@ def kill_when_reached(path: Path, staging: Path, count: int, length: int) -> boo
 
 
 def test_abandoned_jobs_are_swept(tmp_path: Path) -> None:
-    staged(tmp_path / "staging" / "old", excerpts(2))
-    staged(tmp_path / "staging" / "new", excerpts(2))
-    for each in (tmp_path / "staging" / "old", *(tmp_path / "staging" / "old").iterdir()):
-        os.utime(each, (0, each.stat().st_mtime - ABANDONED_S - 60))
-    sweep(tmp_path / "staging")
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == ["new"]
+    staging = tmp_path / "staging"
+    old, given_up, new = "0a" * 16, "0b" * 16 + ".discarded", "0c" * 16
+    for name in (old, given_up, new):
+        staged(staging / name, excerpts(2))
+    begin(staging / ("0d" * 16))
+    for name in (old, given_up, "0d" * 16):
+        make_old(staging / name)
+    sweep(staging)
+    assert [each.name for each in staging.iterdir()] == [new]
     sweep(tmp_path / "none")
+
+
+def test_what_is_no_job_is_not_swept(tmp_path: Path) -> None:
+    """A staging directory may be one where queues and other things are."""
+    rows, foreign = excerpts(2), ("notes", "0e" * 16, "0f" * 16)
+    commit(target(tmp_path / "q"), staged(tmp_path / "job", rows))
+    for name in foreign:
+        (tmp_path / name).mkdir()
+    (tmp_path / ("0e" * 16) / "kept.txt").write_text("kept")
+    (tmp_path / ("0f" * 16) / ("0f" * 16 + ".arrow")).mkdir()
+    for name in ("q", *foreign):
+        make_old(tmp_path / name)
+    sweep(tmp_path)
+    assert read(tmp_path / "q") == rows
+    assert all((tmp_path / name).is_dir() for name in foreign)
+
+
+def make_old(folder: Path) -> None:
+    for each in (*folder.iterdir(), folder):
+        os.utime(each, (0, each.stat().st_mtime - ABANDONED_S - 60))
 
 
 def test_a_cycle_that_has_no_room(tmp_path: Path) -> None:
