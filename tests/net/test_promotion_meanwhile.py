@@ -1,5 +1,7 @@
 """A promotion while something else is done about the same queue, and hosts that were away."""
 
+import errno
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -16,7 +18,15 @@ from cqrepl.replicator import keptepochs, proofdesk, sink
 from cqrepl.replicator.backcopy import BackCopyTarget
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.promotion import Promotion
-from tests.support.replicas import eventually, last_of, more_excerpts, opened_by_another_process
+from cqrepl.replicator.source import SourceOpener
+from cqrepl.replicator.sourcequeue import SourceQueue
+from tests.support.replicas import (
+    copied,
+    eventually,
+    last_of,
+    more_excerpts,
+    opened_by_another_process,
+)
 from tests.support.samples import noon_index, read
 from tests.support.threehosts import ThreeHosts, three_hosts
 
@@ -300,3 +310,32 @@ async def test_two_operators_promote_to_two_hosts(tmp_path: Path, is_alive: bool
         if not is_alive:
             await cluster.start(1)
         await all_follow(cluster, to, 10)
+
+
+async def test_a_leader_whose_queue_opens_late_is_known_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its former leader, which was away, has connected before and heard of no epoch."""
+    open_source, is_poor = SourceOpener.open, True
+
+    def poor(opener: SourceOpener, name: str, path: Path, *args: Any, **more: Any) -> SourceQueue:
+        if is_poor and path == cluster.at(2):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_source(opener, name, path, *args, **more)
+
+    async with three_hosts(tmp_path, others=("r",)) as cluster:
+        await cluster.stop(1)
+        await cluster.hosts[2].leaders.promote("r", accept_loss=True)
+        more_excerpts(tmp_path / "2" / "r", 0, 5)
+        await copied(tmp_path / "2" / "r", tmp_path / "3" / "r")  # they are connected again
+        await cluster.hosts[2].leaders.promote("q", accept_loss=True)
+        await cluster.stop(2, 3)
+        monkeypatch.setattr(SourceOpener, "open", poor)
+        await cluster.start(2, 1)
+        await cluster.meet()
+        assert "q" in cluster.hosts[1].source.queues
+        assert "q" not in cluster.hosts[2].source.queues
+        is_poor = False
+        await eventually(lambda: "q" in cluster.hosts[2].source.queues)
+        await eventually(lambda: "q" in cluster.hosts[1].sink.queues)
+        await cluster.follow(2)
