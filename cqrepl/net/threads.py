@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
@@ -32,6 +32,18 @@ class InThread(Protocol):
         """What `work` gives, or raises."""
 
 
+class _Begun(Generic[T]):
+    """Work for a thread, which tells whether one has begun it; `func` as of `functools.partial`."""
+
+    def __init__(self, func: Callable[[], T]) -> None:
+        self.func = func
+        self.has_begun = False
+
+    def __call__(self) -> T:
+        self.has_begun = True
+        return self.func()
+
+
 async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
     """What `work` gives, which the event loop does not wait for.
 
@@ -40,16 +52,11 @@ async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | No
     """
     here = surroundings()
     if here.has_threads:
-        begun: list[bool] = []
-
-        def begin() -> T:
-            begun.append(True)
-            return work()
-
+        begun = _Begun(work)
         try:
-            return await trio.to_thread.run_sync(begin, limiter=limiter)
+            return await trio.to_thread.run_sync(begun, limiter=limiter)
         except RuntimeError as error:
-            if begun or str(error) != _NONE_STARTED:
+            if begun.has_begun or str(error) != _NONE_STARTED:
                 raise
             raise NoThread(errno.EAGAIN, _NONE_STARTED) from error
     await trio.sleep(here.thread_seconds())

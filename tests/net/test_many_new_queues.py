@@ -81,7 +81,10 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     asked, run_sync = Counter[str](), trio.to_thread.run_sync
 
     async def counted(work: Any, *args: Any, **options: Any) -> Any:
-        asked[getattr(work, "func", work).__name__] += 1
+        named = work
+        while hasattr(named, "func"):
+            named = named.func
+        asked[named.__name__] += 1
         return await run_sync(work, *args, **options)
 
     monkeypatch.setattr(trio.to_thread, "run_sync", counted)

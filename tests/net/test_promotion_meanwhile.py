@@ -304,6 +304,7 @@ async def test_two_operators_promote_to_two_hosts(tmp_path: Path, is_alive: bool
         )
         await eventually(lambda: all(source.names or sink.queues for source, sink in roles))
         assert all(answers[each]["code"] == 5 for each in answers.keys() - set(done))
+        await trio.sleep(1)
         await cluster.meet()
         to = next(each for each in (3, 2) if each not in leaders)
         await cluster.hosts[to].leaders.promote("q")
