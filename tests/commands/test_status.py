@@ -250,7 +250,7 @@ async def test_a_host_that_takes_its_time_was_told(run_dir: Path) -> None:
     async with asked_at(run_dir, 1, lambda: {"v": 1}, never):
         with pytest.raises(Silent, match="it is not known what it has done, or does yet"):
             await trio.to_thread.run_sync(
-                controlsocket.ask, run_dir, 1, {"do": "promote", "queue": "q"}, 1.0
+                controlsocket.ask, run_dir, 1, {"do": "promote", "queue": "q"}, 4.0
             )
 
 
