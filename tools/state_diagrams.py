@@ -45,6 +45,10 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "source": Table(moves=states.SOURCE_MOVES, states=states.SourceState, names=states.SourceMove),
     "sink": Table(moves=states.SINK_MOVES, states=states.SinkState, names=states.SinkMove),
+    "socket": Table(moves=states.SOCKET_MOVES, states=states.SocketState, names=states.SocketMove),
+    "outgoing queues": Table(
+        moves=states.OUTGOING_MOVES, states=states.OutgoingState, names=states.OutgoingMove
+    ),
 }
 
 

@@ -24,8 +24,10 @@ import trio
 from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.scheduler import wake_soon
+from cqrepl.net.socketturn import SocketTurn
 from cqrepl.net.threads import in_thread
 from cqrepl.net.tokenbucket import TokenBucket
+from cqrepl.protocol.states import SocketMove
 from cqrepl.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -61,12 +63,16 @@ class Came(NamedTuple):
 
 
 class LivePump:
-    """Runs the native pump of one connection; at most once at a time."""
+    """Runs the native pump of one connection, when it is lent the socket.
 
-    def __init__(self, socket: int) -> None:
-        self.is_running = False
+    Args:
+        turn: whose turn it is at the socket.
+    """
+
+    def __init__(self, socket: int, turn: SocketTurn) -> None:
         self.steps = not surroundings().has_threads  # it does what is there, and never waits
         self._socket = socket
+        self._turn = turn
         self._control = live.LiveControl()
         self._limiter = trio.CapacityLimiter(1)  # never waits for the threads of other connections
 
@@ -120,11 +126,11 @@ class LivePump:
         if sources and bucket.bytes_per_s:
             tokens = bucket.lend(trio.current_time())
             self._control.put_tokens(bucket.bytes_per_s, tokens, not self.steps)
-        self.is_running = True
+        self._turn.move(SocketMove.START)
         try:
             ended, unsent, left, heard = await in_thread(work, limiter=self._limiter)
         finally:
-            self.is_running = False
+            self._turn.move(SocketMove.COME_BACK)
             left_tokens = self._control.take_tokens()
             if left_tokens is not None:
                 bucket.take_back(left_tokens, trio.current_time())
@@ -149,7 +155,7 @@ class LivePump:
 
     def send(self, data: bytes) -> None:
         """Lets the pump send whole documents."""
-        assert self.is_running
+        assert self._turn.is_working
         self._control.send(data)
 
     def nudge(self) -> None:
@@ -170,9 +176,13 @@ class LivePump:
         return Heard(None if last_ns is None else 0, None if began_ns is None else 0)
 
 
-def pump_for(stream: trio.SocketStream) -> LivePump | None:
+def pump_for(stream: trio.SocketStream, turn: SocketTurn) -> LivePump | None:
     """The live pump of a connection; None with the plain kernel, and where bytes do not go straight
-    to a socket."""
+    to a socket.
+
+    Args:
+        turn: whose turn it is at that.
+    """
     if not live.AVAILABLE or not isinstance(stream, trio.SocketStream):
         return None
-    return LivePump(stream.socket.fileno())
+    return LivePump(stream.socket.fileno(), turn)

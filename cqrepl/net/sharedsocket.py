@@ -7,6 +7,8 @@ the writer has left them to it, after it has found nothing itself that it must l
 socket is lent the tasks neither receive nor send: what is to be said is handed to the pump, and the
 reader acts on what the pump hands over. They call it back for all else, and go on from where it
 stopped.
+
+Whose turn it is stands in `socketturn`, by the moves of `protocol.states`.
 """
 
 import math
@@ -28,10 +30,12 @@ from cqrepl.net.livepump import (
     pump_for,
 )
 from cqrepl.net.reception import Reception
+from cqrepl.net.socketturn import OutgoingTurn, SocketTurn
 from cqrepl.net.ticks import next_tick
 from cqrepl.net.tokenbucket import TokenBucket
 from cqrepl.net.writerpauser import WriterPauser
 from cqrepl.protocol import Connection
+from cqrepl.protocol.states import OutgoingMove, SocketMove
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, SourceLane
@@ -63,10 +67,11 @@ class SharedSocket:
         bucket: TokenBucket,
         wake: Callable[[], None],
     ) -> None:
-        self.live = pump_for(stream)
+        self.turn = SocketTurn()
+        self.live = pump_for(stream, self.turn)
         # what is no socket goes with a clock that is not the machine's
         self.pauser = WriterPauser(pausing, may_rest=isinstance(stream, trio.SocketStream))
-        self.leaves_queues = False  # to the live pump: the writer looks at none
+        self._outgoing = OutgoingTurn()
         self.is_mute = False  # the writer has met the end of the connection
         self._stream = stream
         self._connection = connection
@@ -74,9 +79,6 @@ class SharedSocket:
         self._bucket = bucket
         self._wake = wake
         self._reception = Reception()
-        self._has_queues = False  # the live pump sends of them
-        self._is_back = trio.Event()  # no live pump runs, and what one has left is taken
-        self._is_back.set()
         self._unsent = b""  # left over by a live pump: goes before anything else
         self._kept_by = 0  # tasks that nothing is lent to a live pump meanwhile
         self._sent_live = 0  # excerpts that live pumps have sent, when that was looked at last
@@ -86,7 +88,12 @@ class SharedSocket:
     @property
     def is_idle(self) -> bool:
         """True when no live pump runs, and none has left anything."""
-        return not self._unsent and not (self.live is not None and self.live.is_running)
+        return not self._unsent and not self.turn.is_working
+
+    @property
+    def leaves_queues(self) -> bool:
+        """True while the queues that go out are for the live pump: the writer looks at none."""
+        return not self._outgoing.is_writers
 
     # any task
 
@@ -103,22 +110,22 @@ class SharedSocket:
     def nudge(self) -> None:
         """A live pump looks whether its lanes have something to say. From any thread."""
         live = self.live
-        if live is not None and live.is_running:
+        if live is not None and self.turn.is_working:
             live.nudge()
 
     async def have_back(self) -> None:
         """Ends when no live pump runs, and all that one has heard counts. None runs before the next
         wait of who calls this: the reader would lend the next one the socket at once."""
-        if not self._is_back.is_set():
+        if not self.turn.is_back:
             with self._kept():
                 self.call_back()
-                await self._is_back.wait()
+                await self.turn.back()
 
     def close(self) -> None:
         """The connection is over: no circle keeps the buffers of what is, and nobody waits for a
         live pump that went wrong on its way back."""
         self._wake = lambda: None
-        self._is_back.set()
+        self.turn.move(SocketMove.END)
 
     # the reader
 
@@ -158,7 +165,7 @@ class SharedSocket:
         self._connection.hand_back(came.data, now, heard=heard, began=began)
         if came.ended is Ended.END_OF_STREAM:
             self._connection.receive_end(now)
-        self._is_back.set()
+        self.turn.move(SocketMove.TAKE)
         is_fruitless = bool(sinks) and came.ended is Ended.UNUSUAL
         is_fruitless = is_fruitless and not (has_sent or has_stored)
         self._fruitless = self._fruitless + 1 if is_fruitless else 0
@@ -186,8 +193,9 @@ class SharedSocket:
     ) -> Came:
         """Runs the live pump; what it has not sent is kept for what is sent next."""
         waited = session.waited if sources else ()
-        self._is_back = trio.Event()
-        self._has_queues = bool(sources)
+        self.turn.move(SocketMove.LEND)
+        if sources:
+            self._outgoing.move(OutgoingMove.LEND)
         data = self._connection.hand_over()
         run = partial(
             pump.run,
@@ -204,10 +212,11 @@ class SharedSocket:
         try:
             came = await run() if pump.steps else await self._run_beside(run, pump, session, act)
         except BaseException:
-            self._is_back.set()  # whatever it held is lost, and the connection with it
+            self.turn.move(SocketMove.END)  # whatever it held is lost, and the connection with it
             raise
         finally:
-            self._has_queues = False
+            if self._outgoing.is_lent:
+                self._outgoing.move(OutgoingMove.COME_BACK)
             session.leave_lanes()
         self._unsent = came.unsent
         self._note_sent(session)
@@ -242,7 +251,7 @@ class SharedSocket:
             if documents:
                 self._connection.receive_data(documents, trio.current_time())
                 goes_on = await act()
-            goes_on = goes_on and not (self._has_queues and self._is_quiet)
+            goes_on = goes_on and not (self._outgoing.is_lent and self._is_quiet)
         self.call_back()
 
     def _note_sent(self, session: Session) -> None:
@@ -272,7 +281,7 @@ class SharedSocket:
 
     def _take_queues_back(self) -> None:
         """The writer looks at the queues that go out."""
-        self.leaves_queues = False
+        self._outgoing.move(OutgoingMove.TAKE_BACK)
         self._wake()
 
     async def _readable(self) -> int:
@@ -286,20 +295,22 @@ class SharedSocket:
         is_for_tasks = self.pauser.is_waiting or self.pauser.wants_rest
         if self.live is None or is_for_tasks or self._fruitless >= FRUITLESS_MAX:
             return False
-        self.leaves_queues = True
+        if not self.leaves_queues:
+            self._outgoing.move(OutgoingMove.LEAVE)
         return True
 
     async def wait(self, wake: trio.Event) -> None:
         """While the queues are left to the live pump: waits for something to say, or until they are
         to be looked at. Has the reader lend them first."""
-        if self._has_queues:
+        if self._outgoing.is_lent:
             await wake.wait()
             return
         self.look_again()
         with trio.move_on_after(PATIENCE_SECONDS) as patience:
             await wake.wait()
-        if patience.cancelled_caught and not self._has_queues:
-            self.leaves_queues = False  # the reader has too much to do
+        is_in_vain = patience.cancelled_caught and self.leaves_queues
+        if is_in_vain and not self._outgoing.is_lent:
+            self._outgoing.move(OutgoingMove.TAKE_BACK)  # the reader has too much to do
 
     def found_frames(self) -> None:
         """There was something to send."""
@@ -313,13 +324,13 @@ class SharedSocket:
         later. What a pump that has just ended left unsent goes first, and the reader may have lent
         the socket to the next one by then.
         """
-        while not self._is_back.is_set():
-            if self.live is not None and self.live.is_running:
+        while not self.turn.is_back:
+            if self.live is not None and self.turn.is_working:
                 data = self._connection.data_to_send()
                 if data:
                     self.live.send(data)
                 return bool(data)
-            await self._is_back.wait()
+            await self.turn.back()
         data = self._take_unsent() + self._connection.data_to_send()
         if data:
             with self._kept():

@@ -1,7 +1,8 @@
 """Every state and every legal move of the replication protocol, as tables.
 
 Handlers look their moves up here. A move that is not in the table is an error: the caller's when
-our own side asked for it, the peer's when a message did.
+our own side asked for it, the peer's when a message did. So do those who share a connection's
+socket, of which the peer sees nothing: the tables say who may receive and send.
 """
 
 from collections.abc import Mapping
@@ -75,6 +76,43 @@ class SinkMove(Enum):
     STOP = auto()
 
 
+class SocketState(Enum):
+    """The socket of one connection: its tasks have it, or its live pump."""
+
+    TASKS = auto()  # the tasks receive and send
+    LENT = auto()  # what came and was not taken is with the pump, which is about to run
+    WORKING = auto()  # the pump runs: it alone receives and sends
+    RETURNING = auto()  # the pump is back, and what it has left is not taken yet: nobody does
+    OVER = auto()  # the connection is over, or what a pump held is lost, and nobody waits for it
+
+
+class SocketMove(Enum):
+    """What moves the socket."""
+
+    LEND = auto()
+    START = auto()
+    COME_BACK = auto()
+    TAKE = auto()  # what the pump has left, and what it has heard
+    END = auto()
+
+
+class OutgoingState(Enum):
+    """The queues of one connection that go out: who looks for what is new in them."""
+
+    WRITER = auto()  # the writer task
+    LEFT = auto()  # nobody: the writer has left them to the live pump, which has not got them
+    LENT = auto()  # the live pump that runs
+
+
+class OutgoingMove(Enum):
+    """What moves the queues that go out."""
+
+    LEAVE = auto()
+    LEND = auto()
+    COME_BACK = auto()
+    TAKE_BACK = auto()
+
+
 _C, _CM = ConnectionState, ConnectionMove
 CONNECTION_MOVES: Final[Mapping[tuple[ConnectionState, ConnectionMove], ConnectionState]] = {
     (_C.WAITING, _CM.UBER_ACCEPTED): _C.OPEN,
@@ -109,6 +147,23 @@ SINK_MOVES: Final[Mapping[tuple[SinkState, SinkMove], SinkState]] = {
     (_K.RECEIVING, _KM.EXCERPTS_RECEIVED): _K.RECEIVING,
     (_K.RECEIVING, _KM.STORED): _K.RECEIVING,
     **{(state, _KM.STOP): _K.STOPPED for state in _K},
+}
+
+_T, _TM = SocketState, SocketMove
+SOCKET_MOVES: Final[Mapping[tuple[SocketState, SocketMove], SocketState]] = {
+    (_T.TASKS, _TM.LEND): _T.LENT,
+    (_T.LENT, _TM.START): _T.WORKING,
+    (_T.WORKING, _TM.COME_BACK): _T.RETURNING,
+    (_T.RETURNING, _TM.TAKE): _T.TASKS,
+    **{(state, _TM.END): _T.OVER for state in _T},
+}
+
+_O, _OM = OutgoingState, OutgoingMove
+OUTGOING_MOVES: Final[Mapping[tuple[OutgoingState, OutgoingMove], OutgoingState]] = {
+    (_O.WRITER, _OM.LEAVE): _O.LEFT,
+    (_O.LEFT, _OM.LEND): _O.LENT,
+    (_O.LENT, _OM.COME_BACK): _O.LEFT,
+    (_O.LEFT, _OM.TAKE_BACK): _O.WRITER,
 }
 
 State = TypeVar("State", bound=Enum)

@@ -261,7 +261,7 @@ def heartbeats_wait_for_frames(patch: Patch) -> None:
 def only_whole_documents_are_heard(patch: Patch) -> None:
     """A peer counts as silent while one comes in."""
     hear = Connection.received
-    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
 
     def deaf(self: Connection, count: int, now: float) -> None:
         heard = self._heard

@@ -32,7 +32,7 @@ Patch = pytest.MonkeyPatch
 def acknowledged_before_it_is_stored(patch: Patch) -> None:
     """What is on its way into the queue is acknowledged, whatever becomes of it."""
     store = SinkSession._store
-    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
 
     async def early(self: SinkSession, event: Any) -> None:
         if isinstance(event, AppendExcerpts):
@@ -73,7 +73,7 @@ def cids_come_from_a_clock(patch: Patch) -> None:
 
 def the_last_acknowledgement_waits_for_ever(patch: Patch) -> None:
     """An acknowledgement goes out with the next one: a timer for the last one never fires."""
-    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
     stored = SinkHandler.stored
     waiting: dict[int, tuple[int, int]] = {}
 
@@ -100,7 +100,7 @@ def a_mark_comes_from_the_next_index_alone(patch: Patch) -> None:
 
 def a_run_is_not_what_the_store_file_has(patch: Patch) -> None:
     """The last byte of a run is another one."""
-    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda _: None)
+    patch.setattr("cqrepl.net.sharedsocket.pump_for", lambda *_: None)
     write = Framing._run
 
     def careless(self: Framing, *arguments: Any) -> int:

@@ -10,7 +10,7 @@ from cqrepl.replicator import hostevents
 def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both ways that frames go: by live pumps where there are any, and by the tasks alone."""
     if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
     return bool(request.param)
 
 

@@ -119,7 +119,7 @@ async def test_each_step_asks_once(
     tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch, has_pump: bool
 ) -> None:
     if not has_pump:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
     original, copy = tmp_path / "q", tmp_path / "copy"
     written = fill_with_lengths(original)
     await replicate(original, copy, written[-1][0])

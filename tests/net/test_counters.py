@@ -21,7 +21,7 @@ async def test_all_numbers_agree_with_what_is_in_the_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pump: bool
 ) -> None:
     if not has_pump:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
     path = tmp_path / "q"
     written = fill(path, "FAST_DAILY", {0: 700, 1: 40})
     async with live_source(path) as source, live_sink(tmp_path / "copy", source.port) as sink:

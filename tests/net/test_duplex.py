@@ -128,9 +128,8 @@ def is_live_both_ways(host: Host) -> bool:
     """True while a live pump has queues in both directions."""
     for pump, session in host.endpoint._live.items():
         assert isinstance(session, DuplexSession)
-        native = pump._shared.live
         goes_out = any(each.lane is not None for each in session.source.outgoing.values())
-        if native is not None and native.is_running and goes_out and session.sink._lanes:
+        if pump._shared.turn.is_working and goes_out and session.sink._lanes.each:
             return True
     return False
 

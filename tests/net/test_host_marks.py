@@ -49,7 +49,7 @@ def both(index: int) -> tuple[int, int]:
 @pytest.fixture(params=[True, False], ids=["usual", "without a live pump"])
 def has_pump(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if not request.param:
-        monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+        monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
     return bool(request.param)
 
 

@@ -14,7 +14,9 @@ from cqrepl.kernel import live
 from cqrepl.kernel.live import Ended, Pausing
 from cqrepl.net.livepump import SLICE_MIXED_MS, Came, Heard, LivePump
 from cqrepl.net.sharedsocket import FRUITLESS_MAX
+from cqrepl.net.socketturn import SocketTurn
 from cqrepl.net.tokenbucket import TokenBucket
+from cqrepl.protocol.states import SocketMove, SocketState
 from cqrepl.queue import Queue
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
@@ -133,8 +135,7 @@ async def test_cancelling_does_not_wait_for_a_slice(tmp_path: Path) -> None:
 
 def is_live(sink: Sink | Source) -> bool:
     """True while a live pump waits for the next excerpt."""
-    pumps = [pump._shared.live for pump in sink.endpoint._live]
-    return any(pump is not None and pump.is_running for pump in pumps)
+    return any(pump._shared.turn.is_working for pump in sink.endpoint._live)
 
 
 async def test_what_is_had_back_is_not_lent_at_once(tmp_path: Path) -> None:
@@ -163,20 +164,24 @@ async def test_a_pump_that_is_interrupted_before_it_waits_comes_back(tmp_path: P
         near = await trio.open_tcp_stream("127.0.0.1", listeners[0].socket.getsockname()[1])
         far = await listeners[0].accept()
         async with near, far, listeners[0]:
-            pump = LivePump(near.socket.fileno())
+            turn = SocketTurn()
+            pump = LivePump(near.socket.fileno(), turn)
             with trio.fail_after(WAIT_S):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(pump.guard)
-                    nursery.start_soon(_receive_nothing, pump)
+                    nursery.start_soon(_receive_nothing, pump, turn)
                     await wait_all_tasks_blocked(0.05)
-                    assert pump.is_running
+                    assert turn.is_working
                     nursery.cancel_scope.cancel()
-            assert not pump.is_running
+            assert turn.state is SocketState.RETURNING
 
 
-async def _receive_nothing(pump: LivePump) -> None:
+async def _receive_nothing(pump: LivePump, turn: SocketTurn) -> None:
     came = Came(Ended.SLICE, b"", b"", Heard(None, None))
     while came.ended is Ended.SLICE:
+        if turn.state is SocketState.RETURNING:
+            turn.move(SocketMove.TAKE)
+        turn.move(SocketMove.LEND)
         came = await pump.run(
             [],
             [],

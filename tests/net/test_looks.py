@@ -192,7 +192,7 @@ async def test_the_tasks_look_where_something_has_come(
 ) -> None:
     """Of queues that begin one after the other, and of those that have begun: no more looks than
     things that came, however often the tasks run."""
-    monkeypatch.setattr(sharedsocket, "pump_for", lambda stream: None)
+    monkeypatch.setattr(sharedsocket, "pump_for", lambda *_: None)
     monkeypatch.setattr(outgoingframes, "LOOKS_PER_SECOND", 0.01)  # those by the clock apart
     monkeypatch.setattr(outgoingframes, "LOOK_SECONDS_MAX", 1000.0)
     async with joined(paths, tmp_path) as (source, sink):

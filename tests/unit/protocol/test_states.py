@@ -1,4 +1,5 @@
-"""The tables of states, and the picture of each. `test_moves` drives the handlers by them."""
+"""The tables of states, and the picture of each. `test_moves` drives the handlers by them, and
+`tests/net/test_socket_turns` those who share a socket."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -8,12 +9,18 @@ import pytest
 
 from cqrepl.protocol.states import (
     CONNECTION_MOVES,
+    OUTGOING_MOVES,
     SINK_MOVES,
+    SOCKET_MOVES,
     SOURCE_MOVES,
     ConnectionMove,
     ConnectionState,
+    OutgoingMove,
+    OutgoingState,
     SinkMove,
     SinkState,
+    SocketMove,
+    SocketState,
     SourceMove,
     SourceState,
 )
@@ -25,8 +32,14 @@ TABLES: dict[str, tuple[Table, type[Enum], type[Enum]]] = {
     "connection": (CONNECTION_MOVES, ConnectionState, ConnectionMove),
     "source": (SOURCE_MOVES, SourceState, SourceMove),
     "sink": (SINK_MOVES, SinkState, SinkMove),
+    "socket": (SOCKET_MOVES, SocketState, SocketMove),
+    "outgoing queues": (OUTGOING_MOVES, OutgoingState, OutgoingMove),
 }
-EACH = pytest.mark.parametrize(("table", "states", "moves"), TABLES.values(), ids=TABLES)
+ENDLESS = {"outgoing queues"}  # they go round for as long as the connection lasts
+ENDING = {name: table for name, table in TABLES.items() if name not in ENDLESS}
+COLUMNS = ("table", "states", "moves")
+EACH = pytest.mark.parametrize(COLUMNS, TABLES.values(), ids=TABLES)
+EACH_ENDING = pytest.mark.parametrize(COLUMNS, ENDING.values(), ids=ENDING)
 
 
 @EACH
@@ -44,7 +57,7 @@ def test_every_move_is_possible_somewhere(
     assert {move for _, move in table} == set(moves)
 
 
-@EACH
+@EACH_ENDING
 def test_the_last_state_is_never_left(table: Table, states: type[Enum], moves: type[Enum]) -> None:
     *others, last = states
     assert {after for (state, _), after in table.items() if state is last} == {last}
