@@ -71,16 +71,22 @@ class Leading:
         path: directory of the queue.
         policy: that the queue was given, by a configuration or a program. None: it was given none;
             then appends wait for nobody, and it is safe what one host has appended.
+        epoch: see below.
 
     Attributes:
+        epoch: the number of the epoch in which this host leads the queue; 0: it was never promoted.
+            It stays: a host that leads once more, in a later epoch, has another `Leading`.
         policy: of each call that does not give its own, but for appends.
         given: the policy that the queue was given; None: none.
         has_stepped_down: a wait has ended so, under a policy that says so.
         on_step_down: is called then, in the thread or task that waited.
     """
 
-    def __init__(self, name: str, path: Path, board: AckBoard, policy: AckPolicy | None) -> None:
+    def __init__(
+        self, name: str, path: Path, board: AckBoard, policy: AckPolicy | None, *, epoch: int = 0
+    ) -> None:
         self.name = name
+        self.epoch = epoch
         self.given = policy
         self.policy = policy or _ONE_HAS_IT
         self.has_stepped_down = False

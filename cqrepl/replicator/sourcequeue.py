@@ -87,15 +87,15 @@ class SourceQueue:
         self.passed_by = passed_by
         self.held: str | None = None  # why nothing of it goes out, by a word of the operator's
         self.board = bell.board(name)
-        self.leading = Leading(name, path, self.board, settings.policies.get(name))
+        self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
+        number = self.epochs.now.number  # it is not opened before they can be read
+        self.leading = Leading(name, path, self.board, settings.policies.get(name), epoch=number)
         self.policy = self.leading.policy
         if settings.asks_ack(name) and self.policy.hosts_min != 0:
             self.board.want(self.policy.level)
         if not settings.asks_ack(name):
             self.board.close("no acknowledgements are asked for")
         self.path = path
-        self.epochs = (epochs or KeptEpochs(path)) if copy is None else copy.epochs
-        _ = self.epochs.now  # it is not opened before they can be read
         self.source_id = settings.source_ids.get(name)
         self.queue = _opened(path, None if copy else settings.made_with.get(name))
         try:

@@ -12,7 +12,7 @@ import trio
 import cqrepl
 from cqrepl import HostSettings, Queue
 from cqrepl.aio import AsyncioHost, AsyncioQueue, Host
-from tests.net.test_blocking import Failing, held, source_of
+from tests.net.test_blocking import Failing, held, led_in_epoch_3, source_of
 from tests.support.ports import reserved_port
 from tests.support.replicas import LOOPBACK, SECONDS, at
 from tests.support.samples import NOON_MS
@@ -70,6 +70,14 @@ def test_tasks_append_and_wait(tmp_path: Path) -> None:
     run(main())
     appended = [*(b"%d" % number for number in range(40)), b"x", b"y"]
     assert sorted(held(tmp_path / "copy")) == sorted(appended)
+
+
+def test_the_epoch_in_which_a_host_leads(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Host(led_in_epoch_3(tmp_path / "q")) as host:
+            assert host.queue("q").leading.epoch == 3
+
+    run(main())
 
 
 def test_tasks_wait_as_a_policy_says(tmp_path: Path) -> None:

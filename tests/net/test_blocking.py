@@ -17,6 +17,9 @@ import trio
 import cqrepl
 from cqrepl import AckLevel, AckPolicy, From, HostSettings, OnTimeout, Queue
 from cqrepl.blocking import BlockingHost, BlockingQueue, Host
+from cqrepl.queue.files.epochfile import store_epochs
+from cqrepl.queue.format.epochs import Epoch, Epochs
+from cqrepl.queue.format.index import Index
 from cqrepl.replicator.leadership import Leading
 from cqrepl.replicator.settings import SourceSettings
 from tests.support import forks
@@ -54,6 +57,21 @@ def test_threads_append_as_a_policy_says(tmp_path: Path) -> None:
             _ = two.queue("q").leading
         with pytest.raises(cqrepl.Refused, match="taken in here"):
             two.queue("q").append(b"no", policy=policy)
+
+
+def led_in_epoch_3(path: Path) -> HostSettings:
+    """Of host 1, which leads "q" in an epoch."""
+    settings = source_of(path, host_id=1)
+    history = (Epoch(3, 1, Index(0)),)
+    store_epochs(path, Epochs(promised=3, promised_to=1, history=history))
+    return settings
+
+
+def test_the_epoch_in_which_a_host_leads(tmp_path: Path) -> None:
+    with Host(source_of(tmp_path / "q")) as host:
+        assert host.queue("q").leading.epoch == 0
+    with Host(led_in_epoch_3(tmp_path / "r")) as host:
+        assert host.queue("q").leading.epoch == 3
 
 
 def test_a_thread_waits_as_a_policy_says(tmp_path: Path) -> None:

@@ -47,6 +47,24 @@ async def test_copies_of_5_7_and_9_with_a_dead_source(tmp_path: Path, to: int) -
             assert not hosts.hosts[host_id].stops
 
 
+async def test_a_program_is_told_in_which_epoch_its_host_leads(tmp_path: Path) -> None:
+    """Each time that a host comes to lead: what a program has of an earlier time stays."""
+    async with cluster(tmp_path, 2) as hosts:
+        await hosts.uneven({2: 3})
+        await hosts.resume_all()
+        await hosts.meet()
+        first = hosts.hosts[1].queue("a").leading
+        assert first.epoch == 0, "it was never promoted"
+        await hosts.hosts[2].leaders.promote("a")
+        second = hosts.hosts[2].queue("a").leading
+        assert (first.epoch, second.epoch) == (0, 1)
+        await hosts.hosts[1].leaders.promote("a")
+        assert (second.epoch, hosts.hosts[1].queue("a").leading.epoch) == (1, 2)
+        await hosts.stop(1)
+        await hosts.start(1)
+        assert hosts.hosts[1].queue("a").leading.epoch == 2
+
+
 async def test_a_damaged_epoch_file_starts_no_host(tmp_path: Path) -> None:
     """Without it a copy could follow the wrong host; the error names the file."""
     async with cluster(tmp_path, 2) as hosts:
