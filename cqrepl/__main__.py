@@ -12,6 +12,7 @@ from cqrepl.console.exitcodes import INTERRUPTED, OK, USAGE
 from cqrepl.console.standardstreams import fill_closed_streams
 
 _RUN_UNTIL_TOLD = ("source", "sink", "run")  # what they have done when they are told is all of it
+_WORDS_ONLY = frozenset({"-h", "--help", "--version"})  # written by click, and by nothing of ours
 
 
 def main() -> None:
@@ -56,6 +57,11 @@ def _with_kernel(name: str, run: Callable[[], None]) -> None:
         run()
     except KernelUnavailable as error:
         print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(USAGE)
+    except OSError as error:
+        if _WORDS_ONLY.isdisjoint(sys.argv):
+            raise
+        print(f"{name}: standard output: {error.strerror}", file=sys.stderr)
         sys.exit(USAGE)
 
 

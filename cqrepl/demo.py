@@ -22,6 +22,7 @@ import trio
 
 from cqrepl.console.endings import ending_signals, held_back, let_in
 from cqrepl.console.meter import show_line
+from cqrepl.console.output import flush, write_text
 from cqrepl.net.address import Address
 from cqrepl.net.listener import listening_port, open_listener, serve
 from cqrepl.protocol import PAYLOAD_MAX
@@ -215,13 +216,16 @@ def _print_result(result: Result, *, as_json: bool) -> None:
             "identical": result.difference is None,
             "difference": result.difference,
         }
-        print(json.dumps(fields))
+        write_text(json.dumps(fields) + "\n")
+        flush()
         return
-    print(
+    write_text(
         f"{result.excerpts:,} excerpts in {result.seconds:.1f} s: {rate:,.0f} excerpts/s, "
-        f"{byte_rate / 1e6:,.1f} MB/s"
+        f"{byte_rate / 1e6:,.1f} MB/s\n"
     )
-    print("identical" if result.difference is None else f"not identical: {result.difference}")
+    same = "identical" if result.difference is None else f"not identical: {result.difference}"
+    write_text(f"{same}\n")
+    flush()
 
 
 def _say(line: str) -> None:

@@ -34,10 +34,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
         from cqrepl.kernel import choose
 
-        try:
-            click.echo(f"cqrepl {VERSION} (kernel: {choose.NAME})")
-        except OSError as error:
-            ctx.fail(f"standard output: {error.strerror}")
+        click.echo(f"cqrepl {VERSION} (kernel: {choose.NAME})")
         ctx.exit()
 
 

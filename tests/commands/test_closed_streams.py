@@ -61,6 +61,9 @@ def test_a_command_that_stays_has_no_file_under_their_numbers(path: Path, closed
         ("append {path} --lines", "<&-", 2),
         ("--version", "2>&-", 0),
         ("--version", ">/dev/full", 2),
+        ("--help", ">/dev/full", 2),
+        ("tail --help", ">/dev/full", 2),
+        ("demo --count 10", ">/dev/full", 2),
     ],
 )
 def test_a_command_ends_as_it_would(path: Path, words: str, closed: str, code: int) -> None:
