@@ -152,7 +152,7 @@ def exchange(events: int, *, seed: int = 1) -> Iterator[tuple[int, bytes]]:
 
 
 def recorded_sessions() -> Iterator[tuple[str, list[Json]]]:
-    """Recorded sessions of two Java hosts: their documents, connection by connection."""
+    """Recorded sessions, most of two Java hosts: their documents, connection by connection."""
     for path in sorted(SESSIONS.glob("*.json")):
         if path.stem == "acceptor-behaviour":
             continue

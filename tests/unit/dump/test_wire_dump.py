@@ -111,7 +111,7 @@ def test_name_of_a_file_is_of_no_interest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("direction", ["source->sink", "sink->source"])
-@pytest.mark.parametrize("name", ["connect", "back-copy", "twenty-acks", "cycles"])
+@pytest.mark.parametrize("name", ["connect", "back-copy", "twenty-acks", "cycles", "runs"])
 def test_sessions_are_shown(name: str, direction: str, tmp_path: Path) -> None:
     data, entries = session(name, direction)
     capture = tmp_path / "capture"
