@@ -104,7 +104,7 @@ def check_witness(queue: Queue, witness: Witness) -> None:
         if _digest(queue, index) not in (None, digest):
             raise _other(queue, f"excerpt {format_index(index)} is another one")
     for path, length, changed_ns in witness.files:
-        if _state(path) not in (None, (length, changed_ns)):
+        if file_state(path) not in (None, (length, changed_ns)):
             raise _other(queue, f"{path.name} is another file, or was written to since")
 
 
@@ -136,12 +136,12 @@ def _files(queue: Queue, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[Pat
     last = max(queue.cycles.listing(), default=-1)
     for cycle in _cycles(queue, spans):
         path = queue.cycles.path_of(cycle)
-        state = _state(path) if cycle < last else None
+        state = file_state(path) if cycle < last else None
         if state is not None:
             yield path, *state
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def file_state(path: Path) -> tuple[int, int] | None:
     """Length and last change of a file; None where it cannot be opened. It is opened, as only then
     a file system over the network asks anew."""
     try:

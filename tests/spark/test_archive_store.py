@@ -163,6 +163,29 @@ def test_retention_waits_for_the_archive_that_a_queue_names(queue: Path, tmp_pat
     assert gc_lines(queue)[4] == ""
 
 
+def test_a_part_that_has_gone_is_not_archived(queue: Path, tmp_path: Path) -> None:
+    """Retention waits for it again; it can be archived anew as long as the queue holds it."""
+    out = tmp_path / "out"
+    assert run(queue, out, "--hold").exit_code == 0
+    first, second, _ = parts_of(out)
+    second.unlink()
+    found = run(queue, out)
+    assert found.exit_code == 4, found.output
+    assert f"{second}: expected a part of the archive, found none; put it back" in found.stderr
+    with Queue.open(queue) as growing:
+        growing.append(b"next", now_ms=(CYCLE + 4) * DAY_MS)
+    assert f"reader archive {out} is at {(CYCLE + 1) << 32:#x}" in gc_lines(queue)[1]
+    assert run(queue, out, "--replace").exit_code == 0
+    assert parts_of(out)[:2] == [first, second]  # its name has the digest of what it holds
+    assert gc_lines(queue)[1] == ""
+    first.unlink()
+    next(queue.glob("20231114*.cq4")).unlink()
+    gone = run(queue, out, "--replace")
+    assert gone.exit_code == 4, gone.output
+    assert f"{first}: expected a part of the archive, found none" in gone.stderr
+    assert json.loads((out / "_manifest.json").read_text())["cycles"][0]["cycle"] == CYCLE
+
+
 def test_all_is_held_while_the_first_archive_is_made(
     queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
+from cqrepl.queue.read.registration import registered_readers
 from tests.spark.cluster import BARE, Cluster, cluster, namespaces_missing
 from tests.spark.conftest import spark_missing
 from tests.spark.queues import FIRST, excerpts, make_queue, payload
@@ -33,29 +35,42 @@ def spark_command(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_executors_that_see_another_queue_at_the_same_path_are_refused(tmp_path: Path) -> None:
+def test_executors_that_see_other_directories_at_the_same_path_are_refused(tmp_path: Path) -> None:
     """Each worker has a directory of its own where the driver has the copy: a sound one, while the
-    driver's has an excerpt altered. All would be told the same."""
+    driver's has an excerpt altered. All would be told the same. And what such a worker writes there
+    nobody else would see."""
     reason = spark_missing() or namespaces_missing() or (None if BARE.exists() else f"no {BARE}")
     if reason is not None:
         require("spark", reason)
-    queue = make_queue(tmp_path / "queue", (500, 500))
-    copy = Path(shutil.copytree(queue, tmp_path / "copy"))
-    others = [Path(shutil.copytree(queue, tmp_path / f"other{nth}")) for nth in range(2)]
+    here = tmp_path / "here"
+    queue, table = make_queue(tmp_path / "queue", (500, 500)), tmp_path / "table.json"
+    table.write_text("".join(f'{{"key": {n}, "text": "row {n}"}}\n' for n in range(100)))
+    copy = Path(shutil.copytree(queue, here / "copy"))
+    others = [Path(shutil.copytree(here, tmp_path / f"other{nth}")) for nth in range(2)]
     flip_byte(sorted(copy.glob("*.cq4"))[0], payload(300), 3)
     (tmp_path / "cluster").mkdir()
-    with cluster(tmp_path / "cluster", [(other, copy) for other in others]) as found:
+    with cluster(tmp_path / "cluster", [(other, here) for other in others]) as found:
         said = several(
             found,
             ["audit", str(queue), str(copy)],
             ["archive", str(copy), str(tmp_path / "archive")],
             ["rebuild", str(queue), str(copy), "--to", str(tmp_path / "new")],
-        )
-    assert [line for line in said if line.startswith("exit")] == ["exit 2"] * 3
+            ["archive", str(queue), str(here / "archive"), "--hold"],
+            ["preload", str(table), str(here / "filled"), "--format=json", "--key=key",
+             "--partitions=3", "--payload=text"],
+        )  # fmt: skip
+    assert [line for line in said if line.startswith("exit")] == ["exit 2"] * 5
     told = [line for line in said if "found another one at the same path: " in line]
-    assert len(told) == 3
-    assert all(line.startswith("cqrepl spark ") and str(copy) in line for line in told)
+    assert len(told) == 4
+    assert all(line.startswith("cqrepl spark ") and str(here) in line for line in told)
     assert not (tmp_path / "archive" / "_manifest.json").exists()
+    assert [line for line in said if "executors see another directory at the archive's" in line]
+    assert not (here / "archive" / "_manifest.json").exists()
+    assert list(tmp_path.glob("other*/archive/day=*/cycle=*/*.parquet"))
+    table_store = TableStore(queue / FILE_NAME, writable=False)
+    assert list(registered_readers(table_store).values()) == [FIRST]
+    table_store.close()
+    assert not list((here / "filled").glob("partition-*/*.cq4"))
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 Theory of operation. Only cycles that are closed are archived, as nothing comes into them any more;
 on demand the open one too, which is then archived anew the next time. Tasks write parts and answer
-with the digests of their blocks; the driver writes the manifest when all parts are there, so an
+with the digests of their blocks; the driver writes the manifest when it sees all parts there, so an
 archive is what its manifest says, even if a run that was cut off has left more. No part is written
 over, and those that the new manifest does not name are removed last. What was archived is not given
 up for something else, but by order (`archiveplan`). In a directory one run at a time is busy; in an
@@ -35,6 +35,7 @@ from cqrepl.spark.jobs.archivehold import hold, is_held, release
 from cqrepl.spark.jobs.archiveplace import ArchiveChanged, ArchivePlace, place_of
 from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
 from cqrepl.spark.jobs.archivesweep import remove_left_over
+from cqrepl.spark.jobs.archivethere import check_remade, check_written, parts_gone
 from cqrepl.spark.jobs.archiveverify import check_parts
 from cqrepl.spark.jobs.blocks import (
     TASK_BYTES,
@@ -68,19 +69,22 @@ def archive(
     Args:
         with_open: the cycle that is still written, too.
         verify: read all parts back, also those of earlier runs, and compare digests.
-        replace: archive anew what the queue holds otherwise than the archive.
+        replace: archive anew what the queue holds otherwise than the archive, and what the archive
+            has lost the parts of.
         holds: the queue names the archive, so that retention waits for it, or no longer; None: as
             it did.
         task_bytes: of store file that a task reads, about.
 
     Raises:
-        QueueError: there is no queue, or something else than an archive in `out`.
+        QueueError: there is no queue, or something else than an archive in `out`; or the driver
+            does not see there what the tasks have written.
         LayoutMismatch: the archive is that of another queue.
         ArchiveDiffers: the queue holds less of a cycle than the archive, or other bytes. Nothing of
             the archive is changed.
         QueueLocked: another run is busy with the archive.
         ArchiveChanged: other runs have changed it again and again.
-        QueueDamaged: the queue cannot be read; or what is archived cannot be read back.
+        QueueDamaged: the queue cannot be read; or what is archived cannot be read back, or has
+            gone.
     """
     path, place = Path(path).absolute(), place_of(out)
     options = _Options(with_open=with_open, verify=verify, replace=replace, task_bytes=task_bytes)
@@ -88,7 +92,7 @@ def archive(
         _held(place, queue.layout)  # before anything is made: it may be no archive
         with place.locked():
             if holds:  # first: nothing goes while it is archived
-                hold(queue, place.text, _held(place, queue.layout)[0])
+                _hold_whole(queue, place)
             manifest, count = _brought_up(spark, queue, place, options)
             if place.settled_s == 0:
                 remove_left_over(place, manifest)
@@ -130,13 +134,22 @@ def _added(
 ) -> tuple[Manifest, int]:
     layout = queue.layout
     cycles, version = _held(place, layout)
-    held = {cycle.cycle: cycle for cycle in cycles}
+    gone = parts_gone(place, cycles)
+    if gone and place.manifest()[1] != version:
+        raise ArchiveChanged(f"{place.text}: another run has taken what its manifest had named")
+    lost = {cycle.cycle for cycle, _ in gone}
+    held = {cycle.cycle: cycle for cycle in cycles if cycle.cycle not in lost}
+    if gone and not options.replace:
+        if is_held(queue, place.text):
+            hold(queue, place.text, list(held.values()))
+        check_remade(place, gone, ())
     plan = plan_archive(queue, held, with_open=options.with_open)
     same = plan.judge(_digests(spark, queue.path, plan, options.task_bytes))
     held |= {each.cycle: each for each in same}
     if options.replace:
         taken_over(plan, queue)
     plan.check(queue)
+    check_remade(place, gone, plan.new)
     ranges = [found.held for found in plan.new]
     parts = _write_parts(spark, place, layout, ranges, options.task_bytes)
     manifest = _merged(layout, held, plan.new, parts)
@@ -144,6 +157,13 @@ def _added(
         check_parts(spark, place, manifest)
     write_manifest(place, manifest, version)
     return manifest, len(plan.new)
+
+
+def _hold_whole(queue: Queue, place: ArchivePlace) -> None:
+    """Has retention keep what is not in the archive, or not any more."""
+    cycles, _ = _held(place, queue.layout)
+    lost = {cycle.cycle for cycle, _ in parts_gone(place, cycles)}
+    hold(queue, place.text, [cycle for cycle in cycles if cycle.cycle not in lost])
 
 
 def _digests(spark: SparkSession, path: Path, plan: ArchivePlan, task_bytes: int) -> dict[int, str]:
@@ -217,13 +237,21 @@ def _write_parts(
     ranges: list[IndexRange],
     task_bytes: int,
 ) -> list[ArchivePart]:
+    """Has the tasks write parts, and the driver look for them.
+
+    Raises:
+        QueueError: it does not see one.
+    """
+
     def work(task: SeenTask) -> Iterator[Answer]:
         with task.opened() as queue:
             for each in task.ranges:
-                yield asdict(_write_part(queue, out, layout, each))
+                part, size = _write_part(queue, out, layout, each)
+                yield {"size": size, "part": asdict(part)}
 
     answers = run_tasks(spark, "archived", work, seen_tasks(ranges, task_bytes))
-    return [_part(answer) for answer in answers]
+    check_written(out, {answer["part"]["path"]: answer["size"] for answer in answers})
+    return [_part(answer["part"]) for answer in answers]
 
 
 def _part(answer: dict[str, Any]) -> ArchivePart:
@@ -232,21 +260,24 @@ def _part(answer: dict[str, Any]) -> ArchivePart:
 
 def _write_part(
     queue: Queue, out: ArchivePlace, layout: QueueLayout, found: IndexRange
-) -> ArchivePart:
+) -> tuple[ArchivePart, int]:
+    """The part, and the bytes of its file."""
     cycle = cycle_of(Index(found.index_first), queue.cycles.shift)
     folder = part_folder(layout, cycle)
     blocks: list[str] = []
     with out.draft(f"{folder}/part-{found.index_first:016x}") as draft:
-        size = write_part(draft, _digested(queue, found, blocks))
+        payload_bytes = write_part(draft, _digested(queue, found, blocks))
+        size = draft.stat().st_size
         path = f"{folder}/{part_name(found.index_first, found.index_last, blocks)}"
         out.keep(draft, path)
-    return ArchivePart(
+    part = ArchivePart(
         path=path,
         index_first=found.index_first,
         index_last=found.index_last,
-        payload_bytes=size,
+        payload_bytes=payload_bytes,
         blocks=tuple(blocks),
     )
+    return part, size
 
 
 def _digested(queue: Queue, found: IndexRange, blocks: list[str]) -> Iterator[Piece]:

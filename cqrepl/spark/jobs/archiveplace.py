@@ -24,7 +24,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -118,6 +118,14 @@ class ArchivePlace(ABC):
     def stored(self) -> Iterator[Stored]:
         """All that is there of manifests and parts, and what was to become such."""
 
+    def sizes(self, names: Iterable[str]) -> Mapping[str, int]:
+        """The sizes in bytes of these files, of those that are there; of others it may tell, too.
+
+        Raises:
+            OSError: one is there and cannot be read.
+        """
+        return {each.name: each.size for each in self.stored()}
+
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
         """Removes files, and folders that are empty then."""
@@ -196,6 +204,15 @@ class _Directory(ArchivePlace):
                     found = path.stat()
                     name = str(path.relative_to(self.path))
                     yield Stored(name=name, size=found.st_size, age_s=time.time() - found.st_mtime)
+
+    def sizes(self, names: Iterable[str]) -> Mapping[str, int]:
+        found = {}
+        for name in names:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                # opened, as only then a file system over the network asks anew
+                with (self.path / name).open("rb", buffering=0) as file:
+                    found[name] = os.fstat(file.fileno()).st_size
+        return found
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:

@@ -24,6 +24,7 @@ from cqrepl.queue.format.rollcycle import by_name
 from cqrepl.spark.jobs.queuefiller import Filled, fill
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.taskreader import settle_worker
+from cqrepl.spark.witness import file_state
 
 FORMAT: Final = "cqrepl-fill"
 PARTITION, PAYLOAD = "partition", "payload"
@@ -37,6 +38,8 @@ class Filling:
         cycle: of a queue that is empty.
         block: how many excerpts are appended in one step.
         column: the name of the payload's column, for errors.
+        seen: a file beside the queues, with its length and its last change as the driver sees them
+            (`witness.file_state`).
     """
 
     out: Path
@@ -44,6 +47,7 @@ class Filling:
     cycle: Cycle
     block: int
     column: str | None
+    seen: tuple[str, int, int]
 
     def to_text(self) -> str:
         """For an option."""
@@ -55,7 +59,24 @@ class Filling:
         """What `to_text` has said."""
         fields = json.loads(text)
         layout = fields["layout"] | {"roll_cycle": by_name(fields["layout"]["roll_cycle"])}
-        return Filling(**{**fields, "out": Path(fields["out"]), "layout": QueueLayout(**layout)})
+        fields |= {"out": Path(fields["out"]), "layout": QueueLayout(**layout)}
+        return Filling(**{**fields, "seen": tuple(fields["seen"])})
+
+    def check_seen(self) -> None:
+        """Does nothing where this process sees the directory that the driver sees.
+
+        Raises:
+            QueueError: it sees another one at the same path, where a queue would be lost.
+        """
+        name, *wanted = self.seen
+        found = file_state(self.out / name)
+        if found != tuple(wanted):
+            what = "no such file" if found is None else "another file"
+            raise QueueError(
+                f"expected the directory that the driver sees, found another one at the same path:"
+                f" it has {what} {name}",
+                path=self.out,
+            )
 
     def fill(self, partition: int, payloads: Iterator["pa.BinaryArray"]) -> Filled:
         """Fills the queue of a partition."""
@@ -99,6 +120,7 @@ class FillWriter(DataSourceArrowWriter):
         first = next(batches, None)
         if first is None:
             return FilledMessage(partition=None, filled=None)
+        self._filling.check_seen()
         partition = first.column(PARTITION)[0].as_py()
 
         def payloads() -> Iterator["pa.BinaryArray"]:

@@ -6,7 +6,8 @@ none was, by the column `index` of a queue, if the table has it; then by payload
 that, and Python gets columns (`fillsource`). So each queue is a function of the table
 alone, and of a key's excerpts the newest comes last where they have an order; `queuefiller` tells
 what that gives. A file beside the queues keeps what they were made with, so
-that a second run with another key or number of partitions cannot mix them up.
+that a second run with another key or number of partitions cannot mix them up. By the same file a
+task tells whether it sees the driver's directory, before it fills a queue.
 """
 
 import json
@@ -34,6 +35,7 @@ from cqrepl.spark.jobs.keycolumns import (
 from cqrepl.spark.jobs.partitionhash import partition_of, plain
 from cqrepl.spark.jobs.queuefiller import Filled
 from cqrepl.spark.jobs.tasks import progress
+from cqrepl.spark.witness import file_state
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -84,14 +86,21 @@ def preload(
 
     Raises:
         BadArguments: the table has no such columns; or the queues were made in another way.
-        JobFailed: a row cannot be put into a queue; the message is one line.
+        JobFailed: a row cannot be put into a queue, or a task sees another directory; the message
+            is one line.
     """
     out = Path(out).absolute()
     _check_columns(frame, settings)
     _keep_settings(out, settings)
     cycle = layout.roll_cycle.cycle_at(now_ms, layout.epoch)
 
-    filling = Filling(out=out, layout=layout, cycle=cycle, block=block, column=settings.payload)
+    seen = file_state(out / SETTINGS)
+    if seen is None:
+        raise BadArguments(f"{out / SETTINGS}: expected a file that can be read")
+    filling = Filling(
+        out=out, layout=layout, cycle=cycle, block=block, column=settings.payload,
+        seen=(SETTINGS, *seen),
+    )  # fmt: skip
     frame.sparkSession.dataSource.register(FillSource)
     with tempfile.TemporaryDirectory(prefix="cqrepl-preload-") as folder:
         report = Path(folder) / "report"
