@@ -59,7 +59,8 @@ def _lines(info: QueueInfo) -> Iterator[str]:
         promised, to = info.epochs.promised, info.epochs.promised_to
         yield f"epoch  {promised}  promised to host {to}, nothing of it is here yet"
     if info.unproved_from is not None:
-        yield f"unproved from {format_index(info.unproved_from)}: the machine was started again"
+        start = format_index(info.unproved_from)
+        yield f"unproved from {start}: the machine was started again, or a sync failed"
     if info.keys_end > KEYS_END_WARNED:
         yield f"keys  end at {info.keys_end:,} bytes; behind {KEYS_END_JAVA:,} Java adds none"
     for finding in info.findings:

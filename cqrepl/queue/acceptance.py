@@ -19,7 +19,7 @@ from cqrepl.queue.files.cycles import Cycles
 from cqrepl.queue.files.mapping import check_unused
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME
-from cqrepl.queue.format.errors import QueueDamaged
+from cqrepl.queue.format.errors import DurabilityLost, QueueDamaged
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of
 from cqrepl.queue.inspection.closedfiles import wanting
 from cqrepl.queue.inspection.notedchains import QueueNotes
@@ -112,10 +112,15 @@ def accept_unproved(path: Path) -> Unproved:
     Raises:
         QueueLocked: another process has the queue open, or one of its locks. Nothing was changed.
         QueueError, OSError: as `unproved`; or it may not be on the disk. The mark stays.
+        DurabilityLost: a sync has failed in this start of the machine. Nothing was changed.
     """
     with Queue.open_for_append(path, wait_for_seconds=0) as queue:
         with queue.append_lock.held(_LOCK_SECONDS):
             found = _unproved(queue)
+            mark = load_synced(path)
+            if mark is not None and mark.has_failed:
+                why = "a sync failed: what is there may be in memory alone, until the machine is"
+                raise DurabilityLost(f"{why} started again", path=path)
             if found.excerpts:
                 cycles = queue.cycles
                 first = cycle_of(found.start, cycles.shift)

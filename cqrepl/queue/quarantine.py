@@ -327,7 +327,8 @@ def _lower(queue: Queue, table: TableStore, going: Quarantine) -> None:
         lower_readers(table, going.end)
     synced = load_synced(queue.path)
     if synced is not None and synced.end > going.end:
-        store_synced(queue.path, going.end, synced.doubtful_before(going.end))
+        boot = synced.boot if synced.has_failed else None
+        store_synced(queue.path, going.end, synced.doubtful_before(going.end), boot=boot)
     first = going.cycles[0].cycle
     queue.cycles.closed.forget_from(first)
     Listing(table).open_from(first)

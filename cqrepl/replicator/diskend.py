@@ -22,7 +22,8 @@ directory was removed, moved or made anew. What is appended to a file without a 
 acknowledged: the writer asks before each append.
 
 Where nobody can prove it, the mark goes on rising for what comes later, and keeps in mind what is
-unproved. Where a sync fails the mark never rises any more (`syncedfiles`). Where a file cannot be
+unproved. Where a sync fails the mark rises no more before the machine is started again
+(`syncedfiles`). Where a file cannot be
 opened, as something else has its name or there are no descriptors, where there is no thread to be
 had, or where only the mark has no room on the disk, that is tried again.
 """
@@ -126,17 +127,22 @@ class DiskEnd:
         self._files = SyncedFiles(queue, mark, has)
         self._end_noted = NEXT_OF_EMPTY  # the queue reaches to here at least
         self._had_mark = mark is not None
-        if is_proved and mark is None:
-            return
-        doubtful = range(end()) if mark is None else mark.doubtful_before(has)
+        if self._files.has_failed:
+            self._warn("a sync failed since the machine was started")
+        if not is_proved or mark is not None:
+            self._doubt(range(end()) if mark is None else mark.doubtful_before(has))
+
+    def _doubt(self, doubtful: range) -> None:
+        """As the mark was found: these indexes are unproved."""
         if not doubtful:
             return  # and no file is opened: one that is damaged is told of with the first look
-        start = max(doubtful.start, queue.first_index() or NEXT_OF_EMPTY)
+        start = max(doubtful.start, self._queue.first_index() or NEXT_OF_EMPTY)
         if start < doubtful.stop:
             self.unproved_from, self._unproved_to = Index(start), Index(doubtful.stop)
             _logger.info(
-                "queue %r: the machine was started again: from %s on it is compared with a copy",
-                name,
+                "queue %r: the machine was started again, or a sync failed: from %s on it is"
+                " compared with a copy",
+                self._name,
                 format_index(start),
             )
 
@@ -284,7 +290,7 @@ class DiskEnd:
         self._files.has_failed = True
         self._warn(error)
 
-    def _warn(self, error: QueueError | OSError) -> None:
+    def _warn(self, error: QueueError | OSError | str) -> None:
         _logger.warning(
             "queue %r: it is not known to be on the disk: %s; after a power cut it is compared"
             " from %s on",

@@ -5,7 +5,8 @@ threads may want that of one queue; one does it at a time. No mark is written an
 queue is given up: another process may have it by then, and cut its end off. So who gives it up
 waits for a mark that is being written, but not for the disk: what it says is true by then. Where a
 sync of a store file fails the mark never rises in this process: the system may have dropped the
-pages.
+pages. It tells of that once; so the mark tells the next process, where it does not rise either
+before the machine is started again (`files.syncedmark`).
 """
 
 import math
@@ -20,7 +21,12 @@ from cqrepl.queue import Queue, QueueError
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
 from cqrepl.queue.files.sidefile import open_side_file
-from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, SyncedMark, store_synced
+from cqrepl.queue.files.syncedmark import (
+    NOTHING_DOUBTFUL,
+    SyncedMark,
+    failed_boot,
+    store_synced,
+)
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, cycle_of
 from cqrepl.surroundings import monotonic, surroundings, sync_path
@@ -51,7 +57,7 @@ class SyncedFiles:
         self.end = NEXT_OF_EMPTY if mark is None else mark.end
         self.doubtful = NOTHING_DOUBTFUL if mark is None else mark.doubtful
         self.is_of_this_boot = mark is None or mark.is_of_this_boot
-        self.has_failed = False
+        self.has_failed = mark is not None and mark.has_failed
         self._queue = queue
         self._turn = threading.Lock()  # of one thread after the other
         self._marking = threading.Lock()
@@ -93,6 +99,7 @@ class SyncedFiles:
         except (QueueError, OSError) as error:
             if _is_of_a_name(error):
                 return error
+            self._mark_failed()
             raise
         return None
 
@@ -110,6 +117,14 @@ class SyncedFiles:
             _sync_file(self._queue.path / SLOTS_FILE_NAME, open_side_file)
         if first < last:
             sync_path(self._queue.path)
+
+    def _mark_failed(self) -> None:
+        """For the next process. That need not get to the disk: to another start of the machine the
+        mark that is there tells the same."""
+        with suppress(OSError):
+            store_synced(
+                self._queue.path, self.end, self.doubtful, self._while_wanted, boot=failed_boot()
+            )
 
     def _mark(self, end: Index, doubtful: range) -> OSError | None:
         try:

@@ -231,3 +231,34 @@ async def test_what_the_disk_does_not_take_is_not_told(
             with pytest.raises(TimeoutError):
                 await in_thread(partial(board.wait, LAST, 1, 2, level=SYNCED))
             assert board.marks_at(SYNCED) == {}
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_nor_by_the_next_process_before_the_machine_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its syncs succeed: the system has told of the failure, and takes the pages for written. What
+    is behind the mark is compared each time."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    fill(path, "FAST_DAILY", {0: 3})
+    async with live_source(path) as source:
+        board = source.board()
+        async with live_sink(copy, source.port):
+            await in_thread(waits(board, LAST, SYNCED))
+        more_excerpts(path, 3, 4)
+        with monkeypatch.context() as failing:
+            failing.setattr(syncedfiles, "surroundings", FailingDisk)
+            async with live_sink(copy, source.port):
+                await in_thread(waits(board, LAST + 4, APPENDED))
+                await eventually(lambda: "Input/output error" in caplog.text)
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: sink.queues["q"].received_excerpts == 4)
+            more_excerpts(path, 7, 1)
+            await in_thread(waits(board, LAST + 5, APPENDED))
+            await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+            assert "a sync failed since the machine was started" in caplog.text
+        assert board.marks_at(SYNCED) == {2: LAST}
+        monkeypatch.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        async with live_sink(copy, source.port) as sink:
+            await in_thread(waits(board, LAST + 5, SYNCED))
+            assert sink.queues["q"].received_excerpts == 5

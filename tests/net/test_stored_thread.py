@@ -279,7 +279,38 @@ def test_after_a_sync_that_failed_no_mark_rises(
             files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)
         assert files.has_failed
         assert files.sync(end, NOTHING_DOUBTFUL, is_at_once=True) is None
-    assert load_synced(tmp_path) is None
+    mark = load_synced(tmp_path)
+    assert mark is not None
+    assert (mark.end, mark.is_of_this_boot, mark.has_failed) == (0, False, True)
+
+
+def test_a_sync_that_failed_is_told_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of it once: what is behind the mark is compared as after a power cut."""
+    fill(tmp_path, "FAST_DAILY", {0: 3})
+    with Queue.open(tmp_path) as queue:
+        end = queue.next_index()
+        store_synced(tmp_path, end - 1)
+        with monkeypatch.context() as failing:
+            failing.setattr(syncedfiles, "surroundings", FailingDisk)
+            failing.setattr(FailingDisk, "calls", 0)
+            files = SyncedFiles(queue, load_synced(tmp_path), end)
+            with pytest.raises(OSError, match="Input/output"):
+                files.sync(end, NOTHING_DOUBTFUL, is_at_once=True)
+        mark = load_synced(tmp_path)
+        assert mark is not None
+        assert mark.doubtful_before(end) == range(end - 1, end)
+        files = SyncedFiles(queue, mark, end)
+        assert files.sync(end, range(end - 1, end), is_at_once=True) is None
+        assert load_synced(tmp_path) == mark, "what the system dropped is not there by that"
+        monkeypatch.setattr(syncedmark, "this_boot", lambda: bytes(16))
+        files = SyncedFiles(queue, mark, end)
+        assert files.sync(end, range(end - 1, end), is_at_once=True) is None
+        mark = load_synced(tmp_path)
+        assert mark is not None
+        assert (mark.end, mark.is_of_this_boot, mark.has_failed) == (end, True, False)
+        assert mark.doubtful == range(end - 1, end), "until a copy is compared"
 
 
 def test_a_queue_that_is_closed_beside_the_thread_is_left_to_the_event_loop(

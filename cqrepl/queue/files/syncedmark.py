@@ -7,12 +7,18 @@ it, after a start of the machine that is not the one in the mark, is doubtful un
 been compared. The mark goes on rising meanwhile, and says which ones are doubtful: they are on the
 disk as they are, torn or not.
 
+Where a sync of the files fails, the system may drop what was to be written, and tells of that once:
+the next process finds all in memory as it was, and its syncs, which have nothing to write, succeed.
+So a mark is written then that says so. In the same start of the machine no mark rises any more, in
+whichever process; what is behind it is doubtful, in this start and the next one.
+
 The file has two slots of 64 bytes. All numbers are little-endian.
 
     position  bytes
            0      8   "cqsynced"
            8      8   the next index: everything before it is on the disk
-          16     16   digest of the machine's start in which that was so
+          16     16   digest of the machine's start in which that was so; where a sync has failed
+                      since, of that and of some words
           32      8   counter: of two slots that are whole, the one with the greater counts
           40      8   the first index that is doubtful
           48      8   the next index behind those; both 0 where none is
@@ -60,6 +66,11 @@ class SyncedMark(NamedTuple):
     def is_of_this_boot(self) -> bool:
         return self.boot == this_boot()
 
+    @property
+    def has_failed(self) -> bool:
+        """A sync has failed since, in this start of the machine."""
+        return self.boot == failed_boot()
+
     def doubtful_before(self, end: int) -> range:
         """The indexes that a power cut may have torn, in a queue whose next index is `end`."""
         start, stop = self.doubtful.start, self.doubtful.stop
@@ -71,6 +82,11 @@ class SyncedMark(NamedTuple):
 def this_boot() -> bytes:
     """A digest of the machine's present start, 16 bytes."""
     return hashlib.sha256(surroundings().boot_id()).digest()[:16]
+
+
+def failed_boot() -> bytes:
+    """What a mark has in the place of that where a sync has failed."""
+    return hashlib.sha256(b"a sync has failed in " + this_boot()).digest()[:16]
 
 
 def load_synced(path: Path) -> SyncedMark | None:
@@ -101,7 +117,7 @@ def store_synced(
     Args:
         doubtful: indexes that may be torn all the same, by an earlier power cut.
         while_wanted: the mark is written within it, if it says so.
-        boot: the machine's start in which that was so; None: the present one.
+        boot: the machine's start in which that was so, or `failed_boot`; None: the present one.
 
     Raises:
         OSError: it may not be written, or never get to the disk.

@@ -68,8 +68,8 @@ class TailWait:
                 return
         waited.store(boot_digest())
         _logger.warning(
-            "%s: the machine was started again, and within %g s no source has compared the queue"
-            " with its copies, which may have more: what comes is appended at %s",
+            "%s: the machine was started again, or a sync failed, and within %g s no source"
+            " has compared it with its copies, which may have more: what comes is appended at %s",
             self._path,
             self._seconds,
             self._end(),
