@@ -80,9 +80,13 @@ class PowerCuts:
 
     def unmount(self) -> None:
         subprocess.run(["umount", str(self.path)], check=True)
-        # the mounts of a killed process go later: a new one would be of the file system as it was
-        words = ["losetup", "--associated", str(self._image)]
-        until(lambda: not subprocess.run(words, capture_output=True, check=True).stdout)
+
+    def take_disk(self) -> None:
+        """What is on the disk, on another one: every mount name space that was made meanwhile, by
+        whatever test, has the old one mounted as well, and with it the file system as it was."""
+        old = self._image.rename(self._image.with_name("before"))
+        subprocess.run(["cp", "--sparse=always", str(old), str(self._image)], check=True)
+        old.unlink()
 
     @property
     def elsewhere(self) -> list[str]:
@@ -136,6 +140,7 @@ class PowerCuts:
             process.kill()
             process.wait()
         self.unmount()
+        self.take_disk()
         self.mount()
 
 
