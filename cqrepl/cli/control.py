@@ -119,7 +119,8 @@ def forget(forgotten: int, host_id: int | None, run_dir: Path | None, as_json: b
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Also where too few copies answer: what was safe on others may go to quarantine there.",
+    help="Also where too few copies answer: what was safe on others may go to quarantine there, or"
+    " another host lead in the same epoch.",
 )
 @click.option(
     "--to", type=HOST_ID, metavar="HOST", help="Who is to lead: the host that is told, --host-id."

@@ -107,7 +107,7 @@ class ControlDesk:
         if not isinstance(to, int):
             raise BadArguments("the id of a host expected")
         plan = await self._host.leaders.plan(name, to)
-        code = REFUSED if plan.refusal or plan.may_lose else OK
+        code = REFUSED if plan.refusal or plan.is_risky else OK
         return plan.fields() | {"said": plan.lines(is_done=False), "code": code}
 
     async def _forget(self, asked: Values) -> Values:

@@ -100,7 +100,8 @@ class Promoter:
         """Makes this host the leader; what has come of it.
 
         Args:
-            accept_loss: also where too few copies answer.
+            accept_loss: also where too few copies answer, for all that was safe, or to be the only
+                one.
 
         Raises:
             ValueError: there is no such queue.
@@ -316,5 +317,5 @@ def _check_room(path: Path, name: str) -> None:
 def _check(plan: Promotion, *, accept_loss: bool) -> None:
     if plan.refusal:
         raise Refused(f"queue {plan.queue!r}: {plan.refusal}")
-    if plan.may_lose and not accept_loss:
+    if plan.is_risky and not accept_loss:
         raise Refused("; ".join(plan.lines(is_done=False)))

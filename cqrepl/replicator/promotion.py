@@ -6,6 +6,12 @@ all that was ever safe: whoever of them is farthest, by the last epoch that it h
 then by its end, has all of it. The old leader itself has it too, where it answers. What lies
 behind that place on any copy goes to quarantine when that copy follows.
 
+Two hosts that do not see each other may be promoted at once. So that they do not begin one epoch
+both, those that promise are more than half of all hosts; or, without the last leader, who leads
+already and is promoted to no next epoch, more than half of the others: any two such sets have a
+host in common, which promises an epoch once. Where a write waits for one copy, the last leader and
+one more will do: without that leader all others have to promise.
+
 Not so where a power cut may have taken the old leader's end; nor where there was no epoch, and who
 is called the master here streams nothing: another host leads then, by a file that is newer.
 """
@@ -16,7 +22,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cqrepl.protocol.messages.fences import CopyPosition
-from cqrepl.queue.format.epochs import NUMBER_MAX, History, number_of, parting
+from cqrepl.queue.format.epochs import NUMBER_MAX, Epoch, History, number_of, parting
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 
 NOBODY: Final = 0
@@ -56,6 +62,8 @@ class Promotion:
         may_lose: too few do, and what was safe may be missing from `lost_from` on: from where the
             epoch begins; or, where one was promised here that nobody who answers holds anything of,
             from where the last one began that somebody does. Where others begin, nobody here knows.
+        majority: so many hosts have to promise, that another one cannot begin the same epoch.
+        may_split: fewer do.
         refusal: why it cannot be done at all.
         led: hosts that may have led last: whose writes may be safe on copies that do not answer.
         unsure: those of them that answer, and may lack some of what was safe for all that.
@@ -75,11 +83,18 @@ class Promotion:
     needed: int
     may_lose: bool
     lost_from: Index
+    majority: int
+    may_split: bool
     refusal: str = ""
     led: frozenset[int] = frozenset()
     unsure: frozenset[int] = frozenset()
     history: History = ()
     unproved: Index | None = None
+
+    @property
+    def is_risky(self) -> bool:
+        """It is done only where the operator accepts a loss."""
+        return self.may_lose or self.may_split
 
     def fields(self) -> dict[str, object]:
         """For JSON."""
@@ -98,6 +113,8 @@ class Promotion:
             "needed": self.needed,
             "may_lose": self.may_lose,
             "lost_from": format_index(self.lost_from) if self.may_lose else None,
+            "majority": self.majority,
+            "may_split": self.may_split,
             "refusal": self.refusal,
         }
 
@@ -139,6 +156,12 @@ class Promotion:
             lines.append(
                 f"not reached: {_hosts(self.unreached)}: fenced when they come; what only they"
                 f" have from {start} on goes to quarantine then"
+            )
+        if self.may_split:
+            lines.append(
+                f"may be led by two hosts in epoch {self.epoch}: {self.majority} hosts expected to"
+                f" promise, host {self.leader} among them, {len(self.fenced) + 1} do, and the"
+                " others may promise it to another one: --accept-loss"
             )
         if self.may_lose:
             sure = {self.leader, *self.fenced} - self.unsure
@@ -186,17 +209,13 @@ def plan_promotion(
     unsure = _unsure(led & positions.keys(), positions, planned)
     away = (led - positions.keys()) | unsure  # the others have all that was safe
     may_lose = any(len(positions.keys() - {each}) < needed for each in away)
-    refusal = ""
+    majority = _majority(hosts, positions, master=master, acks=acks)
     # of two that lead, as after losses that were accepted on two sides, one is promoted once more;
     # and so is one that others have promised not to follow, for a host that has not begun to lead
     is_alone = not any(each.is_source for host, each in positions.items() if host != to)
     leads = own.is_source and own.epochs.may_lead(to)  # else a copy has told it of a promise
-    if leads and is_alone and own.epochs.promised == latest.promised:
-        refusal = f"host {to} leads it already"
-    elif tails[to] is not None:
-        refusal = f"host {to} has excerpts that are not the queue's: it follows first"
-    elif latest.promised >= NUMBER_MAX:
-        refusal = "there is no higher epoch"
+    leads = leads and is_alone and own.epochs.promised == latest.promised
+    refusal = _cannot_lead(to, leads=leads, has_tail=tails[to] is not None, heard=latest.promised)
     lacks = own.next_index < start
     unproved = _unproved(own, positions[best]) if lacks else None
     refusal = refusal or _cannot_be_taken(unproved, best, positions, tails)
@@ -215,12 +234,23 @@ def plan_promotion(
         needed=needed,
         may_lose=may_lose,
         lost_from=start if number_of(history) == heard else _last_start(history),
+        majority=majority,
+        may_split=len(positions) < majority,
         refusal=refusal,
         led=led,
         unsure=unsure,
         history=history,
         unproved=unproved,
     )
+
+
+def _cannot_lead(to: int, *, leads: bool, has_tail: bool, heard: int) -> str:
+    """Why a host begins no epoch after the latest one that was heard of; empty where it does."""
+    if leads:
+        return f"host {to} leads it already"
+    if has_tail:
+        return f"host {to} has excerpts that are not the queue's: it follows first"
+    return "there is no higher epoch" if heard >= NUMBER_MAX else ""
 
 
 def differing(
@@ -318,7 +348,7 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     Only that host knows for sure. Where it does not answer, it may have led; and where it has not
     begun, whoever led before it still counts.
     """
-    begun = [each.epochs.history[-1] for each in positions.values() if each.epochs.history]
+    begun = _begun(positions)
     number, leader, _ = max(begun, default=(0, master, NEXT_OF_EMPTY))
     rivals = {each.leader for each in begun if each.number == number}  # of losses accepted twice
     unsure = {
@@ -328,6 +358,25 @@ def _who_led(positions: Mapping[int, CopyPosition], master: int) -> tuple[int, f
     }
     was = unsure[max(unsure)] if unsure else leader
     return was, frozenset({leader, *rivals, *unsure.values()})
+
+
+def _begun(positions: Mapping[int, CopyPosition]) -> list[Epoch]:
+    return [each.epochs.history[-1] for each in positions.values() if each.epochs.history]
+
+
+def _majority(
+    hosts: Set[int], positions: Mapping[int, CopyPosition], *, master: int, acks: int
+) -> int:
+    """How many hosts have to promise, that no other set of those that would do is without them.
+
+    The last leader is, as far as those know that promise, the one that has begun the latest epoch.
+    That another one has since, they may not know: then that one is not among them.
+    """
+    _, leader, _ = max(_begun(positions), default=(0, master, NEXT_OF_EMPTY))
+    if leader not in positions:
+        return len(hosts - {leader}) // 2 + 1
+    of_all = len(hosts) // 2 + 1
+    return of_all if acks > 1 else min(of_all, 2)
 
 
 def _unsure(

@@ -28,7 +28,7 @@ _POWER_CUT_NTH: Final = 3  # which leaders go with the power of their machine
 # of a plan, and of what has come of it
 _PLANNED: Final = (
     "epoch", "leader", "was", "start", "returned", "unproved", "quarantined", "fenced", "unreached",
-    "needed", "may_lose", "lost_from",
+    "needed", "may_lose", "lost_from", "majority", "may_split",
 )  # fmt: skip
 
 
@@ -129,6 +129,7 @@ class Operator:
         plan = await self.tell(host, {"do": "plan promote", "queue": led.name, "to": to})
         if plan is None or "error" in plan:
             return False
+        is_risky = plan["may_lose"] or plan["may_split"]
         if accept_loss:
             led.losing.add(to)
         asked: Values = {"do": "promote", "queue": led.name, "accept_loss": accept_loss}
@@ -141,10 +142,10 @@ class Operator:
         is_same = is_alone and self._state(to) == before
         if "error" in done:
             self.counts["refused"] += 1
-            if is_same and not plan["refusal"] and (accept_loss or not plan["may_lose"]):
+            if is_same and not plan["refusal"] and (accept_loss or not is_risky):
                 raise BrokenPromiseError("promotion", f"planned, and refused: {done['error']}")
             return False
-        if (plan["refusal"] or (plan["may_lose"] and not accept_loss)) and is_same:
+        if (plan["refusal"] or (is_risky and not accept_loss)) and is_same:
             raise BrokenPromiseError("promotion", f"done against its plan: {plan['said']}")
         if is_same:
             self._compare(plan, done)

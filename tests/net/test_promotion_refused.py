@@ -16,6 +16,7 @@ from tests.support.replicas import copied, eventually, more_excerpts
 from tests.support.threehosts import IDS, ThreeHosts, three_hosts
 
 ROUTES = "  routes: {q: {3: 2}}"
+WAITS_FOR_ALL = "  ack: {q: {level: appended, from: all}}"
 
 
 async def is_refused(cluster: ThreeHosts, to: int, why: str) -> None:
@@ -54,6 +55,27 @@ async def test_a_queue_with_routes(tmp_path: Path) -> None:
         done = await cluster.hosts[3].leaders.promote("q")
         assert (done.fenced, done.unreached, done.declined) == ((1, 2), (), ())
         more_excerpts(cluster.at(3), 15, 5)
+        await cluster.follow(3)
+
+
+async def test_two_copies_that_do_not_see_each_other_are_not_both_promoted(tmp_path: Path) -> None:
+    """Of a queue whose writes wait for all hosts: each of them has all that was safe."""
+    async with three_hosts(tmp_path, WAITS_FOR_ALL) as cluster:
+        await cluster.stop(*IDS)
+        for own in (2, 3):
+            await cluster.start(own)
+            plan = await cluster.hosts[own].leaders.plan("q", own)
+            assert (plan.may_lose, plan.may_split) == (False, True)
+            with pytest.raises(Refused, match="led by two hosts in epoch 1: 2 hosts expected to"):
+                await cluster.hosts[own].leaders.promote("q")
+            assert load_epochs(cluster.at(own)).promised == 0
+            await cluster.stop(own)
+        await cluster.start(2, 3)
+        await cluster.meet()
+        done = await cluster.hosts[3].leaders.promote("q")
+        assert (done.fenced, done.unreached, done.may_split) == ((2,), (1,), False)
+        more_excerpts(cluster.at(3), 10, 5)
+        await cluster.start(1)
         await cluster.follow(3)
 
 

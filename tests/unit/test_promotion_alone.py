@@ -1,0 +1,165 @@
+"""One host at most begins an epoch, where nobody accepts a loss: whoever sees whom, and dies when.
+
+A model of hosts, of which promotions each see some: what they plan is what `plan_promotion` says.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cqrepl.protocol.messages.fences import CopyPosition
+from cqrepl.queue.format.epochs import Epochs
+from cqrepl.queue.format.index import Index
+from cqrepl.replicator.promotion import Promotion, plan_promotion
+
+MASTER = 1
+END = Index(5)
+
+
+@dataclass
+class Hosts:
+    """What each has promised, and holds."""
+
+    count: int
+    acks: int
+    copies: dict[int, CopyPosition] = field(default_factory=dict)
+    begun: dict[int, set[int]] = field(default_factory=dict)  # who began each epoch
+
+    def __post_init__(self) -> None:
+        for each in self.ids:
+            self.copies[each] = CopyPosition(
+                next_index=END, epochs=Epochs(), is_source=each == MASTER
+            )
+
+    @property
+    def ids(self) -> frozenset[int]:
+        return frozenset(range(1, self.count + 1))
+
+    def plan(self, to: int, seen: set[int], planned: Promotion | None = None) -> Promotion:
+        found = {each: self.copies[each] for each in seen | {to}}
+        return plan_promotion(
+            "q", to, self.ids, found, master=MASTER, acks=self.acks, planned=planned
+        )
+
+    def promise(self, host: int, epoch: int, to: int) -> bool:
+        copy = self.copies[host]
+        epochs = copy.epochs
+        if epoch <= epochs.promised and (epoch, to) != (epochs.promised, epochs.promised_to):
+            return False
+        self.copies[host] = replace(copy, epochs=epochs.promise(epoch, to), is_source=False)
+        return True
+
+    def begin(self, plan: Promotion) -> None:
+        copy = self.copies[plan.leader]
+        if (copy.epochs.promised, copy.epochs.promised_to) == (plan.epoch, plan.leader):
+            opened = replace(copy.epochs, history=plan.history).opened(END)
+            self.copies[plan.leader] = replace(copy, epochs=opened, is_source=True)
+            self.begun.setdefault(plan.epoch, set()).add(plan.leader)
+
+    def follow(self, host: int, leader: int) -> None:
+        """It meets the leader, which may be one of an earlier epoch."""
+        copy, led = self.copies[host], self.copies[leader]
+        last = led.epochs.history[-1] if led.epochs.history else None
+        if host != leader and led.is_source and last is not None and last.leader == leader:
+            ours = copy.epochs
+            is_ours = (ours.promised, ours.promised_to) == (last.number, leader)
+            if is_ours or ours.promised < last.number:
+                epochs = Epochs(
+                    promised=last.number, promised_to=leader, history=led.epochs.history
+                )
+                self.copies[host] = replace(copy, epochs=epochs, is_source=False)
+
+
+@dataclass
+class Operation:
+    """A promotion under way."""
+
+    to: int
+    plan: Promotion
+    promised: set[int]
+
+
+def run(hosts: Hosts, data: st.DataObject) -> None:
+    """Promotions, of which each goes a step at a time, or no further."""
+    under_way: list[Operation] = []
+    some = st.sets(st.sampled_from(sorted(hosts.ids)))
+    one = st.sampled_from(sorted(hosts.ids))
+    for step in data.draw(st.lists(st.sampled_from(["plan", "promise", "begin", "follow"]))):
+        if step == "plan":
+            to = data.draw(one)
+            plan = hosts.plan(to, data.draw(some))
+            if not plan.refusal and not plan.is_risky and hosts.promise(to, plan.epoch, to):
+                under_way.append(Operation(to, plan, {to}))
+        elif step == "follow":
+            hosts.follow(data.draw(one), data.draw(one))
+        elif under_way:
+            operation = under_way[data.draw(st.integers(0, len(under_way) - 1))]
+            plan, to = operation.plan, operation.to
+            if step == "promise":
+                asked = data.draw(some)
+                operation.promised |= {e for e in asked if hosts.promise(e, plan.epoch, to)}
+            else:
+                under_way.remove(operation)
+                done = hosts.plan(to, operation.promised, plan)
+                if not done.refusal and not done.is_risky:
+                    hosts.begin(done)
+
+
+@pytest.mark.parametrize("acks", [1, 2, 4])
+@settings(max_examples=500, deadline=None)
+@given(count=st.integers(2, 5), data=st.data())
+def test_an_epoch_is_begun_by_one_host_at_most(acks: int, count: int, data: st.DataObject) -> None:
+    hosts = Hosts(count, min(acks, count - 1))
+    run(hosts, data)
+    assert all(len(leaders) == 1 for leaders in hosts.begun.values()), hosts.begun
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("acks", [1, 2, 4])
+def test_with_all_others_there_the_last_leader_is_not_missed(count: int, acks: int) -> None:
+    """Neither by itself, nor where another one was promoted, and died."""
+    hosts = Hosts(count, min(acks, count - 1))
+    others = set(hosts.ids) - {MASTER}
+    plan = hosts.plan(2, others)
+    assert (plan.is_risky, plan.majority) == (False, (count - 1) // 2 + 1)
+    for each in others:
+        hosts.promise(each, plan.epoch, 2)
+    again = hosts.plan(2, others)  # it died before it had begun, and is back: the old one is not
+    assert (again.is_risky, again.epoch) == (False, 2)
+    hosts.begin(hosts.plan(2, others, plan))
+    for each in others:
+        hosts.follow(each, 2)
+    hosts.follow(MASTER, 2)
+    left = set(hosts.ids) - {2}
+    assert not hosts.plan(max(left), left).is_risky
+
+
+def test_two_copies_that_do_not_see_each_other_do_not_both_do() -> None:
+    """Whose writes wait for all: each of them has all that was safe."""
+    hosts = Hosts(3, acks=2)
+    for own in (2, 3):
+        plan = hosts.plan(own, {own})
+        assert (plan.may_lose, plan.may_split, plan.majority) == (False, True, 2)
+        told = plan.lines(is_done=False)[-1]
+        assert told.startswith("may be led by two hosts in epoch 1: 2 hosts expected to promise")
+        assert "host 1" not in told
+        assert plan.fields()["may_split"]
+    assert not hosts.plan(2, {2, 3}).is_risky
+    assert not hosts.plan(2, {1, 2}).is_risky  # that promises to one of the two
+
+
+def test_the_last_leader_and_one_more_do_where_writes_wait_for_one_copy() -> None:
+    """Without that leader all others have to promise; so it may be given up with half away."""
+    assert not Hosts(5, acks=1).plan(2, {1, 2}).is_risky
+    assert Hosts(5, acks=2).plan(2, {1, 2}).may_split
+
+
+def test_one_of_two_that_was_promised_to_the_other_does_not_lead_alone() -> None:
+    """The host that was to lead may go on with that alone: it died in the middle, and is back."""
+    hosts = Hosts(2, acks=1)
+    for each in hosts.ids:
+        hosts.promise(each, 1, 2)
+    assert hosts.plan(1, {1}).may_split
+    assert not hosts.plan(2, {2}).is_risky
