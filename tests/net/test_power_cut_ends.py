@@ -4,6 +4,7 @@ The power is not cut here: a queue's bytes are changed as a power cut changes th
 one of another start of the machine. The laboratory, and tests/faults, do the cutting.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -24,8 +25,10 @@ from cqrepl.queue.files.listing import BOOT_KEY
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced
 from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.inspection.overview import inspect_queue
-from cqrepl.replicator import syncer
+from cqrepl.queue.write import heldexcerpts
+from cqrepl.replicator import syncedfiles, syncer
 from cqrepl.replicator.source import Source, serve_source
+from cqrepl.surroundings import Surroundings
 from tests.support.copies import assert_same
 from tests.support.relay import Relay
 from tests.support.replicas import (
@@ -145,6 +148,43 @@ async def test_a_torn_copy_comes_back(
     assert caplog.messages.count(MENDED) == 1
     assert read(tmp_path / "copy") == written + more
     assert is_marked(tmp_path / "copy")
+
+
+class ForgetfulDisk(Surroundings):
+    """What is written into a store file by a call does not get to the disk, and that is told once,
+    to the first one that asks."""
+
+    is_to_fail = False
+
+    def write(self, descriptor: int, data: bytes, position: int) -> None:
+        super().write(descriptor, data, position)
+        ForgetfulDisk.is_to_fail = True
+
+    def sync(self, descriptor: int) -> None:
+        if self.is_to_fail and os.readlink(f"/proc/self/fd/{descriptor}").endswith(".cq4"):
+            ForgetfulDisk.is_to_fail = False
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(descriptor)
+
+
+async def test_what_was_mended_and_does_not_get_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No mark tells that it is there."""
+    written, copy = await pair(tmp_path), tmp_path / "copy"
+    cut_power(copy, monkeypatch, proved=200, torn=[250])
+    monkeypatch.setattr(ForgetfulDisk, "is_to_fail", False)
+    for module in (heldexcerpts, syncedfiles):
+        monkeypatch.setattr(module, "surroundings", ForgetfulDisk)
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS) as source:
+        async with live_sink(copy, source.port) as sink:
+            await eventually(lambda: read(copy) == written)
+            await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+            await eventually(lambda: "not known to be on the disk" in caplog.text)
+    mark = load_synced(copy)
+    assert mark is not None
+    assert mark.has_failed
+    assert mark.doubtful_before(written[-1][0] + 1).start == noon_index(sequence=200)
 
 
 async def test_a_cut_in_the_middle_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 In order, and leaving nothing out: where one side has an excerpt and the other has none, they
 differ. Behind the index up to which the queue is proved to be on the disk, an excerpt may have been
 torn by a power cut. Then its missing bytes are written in, at their place
-(`read.tornsectors` says what counts as torn).
+(`read.tornsectors` says what counts as torn). They are not synced here: whoever raises that index
+syncs all behind it first, and hears of a failure, of which the system tells once.
 """
 
 import os
@@ -11,7 +12,7 @@ from typing import Final
 
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.mapping import open_to_write
+from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD, open_to_write
 from cqrepl.queue.format.errors import Diverged
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.queue.format.index import cycle_of, format_index
@@ -97,9 +98,9 @@ class HeldExcerpts:
         try:
             for position, received_bytes in torn:
                 surroundings().write(descriptor, received_bytes, position)
-            surroundings().sync(descriptor)
         finally:
-            os.close(descriptor)
+            with RECORD_LOCK_GUARD:  # closing drops this process's record locks on the file
+                os.close(descriptor)
         self.mended += len(torn)
 
     def _refuse(self, mine: ExcerptBatch, theirs: ExcerptBatch) -> None:
