@@ -186,6 +186,45 @@ def test_a_part_that_has_gone_is_not_archived(queue: Path, tmp_path: Path) -> No
     assert json.loads((out / "_manifest.json").read_text())["cycles"][0]["cycle"] == CYCLE
 
 
+def test_an_archive_that_has_lost_its_manifest_is_left_alone(queue: Path, tmp_path: Path) -> None:
+    """The next run would have taken its parts for those of a run that was cut off."""
+    out = tmp_path / "out"
+    assert run(queue, out, "--hold").exit_code == 0
+    held = parts_of(out)
+    manifest = (out / "_manifest.json").rename(tmp_path / "saved")
+    next(queue.glob("20231114*.cq4")).unlink()  # as retention has
+    for words in ((queue, out), (queue, out, "--replace", "--hold"), (queue, out, "--release")):
+        found = run(*words)
+        assert found.exit_code == 4, found.output
+        told = "_manifest.json: expected the manifest of 3 parts, found none; put it back, or"
+        assert f"{out}/{told}" in found.stderr
+    assert run("gc", out, "--apply").exit_code == 2
+    assert parts_of(out) == held
+    manifest.rename(out / "_manifest.json")
+    assert run(queue, out, "--with-open").exit_code == 0
+    assert parts_of(out)[:3] == held
+
+
+def test_a_first_run_that_is_cut_off_is_begun_again(
+    queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has left parts, and the manifest of an archive that holds nothing yet."""
+    from cqrepl.spark.jobs import archive as job
+
+    out = tmp_path / "out"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "check_written", full)
+        assert run(queue, out).exit_code == 6
+    assert len(parts_of(out)) == 3
+    assert run("verify", out).exit_code == 1
+    assert run(queue, out, "--verify").exit_code == 0
+    assert len(parts_of(out)) == 3
+
+
 def test_all_is_held_while_the_first_archive_is_made(
     queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from cqrepl.queue import LayoutMismatch, Queue, QueueLayout, cycle_of
+from cqrepl.console.units import plural
+from cqrepl.queue import LayoutMismatch, Queue, QueueDamaged, QueueLayout, cycle_of
 from cqrepl.queue.format.index import Cycle, Index
 from cqrepl.queue.inspection.storescan import PayloadDigest
 from cqrepl.spark.jobs.archivefiles import (
@@ -32,7 +33,7 @@ from cqrepl.spark.jobs.archivefiles import (
     write_part,
 )
 from cqrepl.spark.jobs.archivehold import hold, is_held, release
-from cqrepl.spark.jobs.archiveplace import ArchiveChanged, ArchivePlace, place_of
+from cqrepl.spark.jobs.archiveplace import MANIFEST, ArchiveChanged, ArchivePlace, place_of
 from cqrepl.spark.jobs.archiveplan import ArchivePlan, FoundCycle, plan_archive, taken_over
 from cqrepl.spark.jobs.archivesweep import remove_left_over
 from cqrepl.spark.jobs.archivethere import check_remade, check_written, parts_gone
@@ -84,7 +85,7 @@ def archive(
         QueueLocked: another run is busy with the archive.
         ArchiveChanged: other runs have changed it again and again.
         QueueDamaged: the queue cannot be read; or what is archived cannot be read back, or has
-            gone.
+            gone; or the manifest has, then nothing is changed.
     """
     path, place = Path(path).absolute(), place_of(out)
     options = _Options(with_open=with_open, verify=verify, replace=replace, task_bytes=task_bytes)
@@ -133,7 +134,7 @@ def _added(
     spark: SparkSession, queue: Queue, place: ArchivePlace, options: _Options
 ) -> tuple[Manifest, int]:
     layout = queue.layout
-    cycles, version = _held(place, layout)
+    cycles, version = _begun(place, layout)
     gone = parts_gone(place, cycles)
     if gone and place.manifest()[1] != version:
         raise ArchiveChanged(f"{place.text}: another run has taken what its manifest had named")
@@ -157,6 +158,18 @@ def _added(
         check_parts(spark, place, manifest)
     write_manifest(place, manifest, version)
     return manifest, len(plan.new)
+
+
+def _begun(
+    place: ArchivePlace, layout: QueueLayout
+) -> tuple[tuple[ArchivedCycle, ...], str | None]:
+    """As `_held`, of an archive that has a manifest from now on: that of one that holds nothing
+    comes before its first part, so parts without one are of an archive that has lost it."""
+    cycles, version = _held(place, layout)
+    if version is None:
+        write_manifest(place, Manifest(layout=layout, cycles=()), None)
+        return _held(place, layout)
+    return cycles, version
 
 
 def _hold_whole(queue: Queue, place: ArchivePlace) -> None:
@@ -217,9 +230,21 @@ def _merged(
 
 
 def _held(place: ArchivePlace, layout: QueueLayout) -> tuple[tuple[ArchivedCycle, ...], str | None]:
-    """The cycles that are in the archive already, and what tells its manifest from later ones."""
+    """The cycles that are in the archive already, and what tells its manifest from later ones.
+
+    Raises:
+        QueueDamaged: there are parts, and no manifest any more.
+    """
     if place.manifest()[1] is None and place.is_unused():
-        return (), None  # there was no run yet, or it was cut off
+        parts = place.parts()
+        if parts and place.manifest()[1] is None:  # else another run has begun meanwhile
+            count = plural(len(parts), "part")
+            raise QueueDamaged(
+                f"{place.at(MANIFEST)}: expected the manifest of {count}, found none; put it back,"
+                " or archive to another directory: these are left as they are"
+            )
+        if not parts:
+            return (), None  # there was no run yet
     manifest, version = read_version(place)
     if not manifest.layout.matches(layout):
         raise LayoutMismatch(f"{place.text}: expected {layout}, found {manifest.layout}")

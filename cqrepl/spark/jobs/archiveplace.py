@@ -86,6 +86,14 @@ class ArchivePlace(ABC):
     def is_unused(self) -> bool:
         """True when nothing is there but what runs leave that did not come to a manifest."""
 
+    def parts(self) -> list[str]:
+        """The names of all parts there, by their names alone; also of those that were left over."""
+        return sorted(
+            each.name
+            for each in self.stored()
+            if each.name.startswith(_PARTS) and not each.name.rpartition("/")[2].startswith(".")
+        )
+
     @abstractmethod
     def manifest(self) -> tuple[bytes, str | None]:
         """The manifest, and what tells it from others; nothing and None where there is none."""
