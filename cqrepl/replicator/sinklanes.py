@@ -7,13 +7,15 @@ holds back; otherwise the core does.
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel import live
 from cqrepl.kernel.board import AckLevel
 from cqrepl.net.pump import Pump
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import Connection
+from cqrepl.protocol.cid import Cid
 from cqrepl.protocol.messages.levels import LEVEL_OF
 from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError
@@ -23,6 +25,9 @@ from cqrepl.replicator.sinkqueue import SinkQueue, reserve
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane
+
+# queues that are looked at with each one that grows: of a thousand that would take a millisecond
+OTHERS_MAX: Final = 16
 
 
 class SinkLanes:
@@ -41,6 +46,8 @@ class SinkLanes:
         self._pump = pump
         self._ended = ended
         self._reserved: list[SinkQueue] = []  # in a thread that makes room in them
+        # those that have grown, or were looked at for it: the one that was so first is next
+        self._growing: dict[Cid, SinkQueue] = {}
         # what waits until neither has a queue
         self._waiting: list[tuple[SinkQueue, Callable[[], None]]] = []
 
@@ -97,15 +104,14 @@ class SinkLanes:
             else:
                 act()
 
-    async def append(self, queue: SinkQueue, batch: ExcerptBatch, others: list[SinkQueue]) -> None:
+    async def append(self, cid: Cid, queue: SinkQueue, batch: ExcerptBatch) -> None:
         """Makes room for a batch, in a thread, and appends it.
-
-        Args:
-            others: that may grow soon.
 
         Raises:
             QueueError, OSError: as `Appender.append_at`.
         """
+        others = self._next_to_grow(cid)
+        self._growing[cid] = queue
         self._reserved = [queue, *others]
         try:
             await in_thread(partial(reserve, queue, batch, others))
@@ -115,6 +121,18 @@ class SinkLanes:
             self._act_on_waiting()
             for each in others:
                 self._ended(each.name)
+
+    def _next_to_grow(self, but: Cid) -> list[SinkQueue]:
+        """Others that may grow soon, and that take excerpts in here."""
+        self._growing.pop(but, None)
+        others = []
+        for cid in list(islice(self._growing, OTHERS_MAX)):
+            other = self._growing.pop(cid)
+            if not self._connection.has_stopped(cid):
+                self._growing[cid] = other
+                if other.takes_on and not other.is_comparing:
+                    others.append(other)
+        return others
 
     def say(self, name: str, level: AckLevel, index: int) -> bool:
         """Has the live pump tell the source that a level is true of a queue up to an index; false

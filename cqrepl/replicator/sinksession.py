@@ -420,8 +420,7 @@ class SinkSession:
             queue.check_later(batch.index_first)
         if not queue.appender.append_now(batch):
             if queue.appender.space_needed(batch):
-                others = [self._queues[each.name] for each in self._connection.receiving()]
-                await self._lanes.append(queue, batch, others)
+                await self._lanes.append(cid, queue, batch)
             else:
                 queue.appender.append_refused(batch)
 

@@ -5,15 +5,17 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from cqrepl.kernel import live
-from cqrepl.queue import Appender, Queue
-from cqrepl.replicator import proofdesk
+from cqrepl.queue import Appender, ExcerptBatch, Queue
+from cqrepl.replicator import proofdesk, sinklanes, sinkqueue
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.sinklanes import OTHERS_MAX
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.source import Source, serve_source
@@ -140,3 +142,43 @@ async def test_a_queue_that_finds_too_few_descriptors_is_closed_behind_a_thread(
             await eventually(lambda: queue._queue is None)
             await acked(source, original.append(b"third"), "q")  # when its pause ends
             assert not sink.stops
+
+
+async def test_few_others_are_looked_at_with_each_queue_that_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many a connection has; and none that is let go of, which its owner closes."""
+    looked_at: list[list[str]] = []
+    reserve = sinkqueue.reserve
+
+    def noted(queue: SinkQueue, batch: ExcerptBatch, others: list[SinkQueue]) -> None:
+        looked_at.append([other.name for other in others])
+        reserve(queue, batch, others)
+
+    monkeypatch.setattr(sinklanes, "reserve", noted)
+    *names, last, very_last = [f"q{nth}" for nth in range(2 * OTHERS_MAX)]
+    paths = {name: tmp_path / name for name in (*names, last, very_last)}
+    copies = {name: tmp_path / f"{name}-copy" for name in paths}
+    with ExitStack() as stack:
+        queues = {
+            name: stack.enter_context(Queue.open(path, create="FAST_DAILY"))
+            for name, path in paths.items()
+        }
+        async with (
+            serve_source(paths, listen=LOOPBACK) as source,
+            serve_sink(copies, connect=at(source.port)) as sink,
+        ):
+            for name in names:
+                await acked(source, queues[name].append(b"first"), name)
+            assert [len(others) for others in looked_at] == [
+                min(nth, OTHERS_MAX) for nth in range(len(names))
+            ]
+            seen = {name for others in looked_at for name in others}
+            assert len(seen) > OTHERS_MAX  # not the same ones again and again
+            await sink.pause(names[0])
+            looked_at.clear()
+            for name in (last, very_last):
+                await acked(source, queues[name].append(b"first"), name)
+            once_more = [name for others in looked_at for name in others]
+            assert set(once_more) >= set(names[1:])
+            assert names[0] not in once_more
