@@ -347,10 +347,11 @@ class FenceDesk:
                 await in_thread(partial(queue.epochs.promise, epoch, leader))
                 stack.pop_all()
                 stack.callback(fence.end)
-                queue.leading.has_stepped_down = True
+                why = f"host {leader} leads it in epoch {epoch}"
+                queue.leading.fence(why)
                 try:
                     await host.close_writer(name)
-                    await host.source.remove(name, f"host {leader} leads it in epoch {epoch}")
+                    await host.source.remove(name, why)
                 except (QueueError, OSError) as error:  # it leads no longer for all that
                     _logger.warning("queue %r: it was not closed in order: %s", name, error)
                 await host.sink.take_in_again(name, path, queue.epochs, fence)

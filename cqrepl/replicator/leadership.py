@@ -78,7 +78,7 @@ class Leading:
             It stays: a host that leads once more, in a later epoch, has another `Leading`.
         policy: of each call that does not give its own, but for appends.
         given: the policy that the queue was given; None: none.
-        has_stepped_down: a wait has ended so, under a policy that says so.
+        has_stepped_down: a wait has ended so, under a policy that says so; or another host leads.
         on_step_down: is called then, in the thread or task that waited.
     """
 
@@ -90,6 +90,7 @@ class Leading:
         self.given = policy
         self.policy = policy or _ONE_HAS_IT
         self.has_stepped_down = False
+        self._why_fenced = ""
         self.on_step_down: Callable[[], None] = lambda: None
         self._path = path
         self._board = board
@@ -273,8 +274,19 @@ class Leading:
             raise SteppedDown(f"queue {self.name!r}: this host has stepped down")
 
     def lead_again(self) -> None:
-        """Takes back that this host has stepped down."""
+        """Takes back that this host has stepped down.
+
+        Raises:
+            SteppedDown: another host leads by now, which nothing here takes back.
+        """
+        if self._why_fenced:
+            raise SteppedDown(f"queue {self.name!r}: {self._why_fenced}")
         self.has_stepped_down = False
+
+    def fence(self, why: str) -> None:
+        """Another host leads the queue: nothing is appended here any more."""
+        self._why_fenced = why
+        self.has_stepped_down = True
 
     def close(self) -> None:
         """The queue is closed with its source, or by the last append that is under way."""

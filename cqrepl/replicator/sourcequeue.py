@@ -350,7 +350,7 @@ class SourceQueue:
         connection."""
         leads = f"host {told_by} says that host {leader} leads it in epoch {number}"
         why = f"{leads}: nothing of it goes out from here any more"
-        self.leading.has_stepped_down = True
+        self.leading.fence(leads)
         for session in list(self.sessions):
             session.stop(self.name, Fenced(why, path=self.path))
 

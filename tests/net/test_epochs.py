@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from cqrepl.protocol import StopReason, greeting, uber
 from cqrepl.protocol.kinds import EPOCHS_CAPABILITY
 from cqrepl.queue import Queue
 from cqrepl.queue.files.epochfile import EPOCH_FILE_NAME, load_epochs, store_epochs
 from cqrepl.queue.format.epochs import Epoch, Epochs, History
+from cqrepl.replicator.leadership import SteppedDown
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source, serve_source
 from tests.support.copies import assert_same
@@ -122,7 +124,12 @@ async def test_a_running_source_that_is_fenced_stops_for_the_sink_that_it_stream
             async with live_sink(tmp_path / "three", source.port, host_id=3):
                 await stopped(source)
         more_excerpts(tmp_path / "q", 5, 3)
-        assert source.queues["q"].leading.has_stepped_down
+        leading = source.queues["q"].leading
+        assert leading.has_stepped_down
+        with pytest.raises(SteppedDown, match="host 3 leads it in epoch 1"):
+            leading.lead_again()
+        with pytest.raises(SteppedDown):
+            await trio.to_thread.run_sync(leading.append, [b"is not written"])
     assert len(read(tmp_path / "two")) == 5
 
 
