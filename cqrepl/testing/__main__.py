@@ -223,6 +223,8 @@ def _result(outcome: Outcome) -> dict[str, Any]:
         "injected": outcome.injected,
         "appended": outcome.appended,
         "called_safe": dict(outcome.called_safe),
+        "timed_out": outcome.timed_out,
+        "admitted": outcome.admitted,
         "real_seconds": round(outcome.real_seconds, 3),
     }
 
@@ -232,7 +234,7 @@ def _line(outcome: Outcome) -> str:
     verdict = outcome.broken or "ok"
     if outcome.waits and outcome.broken is None:
         counts = ", ".join(f"{name} {n}" for name, n in sorted(outcome.called_safe.items()))
-        verdict = f"ok, safe: {counts or 'nothing'}"
+        verdict = f"ok, safe: {counts or 'nothing'}, timed out: {outcome.timed_out}"
     return f"{outcome.plan}, {speed:.0f} x real time, trace {outcome.digest[:12]}: {verdict}"
 
 

@@ -56,6 +56,8 @@ class Outcome:
         real_seconds: how long the run took.
         waits: whether programs waited as policies say.
         called_safe: how many waits called something safe, by the level of their policy.
+        timed_out: how many ended with the time of their policy.
+        admitted: how many appends were let through once others were safe.
     """
 
     plan: RunPlan
@@ -68,6 +70,8 @@ class Outcome:
     appended: int
     real_seconds: float
     called_safe: Mapping[str, int]
+    timed_out: int
+    admitted: int
     waits: bool
 
 
@@ -107,6 +111,8 @@ def run(plan: RunPlan, *, waits: bool = False) -> Outcome:
         real_seconds=time.perf_counter() - started,
         waits=waits,
         called_safe=sum((each.called for each in laboratory.waits), Counter()),
+        timed_out=sum(each.timed.ended for each in laboratory.waits),
+        admitted=sum(each.admitted for each in laboratory.waits if isinstance(each, SafeWaits)),
     )
 
 
@@ -177,7 +183,8 @@ class _Laboratory:
     def _begin_led(self, nursery: trio.Nursery, led: LedQueue, operator: Operator | None) -> None:
         """Applications, and programs that wait, at the hosts of a queue whose leader changes."""
         assert operator is not None
-        waits = LedWaits(led, acks_of(self.plan.hosts), self.plan.seed)
+        acks = acks_of(self.plan.hosts)
+        waits = LedWaits(led, acks, self.plan.seed, is_timed=self._has_waits)
         self.waits.append(waits)
         self._led_judge = LedJudge(led, operator, waits, self._story)
         for application in led.applications.values():

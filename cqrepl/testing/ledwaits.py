@@ -8,6 +8,7 @@ it, in its copy or its quarantine: a leader that comes back without it, and goes
 of waiting, has another queue than the copies that have it, and they say so.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,6 +32,7 @@ from cqrepl.testing.safewaits import (
     Safe,
     drawn_policy,
 )
+from cqrepl.testing.timedwaits import TimedWaits, ends_in_time, with_time
 
 
 class LedWaits:
@@ -38,13 +40,17 @@ class LedWaits:
 
     Args:
         acks: how many hosts its policy waits for, at least 1.
+        is_timed: half of the waits have a time; else none has, and a seed stands for the same run.
 
     Attributes:
         called: how many waits called something safe, by the level of their policy.
+        timed: those that have a time.
     """
 
-    def __init__(self, led: LedQueue, acks: int, seed: int) -> None:
+    def __init__(self, led: LedQueue, acks: int, seed: int, *, is_timed: bool) -> None:
         self.called: Counter[str] = Counter()
+        self.timed = TimedWaits()
+        self._times = random.Random(f"led times {seed}") if is_timed else None
         self._led = led
         self._acks = acks
         self._rng = random.Random(f"led waits {seed}")
@@ -64,14 +70,16 @@ class LedWaits:
                     if newest.epoch == queue.epochs.now.number:
                         others = sorted(self._led.copies.keys() - {host})
                         policy = drawn_policy(self._rng, others, count_min=self._acks)
+                        if self._times is not None:
+                            policy = with_time(self._times, policy)
                         nursery.start_soon(self._wait, queue, newest, policy)
 
     async def _wait(self, queue: SourceQueue, last: Appended, policy: AckPolicy) -> None:
         host = self._led.copies[last.host].host
         process = host.process
-        with trio.move_on_after(WAIT_SECONDS):
+        with trio.move_on_after(math.inf if ends_in_time(policy) else WAIT_SECONDS):
             try:
-                outcome = await queue.leading.wait_acked(last.index, policy)
+                outcome = await self.timed.wait(queue.leading, last.index, policy)
             except WaitEnded:
                 return
             if host.process is not process or outcome is not AckOutcome.ACKED:
@@ -109,8 +117,10 @@ class LedWaits:
             promoted: all promotions.
 
         Raises:
-            BrokenPromiseError: what a wait called safe is not there.
+            BrokenPromiseError: what a wait called safe is not there; or a wait goes on though its
+                time is over.
         """
+        self.timed.check()
         losing = [(each.epoch, each.lost_from) for each in promoted if each.lost_from is not None]
         for safe, epoch in self._safe:
             if any(later > epoch and first <= safe.index for later, first in losing):

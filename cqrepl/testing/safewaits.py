@@ -5,8 +5,13 @@ policy. What counts as safe then is kept, with the hosts that had it. A power cu
 synced: so what is appended, or applied, is promised to be there only where one of these hosts, or
 the source's, never lost its power; what is synced is, whatever loses its power. A program that
 waits dies with the replication of its host: what it would have been told then, nobody hears.
+
+Half of the policies have a time: `timedwaits` holds waits to that. What ended with its time is not
+known, so it is not called safe; that it is still there is what the check of lost excerpts says of
+all that was appended. Beside that a program appends with a window.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -19,12 +24,20 @@ from cqrepl.kernel.board import AckLevel
 from cqrepl.protocol.ackpolicy import AckPolicy, From
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.ackboard import WaitEnded
-from cqrepl.replicator.leadership import AckOutcome
+from cqrepl.replicator.leadership import AckOutcome, AckUnknown, SteppedDown
 from cqrepl.replicator.sourcequeue import SourceQueue
 from cqrepl.surroundings import within
 from cqrepl.testing.checker import BrokenPromiseError, content, is_readable
 from cqrepl.testing.cluster import Stream
 from cqrepl.testing.plan import Kind
+from cqrepl.testing.timedwaits import (
+    TimedWaits,
+    Window,
+    ends_in_time,
+    lead_again,
+    with_time,
+    with_window,
+)
 
 WAIT_EVERY_SECONDS: Final = 0.5  # on average
 WAIT_SECONDS: Final = 20.0  # a wait that takes longer is left
@@ -77,12 +90,18 @@ class SafeWaits:
 
     Attributes:
         called: how many waits called something safe, by the level of their policy.
+        timed: those that have a time.
+        admitted: how many appends were admitted once others were safe.
     """
 
     def __init__(self, stream: Stream, seed: int) -> None:
         self.called: Counter[str] = Counter()
+        self.timed = TimedWaits()
+        self.admitted = 0
         self._stream = stream
         self._rng = random.Random(f"waits {stream.master} {seed}")
+        self._times = random.Random(f"times {stream.master} {seed}")
+        self._windows = random.Random(f"windows {stream.master} {seed}")
         self._safe: list[Safe] = []
         self._sinks = sorted(each.host.host for each in stream.direct)
 
@@ -90,32 +109,82 @@ class SafeWaits:
         """Waits, and applies, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._apply)
+            nursery.start_soon(self._append_with_windows, nursery)
             while True:
                 await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
                 policy = drawn_policy(self._rng, self._sinks, count_min=1)
-                newest = self._stream.application.written.newest
-                source = self._stream.source.host.source
-                queue = None if source is None else source.queues.get(self._stream.source.name)
+                policy = with_time(self._times, policy)
+                newest, queue = self._stream.application.written.newest, self._queue
                 if newest and queue is not None:
                     index = max(newest)
                     nursery.start_soon(self._wait, queue, index, newest[index], policy)
 
+    @property
+    def _queue(self) -> SourceQueue | None:
+        """As the source's host has it now; None while it has not."""
+        source = self._stream.source.host.source
+        return None if source is None else source.queues.get(self._stream.source.name)
+
     async def _wait(self, queue: SourceQueue, index: int, digest: bytes, policy: AckPolicy) -> None:
+        host = self._stream.source.host
+        process = host.process
+        with trio.move_on_after(math.inf if ends_in_time(policy) else WAIT_SECONDS):
+            try:
+                outcome = await self.timed.wait(queue.leading, index, policy)
+            except WaitEnded:
+                return
+            if outcome is AckOutcome.ACKED and host.process is process:
+                self._call_safe(queue, index, digest, policy)
+
+    def _call_safe(self, queue: SourceQueue, index: int, digest: bytes, policy: AckPolicy) -> None:
+        marks = queue.board.marks_at(policy.level)
+        hosts = frozenset(each for each, mark in marks.items() if mark >= index)
+        self.called[policy.level.name.lower()] += 1
+        self._safe.append(Safe(index, digest, policy, hosts, trio.current_time()))
+
+    async def _append_with_windows(self, nursery: trio.Nursery) -> None:
+        """A program that appends by a policy with a window, another one in each run of the
+        source; what the application has appended stands for what it appends."""
+        window: Window | None = None
+        host = self._stream.source.host
+        while True:
+            await trio.sleep(self._windows.expovariate(1 / WAIT_EVERY_SECONDS))
+            queue, process = self._queue, host.process
+            if queue is None:
+                continue
+            if window is None or window.leading is not queue.leading:
+                drawn = drawn_policy(self._windows, self._sinks, count_min=1)
+                window = Window(queue.leading, with_window(self._windows, drawn))
+            with trio.move_on_after(WAIT_SECONDS) as scope:
+                try:
+                    safe = await window.admit()
+                except SteppedDown:
+                    lead_again(window.leading)
+                    continue
+                except (AckUnknown, WaitEnded):
+                    continue
+            if scope.cancelled_caught or host.process is not process:
+                continue
+            if safe is not None:
+                self.admitted += 1
+                self._call_safe(queue, *safe, window.policy)
+            newest = self._stream.application.written.newest
+            if newest and (index := max(newest)) > window.newest:
+                nursery.start_soon(self._settle, window, queue, index, newest[index])
+
+    async def _settle(self, window: Window, queue: SourceQueue, index: int, digest: bytes) -> None:
         host = self._stream.source.host
         process = host.process
         with trio.move_on_after(WAIT_SECONDS):
             try:
-                outcome = await queue.leading.wait_acked(index, policy)
-            except WaitEnded:
+                await window.settle(index, digest)
+            except SteppedDown:
+                lead_again(window.leading)
                 return
-            assert outcome is AckOutcome.ACKED
-            if host.process is not process:
+            except (AckUnknown, WaitEnded):
                 return
-            marks = queue.board.marks_at(policy.level)
-            hosts = frozenset(each for each, mark in marks.items() if mark >= index)
-            self.called[policy.level.name.lower()] += 1
-            safe = Safe(index, digest, policy, hosts, trio.current_time())
-            self._safe.append(safe)
+            if host.process is process:
+                self._call_safe(queue, index, digest, window.policy)
 
     async def _apply(self) -> None:
         """A program on each sink takes what is there."""
@@ -134,8 +203,10 @@ class SafeWaits:
         """When all is quiet.
 
         Raises:
-            BrokenPromiseError: what a wait called safe is on no host.
+            BrokenPromiseError: what a wait called safe is on no host; or a wait goes on though its
+                time is over.
         """
+        self.timed.check()
         copies = (self._stream.source, *self._stream.sinks)
         found = {each: content(each.path) for each in copies if is_readable(each.path)}
         has_lost_power = {each.host.host: each.host.has_lost_power for each in copies}

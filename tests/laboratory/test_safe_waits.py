@@ -2,10 +2,13 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from cqrepl.kernel.board import AckLevel
+from cqrepl.protocol.ackpolicy import AckPolicy
+from cqrepl.replicator.leadership import AckOutcome, AckUnknown, Leading
 from cqrepl.replicator.syncedfiles import SyncedFiles
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
@@ -48,6 +51,8 @@ def test_with_faults_that_are_drawn() -> None:
         outcomes.append(run(plan, waits=True))
         assert outcomes[-1].broken is None, outcomes[-1].broken
     all_levels(outcomes)
+    assert sum(each.timed_out for each in outcomes) >= 3, "else no time was ever over"
+    assert sum(each.admitted for each in outcomes) >= 10, "else no window was ever full"
 
 
 def test_with_the_power_of_all_hosts_cut_at_once() -> None:
@@ -60,6 +65,83 @@ def test_with_the_power_of_all_hosts_cut_at_once() -> None:
 def test_the_same_seed_tells_the_same_story() -> None:
     one, other = (run(cut_of_all(1), waits=True) for _ in range(2))
     assert (one.digest, one.called_safe) == (other.digest, other.called_safe)
+
+
+def a_time_out_counts_as_safe(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "_unknown", lambda self, policy: AckOutcome.ACKED)
+
+
+def a_policy_that_blocks_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "_goes_on", lambda self, index, policy: False)
+
+
+def a_time_out_is_no_error(patch: pytest.MonkeyPatch) -> None:
+    goes_on = Leading._goes_on
+
+    def _goes_on(self: Leading, index: int, policy: AckPolicy) -> bool:
+        try:
+            return goes_on(self, index, policy)
+        except AckUnknown:
+            return False
+
+    patch.setattr(Leading, "_goes_on", _goes_on)
+
+
+def every_policy_blocks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "_goes_on", lambda self, index, policy: True)
+
+
+def whoever_steps_down_appends_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "check_leads", lambda self: None)
+
+
+def a_window_lets_all_through(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "_beyond_window", lambda self, policy, count: None)
+
+
+def a_window_is_one_wider(patch: pytest.MonkeyPatch) -> None:
+    beyond = Leading._beyond_window
+    patch.setattr(
+        Leading, "_beyond_window", lambda self, policy, count: beyond(self, policy, count - 1)
+    )
+
+
+def a_window_is_one_narrower(patch: pytest.MonkeyPatch) -> None:
+    beyond = Leading._beyond_window
+    patch.setattr(
+        Leading, "_beyond_window", lambda self, policy, count: beyond(self, policy, count + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_time_out_counts_as_safe,
+        a_policy_that_blocks_ends,
+        a_time_out_is_no_error,
+        every_policy_blocks,
+        whoever_steps_down_appends_on,
+        a_window_lets_all_through,
+        a_window_is_one_wider,
+        a_window_is_one_narrower,
+    ],
+)
+def test_what_a_policy_says_of_times_and_windows_is_held(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in PLANTED_SEEDS:
+        if (check := run(cut_of_all(seed), waits=True).check) is not None:
+            break
+    assert check == "timed"
+
+
+def test_waits_of_changing_roles_have_times_where_that_is_asked_for() -> None:
+    """Else a seed stands for the run that it always was."""
+    plan = RunPlan.of(3, 15.0, changing=True)
+    assert not run(plan).timed_out
+    outcome = run(plan, waits=True)
+    assert (outcome.broken, outcome.timed_out > 0) == (None, True)
 
 
 def test_a_sink_that_says_synced_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
