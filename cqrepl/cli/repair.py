@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-missing",
     is_flag=True,
-    help="Instead: closed store files that are missing, or not what they were, count as they are "
-    "now: nobody has them any more.",
+    help="Instead: closed store files that are missing, or not what they were, and an end that is "
+    "gone, count as they are now: nobody has them any more.",
 )
 @click.option(
     "--accept-unproved",
@@ -90,9 +90,11 @@ def repair(
     take their places once they are what was noted. The old ones go to quarantine/.
 
     With --accept-missing you declare that nobody has those files any more: what they held is
-    forgotten, and the queue is what is there. A copy that has one still counts as diverged then. A
-    source or sink that runs has to be started again. With --accept-unproved you declare that what a
-    power cut may have torn is good as it is; no other process may have the queue open.
+    forgotten, and the queue is what is there; likewise excerpts at its end that are known to have
+    been on the disk, for which no other process may have the queue open. A copy that has one still
+    counts as diverged then. A source or sink that runs has to be started again. With
+    --accept-unproved you declare that what a power cut may have torn is good as it is; no other
+    process may have the queue open.
     """
     chosen = [
         option

@@ -8,25 +8,32 @@ from cqrepl.console.units import plural
 from cqrepl.queue.acceptance import (
     LostCycle,
     Unproved,
+    accept_lost_end,
     accept_missing,
     accept_unproved,
     lost_cycles,
+    lost_end_of,
     unproved,
 )
 from cqrepl.queue.format.index import format_index
+from cqrepl.queue.inspection.lostend import LostEnd
 
 _NOTHING_CHANGED = "nothing was changed: --apply does it"
 
 
 def print_missing(path: Path, *, is_applied: bool, as_json: bool) -> int:
-    """Looks for closed cycles that are not what they were, forgets what they held if that is asked
-    for, and prints both; the exit code."""
+    """Looks for closed cycles that are not what they were, and for an end that is gone, forgets
+    them if that is asked for, and prints both; the exit code."""
+    end = lost_end_of(path)
+    if end is not None and is_applied:  # first: where that cannot be, nothing was changed
+        end = accept_lost_end(path)
     lost = (accept_missing if is_applied else lost_cycles)(path)
     if as_json:
-        lines = [_lost_fields(each) | {"applied": is_applied} for each in lost]
-        text = _json_lines(lines)
+        lines = [_lost_fields(each) for each in lost]
+        lines += [] if end is None else [_end_fields(end)]
+        text = _json_lines(each | {"applied": is_applied} for each in lines)
     else:
-        text = _missing_text(path, lost, is_applied=is_applied)
+        text = _missing_text(path, lost, end, is_applied=is_applied)
     return _printed(text)
 
 
@@ -48,18 +55,25 @@ def _printed(text: str) -> int:
     return exitcodes.OK
 
 
-def _missing_text(path: Path, lost: list[LostCycle], *, is_applied: bool) -> str:
+def _missing_text(
+    path: Path, lost: list[LostCycle], end: LostEnd | None, *, is_applied: bool
+) -> str:
     lines = [
         f"{each.path.name}: expected {plural(each.noted, 'excerpt')}, {_found(each)}"
         for each in lost
     ]
+    if end is not None:
+        lines.append(f"{end.path.name}, from {format_index(end.index)} on: {end.what}")
     files = plural(len(lost), "store file")
-    if not lost:
+    if end is not None:
+        files = f"{files} and the end" if lost else "the end"
+    they_are = "they are" if lost else "it is"
+    if not lost and end is None:
         lines = [f"{path}: every closed store file that is known holds what it held"]
     elif is_applied:
-        lines.append(f"{path}: {files} accepted as they are; start its source or sink again")
+        lines.append(f"{path}: {files} accepted as {they_are}; start its source or sink again")
     else:
-        lines.append(f"{path}: {files} to be accepted as they are, {_NOTHING_CHANGED}")
+        lines.append(f"{path}: {files} to be accepted as {they_are}, {_NOTHING_CHANGED}")
     return "".join(line + "\n" for line in lines)
 
 
@@ -89,6 +103,16 @@ def _lost_fields(lost: LostCycle) -> dict[str, object]:
         "cycle": lost.cycle,
         "noted": lost.noted,
         "excerpts": lost.found,
+    }
+
+
+def _end_fields(lost: LostEnd) -> dict[str, object]:
+    return {
+        "v": 1,
+        "kind": "accept-end",
+        "path": str(lost.path),
+        "index_first": format_index(lost.index),
+        "text": lost.what,
     }
 
 

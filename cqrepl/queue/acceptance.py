@@ -1,14 +1,15 @@
 """Takes what is there for all there is, because a person says so.
 
 Theory of operation. Two things stop a queue that nobody can decide but a person, where no copy has
-better: a closed store file that is missing, or holds other excerpts than it did, and excerpts
-behind the synced mark of an earlier start of the machine, which read as torn. Here the person says
-that what is there counts. For the first, the notes of what those files held are forgotten, and what
-is there is noted anew by the next source or sink. For the second, all of it is brought to the disk,
-and marked as proved. No excerpt is changed, and no store file.
+better: a closed store file that is missing, or holds other excerpts than it did, or an end that is
+gone, and excerpts behind the synced mark of an earlier start of the machine, which read as torn.
+Here the person says that what is there counts. For the first, the notes of what those files held
+are forgotten, and what is there is noted anew by the next source or sink; what tells of the end is
+taken back to where the queue ends. For the second, all of it is brought to the disk, and marked as
+proved. No excerpt is changed, and no store file that holds any.
 """
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,12 +17,15 @@ from typing import Final
 from cqrepl.kernel.batch import NO_LIMIT
 from cqrepl.queue.files.closedcycles import ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.listing import Listing
+from cqrepl.queue.files.locks import WRITE_LOCK_KEY, WordLock
 from cqrepl.queue.files.mapping import check_unused
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
-from cqrepl.queue.files.tablestore import FILE_NAME
+from cqrepl.queue.files.tablestore import FILE_NAME, TableStore
 from cqrepl.queue.format.errors import DurabilityLost, QueueDamaged
 from cqrepl.queue.format.index import NEXT_OF_EMPTY, Cycle, Index, cycle_of
 from cqrepl.queue.inspection.closedfiles import wanting
+from cqrepl.queue.inspection.lostend import LostEnd, lost_end
 from cqrepl.queue.inspection.notedchains import QueueNotes
 from cqrepl.queue.queue import Queue
 from cqrepl.queue.read.chains import Chains
@@ -93,6 +97,51 @@ def accept_missing(path: Path) -> list[LostCycle]:
             queue.cycles.closed.forget({each.cycle for each in lost})
             sync_path(path)
     return lost
+
+
+def lost_end_of(path: Path) -> LostEnd | None:
+    """What tells that the queue had more than it has; None where nothing does.
+
+    Raises:
+        QueueError: the directory is no queue, or cannot be read.
+        OSError: what is noted cannot be read.
+    """
+    with Queue.open(path) as queue:
+        return lost_end(queue.cycles)
+
+
+def accept_lost_end(path: Path) -> LostEnd | None:
+    """Takes that back to where the queue ends; what it was.
+
+    Raises:
+        QueueLocked: another process has the queue open, or one of its locks. Nothing was changed.
+        QueueError, OSError: as `lost_end_of`; or what tells of it cannot be written. Done again, it
+            goes on.
+    """
+    with Queue.open_for_append(path, wait_for_seconds=0) as queue:
+        with queue.append_lock.held(_LOCK_SECONDS):
+            cycles = queue.cycles
+            found = lost_end(cycles)
+            if found is None:
+                return None
+            files = [cycles.path_of(each) for each in cycles.listing() if each >= found.cycle]
+            check_unused(path, [path / FILE_NAME, *files])
+            cycles.closed.forget({each for each in cycles.closed.load() if each >= found.cycle})
+            QueueNotes.side_file(found.path).unlink(missing_ok=True)
+            # a file that never had a header gets another name, and the highest cycle is what is
+            # there
+            queue.appender(payload_max=NO_LIMIT).close()
+            with closing(TableStore(path / FILE_NAME, writable=True)) as table:
+                with WordLock(table, WRITE_LOCK_KEY).held(_LOCK_SECONDS):
+                    Listing(table).renew(cycles.listing())
+                table.sync()
+            end, mark = queue.next_index(), load_synced(path)
+            if mark is not None and mark.end > end:
+                doubtful = range(mark.doubtful.start, min(mark.doubtful.stop, end))
+                # of its own start of the machine: what is unproved of it stays so
+                store_synced(path, end, doubtful or NOTHING_DOUBTFUL, boot=mark.boot)
+            sync_path(path)
+            return found
 
 
 def unproved(path: Path) -> Unproved:

@@ -1,4 +1,4 @@
-"""`cqrepl repair --accept-missing` and `--accept-unproved`."""
+"""`cqrepl repair --accept-missing`, also of an end that is gone, and `--accept-unproved`."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,9 @@ import pytest
 
 from cqrepl.queue import Queue
 from cqrepl.queue.files import syncedmark
-from cqrepl.queue.files.closedcycles import ClosedCycles
+from cqrepl.queue.files.closedcycles import ClosedCycle, ClosedCycles
 from cqrepl.queue.files.syncedmark import load_synced, store_synced
+from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.inspection.closedfiles import ClosedFiles
 from cqrepl.queue.read.chains import Chains
 from tests.commands.test_quarantine import reader_of
@@ -93,6 +94,76 @@ def test_a_process_that_has_the_queue_open_is_in_the_way(path: Path, invoke: Inv
         assert str(pid) in result.stderr
         assert "unproved from" in invoke("info", path).stdout
     assert invoke("repair", path, "--accept-unproved", "--apply").exit_code == 0
+
+
+def lost_end(path: Path, how: str) -> tuple[int, str]:
+    """A queue of another start of the machine whose last cycle had 6 excerpts on the disk; from
+    where on they are lost, and what is said of it."""
+    fill(path, "FAST_DAILY", {0: 5, 1: 4})
+    store_synced(path, noon_index(ahead=1, sequence=6), boot=bytes(16))
+    last = noon_path(path, ahead=1)
+    if how == "short":
+        return noon_index(ahead=1, sequence=4), "as synced.cqmark says; found 4 of 6"
+    if how == "noted":
+        Queue.open_for_append(path).close()
+        with Queue.open(path) as queue:
+            queue.cycles.closed.remember(ClosedCycle(queue.cycles.listing()[-1], 4, bytes(16)))
+            queue.cycles.closed.note_below(Cycle(queue.cycles.listing()[-1] + 1))
+    if how == "empty":
+        last.write_bytes(b"")
+        return noon_index(ahead=1), "found 0 bytes without a header"
+    last.unlink()
+    return noon_index(ahead=1), "it is not there"
+
+
+@pytest.mark.parametrize("how", ["short", "gone", "noted", "empty"])
+def test_an_end_that_is_gone_is_let_go(invoke: Invoke, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "q"
+    start, said = lost_end(path, how)
+    left = read(path)
+    result = invoke("repair", path, "--accept-missing")
+    assert result.exit_code == 0
+    assert f"from {hex(start)} on: expected" in result.stdout
+    assert said in result.stdout
+    assert "the end to be accepted as it is, nothing was changed" in result.stdout
+    told = invoke("verify", path)
+    assert told.exit_code == 4
+    assert "cqrepl repair QUEUE --accept-missing --apply" in told.stdout
+    result = invoke("repair", path, "--accept-missing", "--apply", "--json")
+    assert result.exit_code == 0, result.output
+    fields = json.loads(result.stdout)
+    assert (fields["kind"], fields["index_first"]) == ("accept-end", hex(start))
+    assert invoke("verify", path).exit_code == 0
+    again = invoke("repair", path, "--accept-missing", "--apply")
+    assert "holds what it held" in again.stdout
+    mark = load_synced(path)
+    assert mark is not None
+    assert (mark.end, mark.boot) == (left[-1][0] + 1, bytes(16)), "no more than that is proved"
+    with Queue.open(path) as queue:
+        queue.append(b"goes on")
+    assert read(path)[: len(left)] == left
+    assert len(read(path)) == len(left) + 1
+
+
+def test_an_end_and_a_file_in_the_middle(path: Path, invoke: Invoke) -> None:
+    store_synced(path, noon_index(ahead=2, sequence=9))
+    result = invoke("repair", path, "--accept-missing", "--apply")
+    assert result.exit_code == 0, result.output
+    assert "1 store file and the end accepted as they are" in result.stdout
+    assert invoke("verify", path).exit_code == 0
+
+
+def test_an_end_that_somebody_has_open_is_not_let_go(tmp_path: Path, invoke: Invoke) -> None:
+    path = tmp_path / "q"
+    fill(path, "FAST_DAILY", {0: 4})
+    store_synced(path, noon_index(sequence=6))
+    mark = load_synced(path)
+    with reader_of(path) as pid:
+        result = invoke("repair", path, "--accept-missing", "--apply")
+        assert result.exit_code == 5
+        assert str(pid) in result.stderr
+    assert load_synced(path) == mark
+    assert invoke("repair", path, "--accept-missing", "--apply").exit_code == 0
 
 
 @pytest.mark.parametrize("option", ["--accept-missing", "--accept-unproved"])

@@ -43,7 +43,8 @@ from cqrepl.queue.inspection.overview import QueueInfo, inspect_queue
 
 _EVERYTHING: Final = ComparedSpan()
 _LOST_REMEDY: Final = (
-    "what was there is unknown: put it back, or let it come again from another host"
+    "what was there is unknown: put it back, or let it come again from another host, or accept"
+    " that: cqrepl repair QUEUE --accept-missing --apply"
 )
 
 
