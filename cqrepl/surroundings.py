@@ -186,6 +186,18 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_synced(directory: Path) -> None:
+    """Makes a directory, and those above it, where they are not there; their names are on the disk.
+
+    Raises:
+        OSError: it cannot be made, or may not be on the disk.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync_path(path.parent)
+
+
 @contextmanager
 def within(these: Surroundings) -> Iterator[None]:
     """Hands them down for the length of a block."""

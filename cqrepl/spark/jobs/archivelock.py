@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cqrepl.queue import QueueLocked
+from cqrepl.surroundings import make_synced
 
 LOCK: Final = "_lock"  # readers of Parquet pass such names by
 _OWNER_BYTES: Final = 512
@@ -27,7 +28,7 @@ def locked_archive(archive: Path) -> Iterator[None]:
         QueueLocked: another run is busy with it; which one is said.
         OSError: the lock cannot be made.
     """
-    archive.mkdir(parents=True, exist_ok=True)
+    make_synced(archive)
     path = archive / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

@@ -1,12 +1,14 @@
 """Where an archive is: a directory, or what begins with a prefix in an object store.
 
 Theory of operation. A part is written to a file of this machine first and gets its name when it is
-whole, so no name ever stands for half a part. The manifest is exchanged for a new one only if it is
-still the one that the run began with (compare-and-swap); a run that comes too late begins again
-with what the other one has made. In a directory the lock (`archivelock`) keeps other runs out from
-the start. An object store has no locks: there the store itself compares, by the entity tag of the
-object (`If-Match`), or that there is none (`If-None-Match`). So nothing may be removed there that
-is young, as another run may be about to name it.
+whole, so no name ever stands for half a part. In a directory it is on the disk then, its name and
+its folders too, before a manifest names it: a power cut takes nothing of what was done. The
+manifest is exchanged for a new one only if it is still the one that the run began with
+(compare-and-swap); a run that comes too late begins again with what the other one has made. In a
+directory the lock (`archivelock`) keeps other runs out from the start. An object store has no
+locks: there the store itself compares, by the entity tag of the object (`If-Match`), or that there
+is none (`If-None-Match`). So nothing may be removed there that is young, as another run may be
+about to name it.
 
 On HDFS there are no locks and no conditions, but a directory is renamed in one step, and takes no
 other one's place. Each manifest is alone in a directory named by its number, and the highest one
@@ -38,6 +40,7 @@ import pyarrow.fs as pafs
 
 from cqrepl.console.exitcodes import BadArguments
 from cqrepl.spark.jobs.archivelock import LOCK, locked_archive
+from cqrepl.surroundings import sync_path
 
 MANIFEST: Final = "_manifest.json"
 MANIFESTS: Final = "_manifests"  # where they are numbered
@@ -178,14 +181,13 @@ class _Directory(ArchivePlace):
 
     def swap_manifest(self, data: bytes, version: str | None) -> None:
         new = self.path / f".{MANIFEST}.{uuid4().hex}"
-        with new.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        new.write_bytes(data)
+        sync_path(new)
         if self.manifest()[1] != version:
             new.unlink()
             raise _changed(self)
         new.rename(self.path / MANIFEST)
+        sync_path(self.path)
 
     @contextmanager
     def draft(self, name: str) -> Iterator[Path]:
@@ -198,9 +200,12 @@ class _Directory(ArchivePlace):
             new.unlink(missing_ok=True)
 
     def keep(self, draft: Path, name: str) -> None:
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.rename(self.path / name)
+        path = self.path / name
+        sync_path(draft)
+        draft.rename(path)
+        while path != self.path:  # its folders may be new, too
+            path = path.parent
+            sync_path(path)
 
     def opened(self, name: str) -> "pa.NativeFile":
         return pa.OSFile(str(self.path / name), "rb")

@@ -24,7 +24,7 @@ from cqrepl.queue import ExcerptBatch, Queue, QueueError, QueueLayout
 from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.errors import NO_ROOM
 from cqrepl.spark.jobs.blocks import digest_of, read_pieces
-from cqrepl.surroundings import sync_path
+from cqrepl.surroundings import make_synced, sync_path
 
 Span = tuple[int, int, str]  # first index, last index and digest of a block
 _SUFFIX: Final = ".building"
@@ -64,7 +64,8 @@ def _locked(folder: Path) -> int:
     """
     while True:
         with ExitStack() as stack, suppress(FileNotFoundError):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_synced(folder.parent)
+            folder.mkdir(exist_ok=True)
             descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +156,7 @@ def install(target: Path, layout: QueueLayout, files: Sequence[Path]) -> None:
         QueueError: a cycle has come into it meanwhile.
         LayoutMismatch: there is a queue of another layout.
     """
-    target.mkdir(parents=True, exist_ok=True)
+    make_synced(target)
     for path in sorted(files, key=lambda path: path.name):
         try:
             os.link(path, target / path.name)

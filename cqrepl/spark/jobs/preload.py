@@ -36,6 +36,7 @@ from cqrepl.spark.jobs.partitionhash import partition_of, plain
 from cqrepl.spark.jobs.queuefiller import Filled
 from cqrepl.spark.jobs.tasks import progress
 from cqrepl.spark.witness import file_state
+from cqrepl.surroundings import make_synced, sync_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -181,7 +182,9 @@ def _put_in_place(path: Path, text: str) -> None:
     draft = path.with_name(f"{_DRAFT}{uuid4().hex}")
     try:
         draft.write_text(text)
+        sync_path(draft)
         put_in_place(draft, path)
+        sync_path(path.parent)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -196,7 +199,7 @@ def _keep_settings(out: Path, settings: PreloadSettings) -> None:
     if settings.order is None:
         del wanted["order"]  # as before there was one
     path = out / SETTINGS
-    out.mkdir(parents=True, exist_ok=True)
+    make_synced(out)
     if not path.exists():
         if any(not each.name.startswith(_DRAFT) for each in out.iterdir()):
             raise BadArguments(f"{out}: expected an empty directory, or one with {SETTINGS}")

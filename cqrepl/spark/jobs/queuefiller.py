@@ -24,8 +24,10 @@ from cqrepl.queue import (
     cycle_of,
     index_of,
 )
+from cqrepl.queue.files.tablestore import FILE_NAME
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Cycle
 from cqrepl.spark.staging import excerpt_batch
+from cqrepl.surroundings import sync_path
 
 LOCK_TIMEOUT_S: Final = 5.0
 
@@ -46,7 +48,7 @@ def fill(
     payloads: Iterable["pa.BinaryArray"],
     block: int,
 ) -> Filled:
-    """Makes a queue hold exactly these excerpts, all in one cycle.
+    """Makes a queue hold exactly these excerpts, all in one cycle and on the disk.
 
     Args:
         cycle: for a queue that is empty; else it is that of its first excerpt.
@@ -76,7 +78,14 @@ def fill(
                     " with something else",
                     path=path,
                 )
-            return Filled(path=str(path), excerpts=total, written=total - held)
+    _sync(path)  # with no lock of this process on a file that is opened and closed for it
+    return Filled(path=str(path), excerpts=total, written=total - held)
+
+
+def _sync(queue: Path) -> None:
+    """Returns when all of a queue is on the disk; also what a run has left that was cut off."""
+    for path in (*queue.glob("*.cq4"), queue / FILE_NAME, queue, queue.parent):
+        sync_path(path)
 
 
 def _batches(
