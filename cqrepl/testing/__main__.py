@@ -25,6 +25,7 @@ SECONDS = 60.0
 FOR_ONE = {"story": "--story", "capture": "--record", "whole": "--whole"}
 FOR_MANY = {"jobs": "--jobs", "results": "--results"}
 ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING = "one-way", "both-ways", "passed-on", "changing"
+CHANGING_CUT = "changing-cut"
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
@@ -47,7 +48,7 @@ class SeedRange(click.ParamType[range]):
 @click.option("--hosts", type=click.IntRange(2, 9), help="So many; drawn if not given.")
 @click.option(
     "--roles",
-    type=click.Choice([ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING]),
+    type=click.Choice([ONE_WAY, BOTH_WAYS, PASSED_ON, CHANGING, CHANGING_CUT]),
     help="A source and its sinks, or hosts that are both (drawn if not given); hosts that are both "
     "and pass copies on; or hosts of one queue that operators pause and promote.",
 )
@@ -119,8 +120,11 @@ def _check_use(needed: str, names: Mapping[str, str]) -> None:
 def _plan(seed: int, left_out: Iterable[Kind], options: dict[str, Any]) -> RunPlan:
     roles, seconds, hosts = options["roles"], options["seconds"], options["hosts"]
     runs = options["runs"]
-    if roles == CHANGING:
-        return RunPlan.of(seed, seconds, hosts, left_out, changing=True, runs=runs)
+    if roles in (CHANGING, CHANGING_CUT):
+        is_cut = roles == CHANGING_CUT
+        return RunPlan.of(
+            seed, seconds, hosts, left_out, changing=True, cut_inside=is_cut, runs=runs
+        )
     both_ways = None if roles is None else roles != ONE_WAY
     passed_on = True if roles == PASSED_ON else None
     return RunPlan.of(

@@ -299,10 +299,15 @@ class Injector:
     # ---- links -----------------------------------------------------------------------------------
 
     def _flood(self, fault: Fault) -> None:
-        """Two hosts have more for each other than goes into a socket."""
+        """Two hosts have more for each other than goes into a socket; of one queue, who leads."""
+        payloads = [b"%d of a flood " % nth + FLOOD_FILLING for nth in range(FLOOD)]
+        led = self._cluster.led
+        if led is not None:
+            for writer in sorted(led.writers):
+                led.applications[writer].flood(payloads)
+            return
         for host in (fault.host, fault.peer):
-            application = self._cluster.streams[host].application
-            application.append([b"%d of a flood " % nth + FLOOD_FILLING for nth in range(FLOOD)])
+            self._cluster.streams[host].application.append(payloads)
         word_watch().look()
 
     async def _weather(self, fault: Fault) -> None:

@@ -7,7 +7,7 @@ kept, and that its host led the queue then, by what the copy said.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,18 +76,26 @@ class LedApplication:
 
     async def run(self) -> None:
         """Appends for ever, while its host is to lead."""
-        host = self._copy.host.host
         while True:
             await trio.sleep(self._rng.expovariate(self._rate * len(BATCHES) / sum(BATCHES)))
-            is_alive = self._process.pid in self._copy.host.machine.alive
-            if not is_alive or trio.current_time() < self._waits_until:
-                continue
-            if self._led.is_writing and host in self._led.writers:
+            if self._may_append:
                 self.append()
                 word_watch().look()
 
-    def append(self) -> None:
-        """One excerpt, or a few."""
+    def flood(self, payloads: Sequence[bytes]) -> None:
+        """Appends all of these at once, if it may."""
+        if self._may_append:
+            self.append(payloads)
+            word_watch().look()
+
+    @property
+    def _may_append(self) -> bool:
+        is_alive = self._process.pid in self._copy.host.machine.alive
+        is_ready = is_alive and trio.current_time() >= self._waits_until
+        return is_ready and self._led.is_writing and self._copy.host.host in self._led.writers
+
+    def append(self, payloads: Sequence[bytes] | None = None) -> None:
+        """One excerpt, or a few; or these."""
         copy, led = self._copy, self._led
         with within(self._process):
             self._process.give_time()
@@ -96,8 +104,7 @@ class LedApplication:
                     if queue.is_follower:
                         led.refused(copy.host.host)
                         return
-                    for _ in range(self._rng.choice(BATCHES)):
-                        payload = self._payload()
+                    for payload in self._few() if payloads is None else payloads:
                         self._note(queue.append(payload), payload)
             except QueueLocked:
                 led.refused(copy.host.host)
@@ -105,6 +112,10 @@ class LedApplication:
                 if str(error) != self._told:
                     self._told = str(error)
                     copy.host.tell(f"application cannot append: {error}")
+
+    def _few(self) -> Iterator[bytes]:
+        for _ in range(self._rng.choice(BATCHES)):
+            yield self._payload()
 
     def _payload(self) -> bytes:
         count, size = len(self._led.appended), self._rng.choice(PAYLOAD_BYTES)

@@ -7,7 +7,7 @@ changes no other, which is how a failing run is made short.
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple, Self
 
@@ -64,7 +64,7 @@ class Kind(Enum):
     INTRUDER = "intruder"  # says that it has more than the source, and gives it
     # of hosts that are source and sink at once
     CUT_INSIDE = "cut-inside"  # a connection breaks after so many bytes more
-    FLOOD = "flood"  # two hosts have much for each other, all at once
+    FLOOD = "flood"  # two hosts have much for each other, all at once; or those of one queue
     # what operators tell hosts of one queue
     PAUSE = "pause"  # and resume
     PROMOTE = "promote"  # a host, by the plan that is printed first
@@ -104,7 +104,8 @@ WEIGHTS: Final = {
     Kind.ACK_LOG: 1,
     Kind.INTRUDER: 1,
 }
-WEIGHTS_BOTH_WAYS: Final = WEIGHTS | {Kind.CUT_INSIDE: 8, Kind.FLOOD: 4}
+INSIDE: Final = {Kind.CUT_INSIDE: 8, Kind.FLOOD: 4}  # documents, and full sockets
+WEIGHTS_BOTH_WAYS: Final = WEIGHTS | INSIDE
 WEIGHTS_CHANGING: Final = {
     Kind.KILL: 4,
     Kind.KILL_AT_CALL: 4,
@@ -229,6 +230,7 @@ class RunPlan:
         bursts: applications append hundreds of excerpts now and then.
         with_frames: the ids of the hosts that have `--frames`; between all others go runs.
         routes: of hosts that are both, those which take a queue from another one than its master.
+        cut_inside: as the faults were drawn, where roles change.
     """
 
     seed: int
@@ -242,6 +244,7 @@ class RunPlan:
     bursts: bool = False
     with_frames: tuple[int, ...] = ()
     routes: tuple[Route, ...] = ()
+    cut_inside: bool = field(default=False, repr=False)  # by its faults two keys differ anyway
 
     @classmethod
     def of(
@@ -254,6 +257,7 @@ class RunPlan:
         both_ways: bool | None = None,
         passed_on: bool | None = None,
         changing: bool = False,
+        cut_inside: bool = False,
         runs: bool | None = None,
     ) -> Self:
         """What this seed stands for.
@@ -266,11 +270,13 @@ class RunPlan:
             passed_on: whether hosts that are both pass copies on; drawn if None. Nothing else
                 depends on it.
             changing: as the plan has it; it is never drawn.
+            cut_inside: with cuts inside documents and with floods, where roles change. A seed then
+                stands for something else.
             runs: whether all hosts take runs, or none does; drawn for each host if None. Nothing
                 else depends on it.
         """
         if changing:
-            return cls._changing(seed, seconds, hosts, without, runs)
+            return cls._changing(seed, seconds, hosts, without, runs, cut_inside=cut_inside)
         if both_ways is None:
             both_ways = random.Random(f"roles {seed}").random() < SHARE_BOTH_WAYS
         rng = random.Random(f"both ways {seed}" if both_ways else f"plan {seed}")
@@ -303,13 +309,16 @@ class RunPlan:
         hosts: int | None,
         without: Iterable[Kind],
         runs: bool | None,
+        *,
+        cut_inside: bool,
     ) -> Self:
-        rng = random.Random(f"changing {seed}")
+        rng = random.Random(f"changing, cut inside {seed}" if cut_inside else f"changing {seed}")
         drawn, roll_cycle = rng.choice(HOSTS_CHANGING), rng.choice(ROLL_CYCLES)
         rate, pause = rng.choice(RATES_CHANGING), rng.choice(FAULT_EVERY_SECONDS_CHANGING)
         count = drawn if hosts is None else hosts
         reloads = random.Random(f"reloads {seed}").random() < SHARE_RELOADING
         weights = WEIGHTS_RELOADING if reloads else WEIGHTS_CHANGING
+        weights = weights | INSIDE if cut_inside else weights
         start = 2.0  # copies are made by then
         faults = _faults(
             rng, pause, start, seconds, lambda at: _fault_changing(rng, weights, at, count)
@@ -322,6 +331,7 @@ class RunPlan:
             rate=rate,
             faults=_without(faults, without),
             changing=True,
+            cut_inside=cut_inside,
             with_frames=tuple(_with_frames(seed, count, runs)),
         )
 
@@ -337,6 +347,7 @@ class RunPlan:
     def __str__(self) -> str:
         roles = " both ways" if self.both_ways else " changing roles" if self.changing else ""
         roles += ", copies passed on" if self.routes else ""
+        roles += ", cut inside documents" if self.cut_inside else ""
         bursts = " in bursts" if self.bursts else ""
         frames = ", ".join(map(str, self.with_frames))
         frames = f" ({frames} with frames)" if frames else ""
@@ -423,5 +434,6 @@ def _fault_changing(
     [kind] = rng.choices(list(weights), list(weights.values()))
     host, other = rng.sample(range(1, hosts + 1), 2)
     lasting, step_s = rng.choice(LASTING_SECONDS), rng.choice(CLOCK_STEPS_SECONDS)
-    peer, nth = other if kind in AT_LINKS else 0, rng.choice(CALLS)
+    peer = other if kind in AT_LINKS else 0
+    nth = rng.choice(BYTES if kind is Kind.CUT_INSIDE else CALLS)
     return Fault(round(at, 3), kind, host, peer, lasting, step_s, nth)

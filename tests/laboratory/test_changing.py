@@ -14,15 +14,17 @@ from cqrepl.replicator import firstindex, keptepochs
 from cqrepl.replicator.host import Host
 from cqrepl.replicator.promoter import Promoter
 from cqrepl.testing.checker import Written
+from cqrepl.testing.faults import FLOOD
 from cqrepl.testing.known import LEFT_OUT
 from cqrepl.testing.laboratory import Outcome, run
-from cqrepl.testing.plan import Fault, Kind, RunPlan
+from cqrepl.testing.plan import INSIDE, Fault, Kind, RunPlan
 from tests.support.schedules import assert_kept, seeds
 
 SECONDS = 10.0
 SEEDS = seeds(5)
 LONG_SECONDS = 30.0
 LONG_SEEDS = range(200)
+OF_OLD = ["67c311805f301a5a", "79841813b719de43", "0bf8d1b75b4ffc69"]  # keys of the first seeds
 
 
 def plan(
@@ -71,6 +73,35 @@ def test_every_promise_is_kept(seed: int) -> None:
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 def test_every_promise_is_kept_for_longer_by_more_hosts(seed: int) -> None:
     assert_kept(RunPlan.of(seed, LONG_SECONDS, without=LEFT_OUT, changing=True))
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_every_promise_is_kept_where_documents_are_cut(seed: int) -> None:
+    assert_kept(RunPlan.of(seed, SECONDS, 3, LEFT_OUT, changing=True, cut_inside=True))
+
+
+def test_seeds_stand_for_what_they_stood_for() -> None:
+    """Cuts inside documents came later, and have seeds of their own."""
+    drawn = [RunPlan.of(seed, LONG_SECONDS, changing=True) for seed in range(3)]
+    assert [each.key for each in drawn] == OF_OLD
+    cut = [RunPlan.of(seed, LONG_SECONDS, changing=True, cut_inside=True) for seed in range(20)]
+    assert {fault.kind for each in drawn for fault in each.faults}.isdisjoint(INSIDE)
+    assert {fault.kind for each in cut for fault in each.faults} >= set(INSIDE)
+
+
+def test_who_leads_floods_the_sockets_while_they_are_cut() -> None:
+    """Also after a promotion; whoever does not lead appends nothing."""
+    outcome = run(
+        plan(
+            Fault(3.0, Kind.CUT_INSIDE, 1, 2, 0.0, nth=9000),
+            Fault(3.1, Kind.FLOOD, 2, 3, 0.0),
+            Fault(4.0, Kind.FAIL_OVER, 2, 0, 1.0),
+            Fault(8.0, Kind.CUT_INSIDE, 2, 3, 0.0, nth=2000),
+            Fault(8.1, Kind.FLOOD, 1, 3, 0.0),
+        )
+    )
+    assert outcome.broken is None, outcome.broken
+    assert outcome.appended > 2 * FLOOD
 
 
 FAIL_OVERS = plan(

@@ -41,6 +41,7 @@ def assert_kept(plan: RunPlan) -> None:
     if outcome.broken is not None:
         for line in told(shortened(outcome, runs_max=20)):
             print(line)
-    roles = "--roles changing " if plan.changing else ""
+    cut = "-cut" if plan.cut_inside else ""
+    roles = f"--roles changing{cut} " if plan.changing else ""
     words = f"{roles}--seed {plan.seed} --seconds {plan.seconds:g}"
     assert outcome.broken is None, f"python -m cqrepl.testing {words}: {outcome.broken}"
