@@ -5,10 +5,12 @@ queue (`queue.files.keptmarks`). From then on the numbers here are what this sou
 that rises is stored there too: once for a batch, and for what a native lane has done each time it
 is drained. Where nothing can be stored they are right as long as the source lives.
 
-They rise, but for two cases. A queue that has lost its end, in a power cut or as it came from a
+They rise, but for three cases. A queue that has lost its end, in a power cut or as it came from a
 backup, holds no more what the marks tell of: they are lowered to its end when the source opens it.
-And of a host whose copy differs nothing is known any more. The host itself stays known, by a mark
-of what was sent that is zero at least: it may give back what the queue has lost (`consent`).
+Of a host whose copy differs nothing is known any more. And a host that wants what it has had, as
+its copy came from a backup or was made anew, has it no more: else store files would go that it has
+yet to get. The host itself stays known, by a mark of what was sent that is zero at least: it may
+give back what the queue has lost (`consent`).
 
 A host that is asked to acknowledge, and has not yet, has a zero where its mark is kept: what was
 sent to it is not what it has, and its store files stay (`queue.write.retention`).
@@ -39,7 +41,8 @@ class HostMarks:
     nothing yet.
 
     Attributes:
-        resends: the streams of what it has acknowledged.
+        had: what it has acknowledged once, also where it has that no more.
+        resends: the streams of that.
         row: what it has acknowledged in this run, on the board of the queue.
     """
 
@@ -51,6 +54,7 @@ class HostMarks:
         self.acknowledged = marks.get(MarkLevel.ACKNOWLEDGED, FORGOTTEN) or FORGOTTEN
         self.synced = marks.get(MarkLevel.SYNCED, FORGOTTEN)
         self.applied = marks.get(MarkLevel.APPLIED, FORGOTTEN)
+        self.had = self.acknowledged
         self.resends = Resends()
         self.row = row
         self._kept = kept
@@ -76,6 +80,7 @@ class HostMarks:
         self.row.raise_to(AckLevel.APPENDED, index)
         if index > self.acknowledged:
             self.acknowledged = index
+            self.had = max(self.had, index)
             self._kept.raise_to(self.host_id, MarkLevel.ACKNOWLEDGED, index)
 
     def raise_level(self, level: AckLevel, index: int) -> None:
@@ -98,13 +103,29 @@ class HostMarks:
 
     def lower_to(self, index: int) -> None:
         """The queue has nothing beyond this index."""
+        self._lower_sent(index)
+        self.lower_acknowledged(index)
+
+    def lower_to_start(self, index: int, *, asks_ack: bool) -> None:
+        """The host has nothing beyond this index any more, and wants it.
+
+        Args:
+            asks_ack: it acknowledges what it is sent; else what it was sent counts.
+        """
+        if not asks_ack:
+            self._lower_sent(index)
+        had = self.had
+        self.lower_acknowledged(index)
+        self.had = had
+
+    def _lower_sent(self, index: int) -> None:
         if max(index, NOTHING_SENT) < self.sent:
             self.sent = max(index, NOTHING_SENT)
             self._kept.lower_to(self.host_id, MarkLevel.SENT, self.sent)
-        self.lower_acknowledged(index)
 
     def lower_acknowledged(self, index: int) -> None:
         """Nothing beyond this index is known to be at the host as it is here."""
+        self.had = min(self.had, index)
         for level in AckLevel:
             self.row.lower_to(level, index)
         if index < self.acknowledged:

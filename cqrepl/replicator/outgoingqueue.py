@@ -1,5 +1,6 @@
 """One queue of a source on one connection: where its stream stands, or its back copy."""
 
+import logging
 import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -13,10 +14,11 @@ from cqrepl.protocol.source import SourceHandler
 from cqrepl.queue import QueueError, Tailer
 from cqrepl.queue.files.mapping import RECORD_LOCK_GUARD
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
-from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index
+from cqrepl.queue.format.index import NEXT_OF_EMPTY, Index, format_index
 from cqrepl.queue.format.tailerposition import TailerPosition
 from cqrepl.queue.read.tailer import Stand
 from cqrepl.replicator.backcopy import BackCopyTarget
+from cqrepl.replicator.counters import NOTHING
 from cqrepl.replicator.divergence import DivergenceSearch
 from cqrepl.replicator.hostmarks import HostMarks
 from cqrepl.replicator.sourcequeue import SourceQueue
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 
 AWAITED_SECONDS: Final = 10.0  # to the next listing for a file that no word has told of
+_logger: Final = logging.getLogger(__name__)
 
 
 class KeptLane:
@@ -264,18 +267,33 @@ class Outgoing:
         if kept is not None and self.lane is None:
             kept.let_go()
 
-    def ask(self) -> None:
-        """The sink is asked to acknowledge what it is sent. It has what comes before, though an
-        acknowledgement may have been lost on its way.
+    def begin_marks(self, *, asks_ack: bool) -> None:
+        """The marks of the sink are what it has as its stream begins: what comes before, though an
+        acknowledgement may have been lost on its way, and nothing of what it wants, whatever it
+        had once: it may be an older copy, from a backup or before a power cut.
+
+        Args:
+            asks_ack: the sink is asked to acknowledge what it is sent.
 
         Raises:
             QueueError, OSError: what comes before cannot be read.
         """
-        self.marks.ask()
-        if self.stream_from:
-            last = self.queue.queue.last_index_before(Index(self.stream_from))
-            if last is not None:
-                self.queue.counters.mark_acknowledged(self.marks, last)
+        assert self.stream_from is not None
+        marks, start = self.marks, self.stream_from
+        last = self.queue.queue.last_index_before(Index(start)) if start else None
+        had = marks.acknowledged if asks_ack else marks.sent
+        if asks_ack:
+            marks.ask()
+        if had >= max(start, 1):
+            marks.lower_to_start(NOTHING if last is None else last, asks_ack=asks_ack)
+            _logger.warning(
+                "queue %r: host %d has had everything up to %s, and wants what is from %s on:"
+                " store files stay for it from there",
+                *(self.queue.name, marks.host_id, format_index(had)),
+                format_index(start) if start else "the start",
+            )
+        if asks_ack and last is not None:
+            self.queue.counters.mark_acknowledged(marks, last)
 
     def close(self) -> None:
         if self.lane is not None:

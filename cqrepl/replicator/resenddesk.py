@@ -40,7 +40,7 @@ class ResendDesk:
     def begin(self, each: Outgoing, next_index: int, start: Start) -> None:
         """The sink wants everything from this index on."""
         now = trio.current_time()
-        is_again = is_resend(next_index, each.marks.acknowledged, each.shift)
+        is_again = is_resend(next_index, each.marks.had, each.shift)
         due_at = each.marks.resends.next(now) if is_again else now
         if due_at <= now:
             start(each, next_index)

@@ -401,8 +401,9 @@ class SourceSession:
         self.frames.begin(each)
         self._shared.forget_stop(each.queue.name, each.marks.host_id)
         each.queue.disk.note_compared()
-        if each.tailer is not None and self._shared.asks_ack(each.queue.name):
-            self.guarded(each, each.ask)
+        if each.tailer is not None:
+            asks_ack = self._shared.asks_ack(each.queue.name)
+            self.guarded(each, partial(each.begin_marks, asks_ack=asks_ack))
         each.queue.board.go_on()
         if each.tailer is not None:  # or it pauses, and the core knows of it no more
             each.tell_levels(self._connection.source(each.cid))

@@ -12,9 +12,11 @@ from cqrepl.net import sharedsocket
 from cqrepl.queue import Queue
 from cqrepl.queue.files.keptmarks import KEY_END_MAX, KEYS_END_WARNED
 from cqrepl.queue.files.markslots import SLOTS_FILE_NAME
+from cqrepl.queue.write.retention import Policy, plan
 from cqrepl.replicator.ackboard import AckBell
 from cqrepl.replicator.hostmarks import HostMarks, QueueMarks
 from cqrepl.replicator.source import Source
+from tests.support import peer
 from tests.support.relay import Relay
 from tests.support.replicas import (
     acked,
@@ -25,6 +27,7 @@ from tests.support.replicas import (
     more_excerpts,
 )
 from tests.support.samples import fill, noon_index
+from tests.support.scripted import scripted
 from tests.support.tables import fill_keys, keys_of, set_word
 
 LOGGER = "cqrepl.replicator.hostmarks"
@@ -35,6 +38,12 @@ def marks_in(source: Source) -> dict[int, tuple[int, int]]:
     marks: Mapping[int, HostMarks] = source.queues["q"].marks
     assert all(each.host_id == host_id for host_id, each in marks.items())
     return {host_id: (each.sent, each.acknowledged) for host_id, each in marks.items()}
+
+
+def may_go(path: Path) -> list[bool]:
+    """Whether `cqrepl gc` would delete it, for each store file."""
+    with Queue.open(path) as queue:
+        return [one.is_removable for one in plan(queue.cycles, Policy())]
 
 
 def marks_of_java(path: Path) -> tuple[int, int]:
@@ -102,16 +111,30 @@ async def test_marks_are_kept_over_a_reconnect(tmp_path: Path) -> None:
             assert source.queues["q"].marks[2] is marks
 
 
-async def test_a_host_that_comes_back_with_less_does_not_lower_its_marks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nth", [0, 4])
+async def test_a_host_that_comes_back_with_less_holds_its_store_files_again(
+    tmp_path: Path, nth: int
+) -> None:
+    """As its copy was made anew, or is from a backup: what it lacks is not to be deleted."""
     path = tmp_path / "q"
-    last = fill(path, "FAST_DAILY", {0: 50})[-1][0]
+    written = fill(path, "FAST_DAILY", {0: 3, 1: 3, 2: 3})
+    last, has = written[-1][0], written[nth - 1][0] if nth else -1
     async with live_source(path) as source:
         async with live_sink(tmp_path / "copy", source.port):
-            await acked(source, last)
-        sent = source.queues["q"].counters.drained().sent.excerpts
-        async with live_sink(tmp_path / "new", source.port):
-            await eventually(lambda: source.queues["q"].sent_excerpts > sent)
-            assert marks_in(source) == {2: both(last)}
+            await eventually(lambda: marks_in(source) == {2: both(last)})
+            await eventually(lambda: may_go(path) == [True, True, False])
+        await eventually(lambda: not source.endpoint.sessions)
+        async with scripted(source.port, 2, 1) as sink:
+            _, cid = await sink.answer(written[nth][0] if nth else 0)
+            await sink.send(peer.end_of_stream(cid))
+            await sink.hear("re", len(written) - nth)
+            assert marks_in(source) == {2: (last, has)}
+            assert source.board("q").marks == ({2: has} if nth else {})
+            assert may_go(path) == [nth > 0, False, False]
+        await eventually(lambda: not source.endpoint.sessions)
+        async with live_sink(tmp_path / "again", source.port):
+            await eventually(lambda: may_go(path) == [True, True, False])
+        assert marks_in(source) == {2: both(last)}
 
 
 async def test_what_a_host_had_before_is_acknowledged(tmp_path: Path) -> None:
@@ -215,7 +238,7 @@ def test_guests_have_marks_that_nobody_else_sees(tmp_path: Path) -> None:
     assert keys_of(path) == before
 
 
-def test_marks_only_rise_and_say_so(tmp_path: Path) -> None:
+def test_marks_rise_and_say_so(tmp_path: Path) -> None:
     path = tmp_path / "q"
     fill(path, "FAST_DAILY", {0: 3})
     set_word(path, "cqrepl.2.snt", 0x20)
