@@ -78,7 +78,6 @@ class FenceDesk:
         self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
         self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
         self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
-        self._late: set[tuple[int, str]] = set()  # hosts, and queues that are not open yet
         self._has_news = trio.Event()
 
     async def connected(self, link: LinkView) -> None:
@@ -97,22 +96,12 @@ class FenceDesk:
 
     def _tell(self, host_id: int, name: str) -> None:
         queue = self._host.source.queues.get(name)
-        if queue is None:
-            if name in self._host.source.late:
-                self._late.add((host_id, name))
-                self._has_news.set()
+        if queue is None:  # it is not open yet: it is announced then
             return
         now = queue.epochs.now
         if now.promised and now.may_lead(self._own):
             self._told.append((host_id, name, now.promised))
             self._has_news.set()
-
-    async def _tell_late(self, host_id: int, name: str) -> None:
-        """As soon as the queue is open: until then nobody knows here who leads it."""
-        while name in self._host.source.late:
-            await trio.sleep(LOOK_SECONDS)
-        if host_id in self._links:
-            self._tell(host_id, name)
 
     async def told(self, link: LinkView, event: object) -> None:
         if isinstance(event, Asked):
@@ -189,9 +178,6 @@ class FenceDesk:
                 await self._has_news.wait()
                 self._has_news = trio.Event()
                 told, self._told = self._told, []
-                late, self._late = self._late, set()
-                for host_id, name in late:
-                    nursery.start_soon(self._tell_late, host_id, name)
                 for each in dict.fromkeys(told):
                     if each not in self._announced:
                         nursery.start_soon(self._announce, *each)

@@ -565,7 +565,7 @@ class Host:
                 syncer.running(),
                 lost.running(),
                 self.endpoint.running(),
-                source.running(),
+                source.running(None if self._promoter is None else self._promoter.announce),
                 self._relays.running(),
                 nullcontext() if self._promoter is None else self._promoter.running(),
                 nullcontext() if self._promoter is None else LateRoles(self).running(),

@@ -18,6 +18,7 @@ from cqrepl.replicator.stops import Stop
 
 _logger: Final = logging.getLogger(__name__)
 OpenLate = Callable[[], SourceQueue]
+Told = Callable[[str], None]  # the name of a queue that is open
 
 
 class LateQueues:
@@ -54,8 +55,8 @@ class LateQueues:
         self._to_open.pop(name, None)
         self._troubles.pop(name, None)
 
-    async def work(self, take: Callable[[SourceQueue], None]) -> None:
-        """Opens each of them as soon as that can be done; `take` gets it."""
+    async def work(self, take: Callable[[SourceQueue], None], told: Told | None = None) -> None:
+        """Opens each of them as soon as that can be done; `take` gets it, then `told` its name."""
         seconds = PAUSE_SECONDS
         while True:
             if not self._to_open:
@@ -69,6 +70,8 @@ class LateQueues:
                 if queue is not None:
                     seconds = PAUSE_SECONDS
                     take(queue)
+                    if told is not None:
+                        told(name)
 
     def _try(self, name: str) -> SourceQueue | None:
         try:

@@ -33,7 +33,7 @@ from cqrepl.replicator.consent import (
 from cqrepl.replicator.descriptors import spare_descriptors
 from cqrepl.replicator.duplexsession import sessions_of
 from cqrepl.replicator.keptepochs import KeptEpochs
-from cqrepl.replicator.latequeues import LateQueues
+from cqrepl.replicator.latequeues import LateQueues, Told
 from cqrepl.replicator.leadership import AckOutcome, Leading
 from cqrepl.replicator.lineage import warn_without_proof
 from cqrepl.replicator.lineagedesk import AUDIT_SECONDS
@@ -207,11 +207,15 @@ class Source:
             self._shared.note_stop(Stop(name=name, reason=StopReason.REFUSED, message=message))
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self, opened_late: Told | None = None) -> AsyncIterator[None]:
         """For the length of a block, opens what could not be opened at the start, and wakes tasks
-        that wait for acknowledgements."""
+        that wait for acknowledgements.
+
+        Args:
+            opened_late: is called with the name of each of those that is open.
+        """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._late.work, self._take)
+            nursery.start_soon(self._late.work, self._take, opened_late)
             if surroundings().has_threads:  # else a step of a pump is counted when it is over
                 nursery.start_soon(self._bell.hear, self._count)
             nursery.start_soon(self._end_waits)
