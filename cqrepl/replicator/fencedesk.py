@@ -10,6 +10,7 @@ leader that comes back steps down and follows.
 """
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -24,6 +25,7 @@ from cqrepl.net.errors import NetError, Refused, Unreachable
 from cqrepl.net.program import Program
 from cqrepl.net.threads import in_thread
 from cqrepl.protocol import LocalProtocolError
+from cqrepl.protocol.kinds import ENDED_CAPABILITY
 from cqrepl.protocol.messages.fences import (
     POSITION,
     CopyPosition,
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
 ASK_SECONDS: Final = 20.0  # for a host to promise: its connections may begin anew meanwhile
 LOOK_SECONDS: Final = 0.05
 _WAITING_MAX: Final = 64  # answers
-_ASKED_MAX: Final = 1024
+_ASKED_MAX: Final = 1024  # of a queue
 _FAILED: Final = (NetError, QueueError, OSError, ValueError)
 _logger: Final = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class FenceDesk:
         self._program = program
         self._links: dict[int, LinkView] = {}  # the last one of each host
         self._asked_in, self._asked = trio.open_memory_channel[Asked](_ASKED_MAX)
+        self._waiting: dict[str, deque[Asked]] = {}  # by queue, of those that are answered
         self._told: list[tuple[int, str, int]] = []  # hosts, queues and epochs, to be announced
         self._announced: set[tuple[int, str, int]] = set()  # those that are being announced
         self._has_news = trio.Event()
@@ -132,7 +135,7 @@ class FenceDesk:
         with trio.move_on_after(ASK_SECONDS):
             while True:
                 try:
-                    async with await self._ask(host_id, name, request) as answers:
+                    async with self._asked_of(host_id, name, request) as answers:
                         said, value = await answers.receive()
                 except (Unreachable, trio.EndOfChannel):
                     await trio.sleep(LOOK_SECONDS)
@@ -153,12 +156,14 @@ class FenceDesk:
         Raises:
             Unreachable: it is not connected.
         """
-        async with await self._ask(host_id, name, request) as answers:
+        async with self._asked_of(host_id, name, request) as answers:
             yield answers
 
-    async def _ask(
+    @asynccontextmanager
+    async def _asked_of(
         self, host_id: int, name: str, request: FenceRequest
-    ) -> "trio.MemoryReceiveChannel[tuple[str, Any]]":
+    ) -> AsyncIterator["trio.MemoryReceiveChannel[tuple[str, Any]]"]:
+        """A conversation with a host, which ends with the block: neither side keeps it."""
         link = self._links.get(host_id)
         if link is None:
             raise Unreachable(f"host {host_id} is not connected")
@@ -169,8 +174,15 @@ class FenceDesk:
         except LocalProtocolError as error:  # that connection is over
             raise Unreachable(f"host {host_id} is not connected") from error
         link.wake(cid)
-        await trio.lowlevel.checkpoint()
-        return answers
+        try:
+            async with answers:
+                yield answers
+        finally:
+            # a peer that knows no end of one would never say that nothing more comes
+            if ENDED_CAPABILITY in link.capabilities:
+                with suppress(LocalProtocolError):  # that connection is over, or the peer ended it
+                    link.wake(cid)
+                    link.remove(cid)
 
     async def _announce_all(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -207,11 +219,34 @@ class FenceDesk:
         return queue is not None and queue.epochs.now.promised == epoch
 
     async def _answer_all(self) -> None:
-        async for asked in self._asked:
+        """One after the other of each queue: one that is busy holds up no other one."""
+        async with trio.open_nursery() as nursery:
+            async for asked in self._asked:
+                name = asked.name
+                waiting = self._waiting.get(name)
+                if waiting is not None:
+                    if len(waiting) < _ASKED_MAX:
+                        waiting.append(asked)
+                    else:
+                        asked.answer(write_refused(f"more than {_ASKED_MAX} wait for {name!r}"))
+                    continue
+                if name in self._host.settings.sink.masters:
+                    self._waiting[name] = deque([asked])
+                    nursery.start_soon(self._answer_in_turn, name)
+                else:  # any text may come, and gets no task of its own
+                    asked.answer(write_refused(f"there is no queue {name!r}"))
+
+    async def _answer_in_turn(self, name: str) -> None:
+        waiting = self._waiting[name]
+        while waiting:
+            asked = waiting.popleft()
+            if asked.is_over:  # nobody waits for it any more
+                continue
             try:
                 await self._answer(asked)
             except _FAILED as error:
                 asked.answer(write_refused(str(error)))
+        del self._waiting[name]
 
     async def _answer(self, asked: Asked) -> None:
         request, name = asked.request, asked.name

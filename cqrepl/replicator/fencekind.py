@@ -51,9 +51,10 @@ class FenceTold(NamedTuple):
 class Asked:
     """Our half for a host that asks.
 
-    Args:
+    Attributes:
         name: of the queue.
         leader: the host that asks.
+        is_over: it waits for no answer any more, or is gone.
     """
 
     deadline = math.inf
@@ -66,14 +67,14 @@ class Asked:
         self._cid = cid
         self._link = link
         self._waiting: deque[bytes] = deque()
-        self._is_over = False
+        self.is_over = False
         self._queue: Queue | None = None
         self._tailer: Tailer | None = None
         self._given = 0
 
     def answer(self, document: bytes) -> None:
         """Says this."""
-        if not self._is_over:
+        if not self.is_over:
             self._waiting.append(document)
             self._link.wake(self._cid)
 
@@ -83,7 +84,7 @@ class Asked:
         Raises:
             QueueError: it cannot be opened.
         """
-        if not self._is_over:
+        if not self.is_over:
             self._queue = Queue.open(path)
             self._tailer = self._queue.tailer(Index(self.request.first))
             self._link.wake(self._cid)
@@ -104,7 +105,7 @@ class Asked:
         return self._waiting.popleft() if self._waiting else b""
 
     def closed(self, reason: str) -> None:
-        self._is_over = True
+        self.is_over = True
         self._waiting.clear()
         self._close()
 
