@@ -6,9 +6,13 @@
 The bounds are the options `fromIndex` and `toIndex`: text or numbers, the last one not included,
 NULL for none. One task reads all of it, excerpt by excerpt, so it is for ranges; whole queues are
 for `format("chronicle")`.
+
+What the query is planned with tells the queue, and the task looks at that first (`witness`): on a
+cluster another one may lie at its path.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.functions import udtf
@@ -21,6 +25,7 @@ from cqrepl.spark.recordbatches import BatchMaker, arrow_schema, type_of
 from cqrepl.spark.sparktypes import struct_type
 from cqrepl.spark.tableoptions import OptionError, ReadOptions, bounds, read_options
 from cqrepl.spark.taskreader import read_one_range
+from cqrepl.spark.witness import Witness, check_witness, witness_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +33,18 @@ if TYPE_CHECKING:
 NAME: Final = "chronicle_range"
 
 
+@dataclass
+class AnalyzedRange(AnalyzeResult):
+    """What a call is planned with: the columns, and what tells the queue."""
+
+    witness: Witness | None = None  # always given; what it inherits has defaults
+
+
 class ChronicleRange:
     """What Spark calls for `chronicle_range(path, from, to, columns)`."""
+
+    def __init__(self, analyzed: AnalyzedRange) -> None:
+        self._witness = analyzed.witness
 
     @staticmethod
     @reason_only()
@@ -38,20 +53,24 @@ class ChronicleRange:
 
         Raises:
             OptionError: an argument cannot be used, or is no constant.
+            QueueError: the queue cannot be read.
         """
         if not 1 <= len(arguments) <= 4:
             raise OptionError(NAME, "path, from, to and columns", f"{len(arguments)} arguments")
         if not all(each.isConstantExpression for each in arguments):
             raise OptionError(NAME, "constant arguments", "one that depends on a row")
         options = _options(*(each.value for each in arguments))
-        bounds(_texts(*(each.value for each in arguments)))
-        return AnalyzeResult(struct_type(options.columns, options.payload))
+        wanted = bounds(_texts(*(each.value for each in arguments)))
+        with Queue.open(options.finding.paths[0]) as queue:
+            ranges = present(queue, *wanted.indexes(queue.layout))
+            witness = witness_of(queue, [(one.index_first, one.index_last) for one in ranges])
+        return AnalyzedRange(struct_type(options.columns, options.payload), witness=witness)
 
     def eval(self, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The rows, in the order of their indexes.
 
         Raises:
-            QueueError: the queue cannot be read.
+            QueueError: the queue cannot be read, or is another one than the query was planned with.
         """
         with reason_only():
             options, wanted = _options(*values), bounds(_texts(*values))
@@ -59,6 +78,8 @@ class ChronicleRange:
             maker = BatchMaker(arrow_schema(fields, options.payload), options.payload)
             path = options.finding.paths[0]
             with Queue.open(path) as queue:
+                if self._witness is not None:
+                    check_witness(queue, self._witness)
                 for one in present(queue, *wanted.indexes(queue.layout)):
                     for batch in read_one_range(queue, one, queue.path.name, maker, options):
                         yield from zip(*(column.to_pylist() for column in batch), strict=True)

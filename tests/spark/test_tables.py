@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cqrepl.queue import Queue
 from cqrepl.spark import register, tablekeeper
-from tests.spark.queues import FIRST, excerpts, make_queue, payload
+from tests.spark.queues import CYCLE, DAY_MS, FIRST, excerpts, make_queue, payload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,6 +239,23 @@ def test_a_range_with_columns_and_without_bounds(spark: "SparkSession", queue: P
     assert frame.collect() == source.load(str(queue)).orderBy("index").collect()
     (row,) = spark.sql(f"SELECT count(*) n FROM {text} WHERE index < {FIRST + 7}").collect()
     assert row["n"] == 7
+
+
+def test_a_range_of_another_queue_at_the_same_path(spark: "SparkSession", tmp_path: Path) -> None:
+    """As an executor may have: it was planned with the first one, and sees the second."""
+    from pyspark.errors import PySparkException
+
+    first, second = make_queue(tmp_path / "q", (5, 5)), make_queue(tmp_path / "r", (5, 5), start=7)
+    text = f"SELECT * FROM chronicle_range('{first}', '{FIRST + 2:#x}')"
+    planned = spark.sql(text)
+    with Queue.open(first) as growing:
+        growing.append(b"more", now_ms=(CYCLE + 2) * DAY_MS)
+    assert planned.count() == 9  # it has grown
+    first.rename(tmp_path / "aside")
+    second.rename(first)
+    with pytest.raises(PySparkException, match="found another one at the same path: excerpt"):
+        planned.collect()
+    assert spark.sql(text).count() == 8
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ goes on behind them.
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,6 +29,7 @@ from cqrepl.surroundings import make_synced, sync_path
 
 Span = tuple[int, int, str]  # first index, last index and digest of a block
 _SUFFIX: Final = ".building"
+_OURS: Final = re.compile(r"[0-9a-f]{32}(\.laid|-\d+)?")  # what runs make in a workshop
 
 
 @contextmanager
@@ -35,8 +37,8 @@ def workshop(target: Path) -> Iterator[Path]:
     """A folder beside the target, for the length of a block, that only one process uses.
 
     Raises:
-        QueueError: the target is no directory, or none that finished files can be linked into; or
-            it is being built.
+        QueueError: the target is no directory, or none that finished files can be linked into; it
+            is being built; or what is in the folder was not left by a run.
         OSError: nothing can be made beside it.
     """
     if target.exists() and not target.is_dir():
@@ -47,13 +49,33 @@ def workshop(target: Path) -> Iterator[Path]:
     except BlockingIOError as error:
         raise QueueError("another process is building it", path=target) from error
     try:
-        _check_links(folder, target)
-        for left in folder.iterdir():
-            shutil.rmtree(left, ignore_errors=True)  # of a run that was cut off
-        yield folder
+        _clear(folder)
+        try:
+            _check_links(folder, target)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
+
+
+def _clear(folder: Path) -> None:
+    """Removes what a run has left that was cut off.
+
+    Raises:
+        QueueError: there is something else. Nothing is removed.
+    """
+    found = sorted(folder.iterdir())
+    others = [path.name for path in found if not _OURS.fullmatch(path.name)]
+    if others:
+        raise QueueError(
+            f"expected what a run that was cut off has left, found {others[0]}", path=folder
+        )
+    for left in found:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def _locked(folder: Path) -> int:

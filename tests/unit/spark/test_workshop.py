@@ -1,6 +1,7 @@
 """The folder in which a queue is built belongs to one run at a time."""
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -19,6 +20,22 @@ def test_a_second_run_leaves_the_first_one_its_folder(tmp_path: Path) -> None:
 
 
 def test_what_a_run_that_was_cut_off_has_left_goes(tmp_path: Path) -> None:
-    (tmp_path / "q.building" / "left").mkdir(parents=True)
+    left = tmp_path / "q.building"
+    (left / uuid4().hex).mkdir(parents=True)
+    (left / f"{uuid4().hex}-19675").mkdir()
+    (left / f"{uuid4().hex}.laid").touch()
     with workshop(tmp_path / "q") as folder:
         assert list(folder.iterdir()) == []
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("name", ["orders", "20231114.cq4", ".hidden"])
+def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path, name: str) -> None:
+    left = tmp_path / "q.building"
+    (left / uuid4().hex).mkdir(parents=True)
+    (left / name).write_bytes(b"theirs")
+    with pytest.raises(QueueError, match=f"expected what a run .* found {name}"):
+        with workshop(tmp_path / "q"):
+            pass
+    assert len(list(left.iterdir())) == 2
+    assert not (tmp_path / "q").exists()
