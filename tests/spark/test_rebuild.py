@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from cqrepl.cli.main import cli
 from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.format.index import Cycle
 from tests.spark.queues import (
     CYCLE,
     FIRST,
@@ -26,6 +27,7 @@ from tests.support.samples import flip_byte
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cqrepl.spark.jobs.cyclemaker import MadeCycle
     from cqrepl.spark.jobs.rebuild import Rebuilt
 
 SECOND, THIRD = FIRST + (1 << 32), FIRST + (2 << 32)
@@ -169,6 +171,60 @@ def test_an_excerpt_that_nobody_has(
     with pytest.raises(JobFailed, match="found none that can be read") as raised, one_line():
         rebuilt(spark, tmp_path / "new", *copies)
     assert raised.value.code == 4
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_cycle_that_all_copies_have_lost(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path
+) -> None:
+    """One of them is known to have had it: in between, at the end, or shorter than it was."""
+    note_closed(copies[0], Cycle(CYCLE + 1))
+    lost = file_of(copies[0], 1)
+    for copy in copies:
+        file_of(copy, 1).unlink()
+    with pytest.raises(QueueDamaged, match=r"expected 100000 excerpts in one of the .* found 0;"):
+        rebuilt(spark, tmp_path / "new", *copies)
+    assert not (tmp_path / "new").exists()
+    short = make_queue(tmp_path / "short", (1000, 60_000))
+    with pytest.raises(QueueDamaged, match="in one of the copies, found 60000; ") as raised:
+        rebuilt(spark, tmp_path / "new", *copies, short)
+    assert str(raised.value).startswith(str(lost))
+    lose = ["repair", str(copies[0]), "--accept-missing", "--apply"]
+    assert CliRunner().invoke(cli, lose).exit_code == 0
+    assert rebuilt(spark, tmp_path / "new", *copies).count == 1500
+
+
+def test_a_last_cycle_that_all_copies_have_lost(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path
+) -> None:
+    lost = [file_of(copy, 2) for copy in copies]
+    for file in lost:
+        file.unlink()
+    told = "expected a store file, as listing.highestCycle in metadata.cq4t says"
+    with pytest.raises(QueueDamaged, match=told) as raised:
+        rebuilt(spark, tmp_path / "new", *copies)
+    assert str(raised.value).startswith(str(lost[0]))
+    for copy in copies:
+        assert CliRunner().invoke(cli, ["repair", str(copy), "--apply"]).exit_code == 0
+    assert rebuilt(spark, tmp_path / "new", *copies).count == 101_000
+
+
+def test_another_copy_at_the_same_path_when_it_is_read_again(
+    spark: "SparkSession", copies: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an executor may have that has read nothing of it before."""
+    from cqrepl.spark.failures import JobFailed, one_line
+    from cqrepl.spark.jobs import rebuild
+    from cqrepl.spark.jobs.cyclemaker import make_cycles
+
+    def exchanged(*arguments: Any, **options: Any) -> "list[MadeCycle]":
+        copies[1].rename(tmp_path / "aside")
+        copies[2].rename(copies[1])
+        return make_cycles(*arguments, **options)
+
+    monkeypatch.setattr(rebuild, "make_cycles", exchanged)
+    with pytest.raises(JobFailed, match="found another one at the same path"), one_line():
+        rebuilt(spark, tmp_path / "new", *copies[:2])
     assert not (tmp_path / "new").exists()
 
 

@@ -9,6 +9,7 @@ A copy whose file cannot be followed is read as far as any copy reaches, block b
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -33,6 +34,7 @@ from cqrepl.spark.jobs.blocks import (
 )
 from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
+from cqrepl.spark.witness import Witness, check_witness, witness_of
 
 _BLOCKS_IN_TASK: Final = 16  # of those that are read again
 
@@ -134,14 +136,21 @@ def _look_closer(
 ) -> list[Difference]:
     """The differences within blocks that have any."""
 
-    def work(some: list[tuple[int, int]]) -> Iterator[Answer]:
+    def work(task: tuple[list[tuple[int, int]], tuple[Witness, ...]]) -> Iterator[Answer]:
+        some, witnesses = task
+        for witness in witnesses:
+            with Queue.open(witness.queue) as queue:
+                check_witness(queue, witness)
         for first, last in some:
             for found in compare_block(paths, first, last):
                 yield {**asdict(found), "verdict": found.verdict.value}
 
-    tasks = [
+    cut = [
         spans[start : start + _BLOCKS_IN_TASK] for start in range(0, len(spans), _BLOCKS_IN_TASK)
     ]
+    with ExitStack() as stack:
+        copies = [stack.enter_context(Queue.open(path)) for path in paths]
+        tasks = [(some, tuple(witness_of(copy, some) for copy in copies)) for some in cut]
     return [_difference(answer) for answer in run_tasks(spark, "compared", work, tasks)]
 
 

@@ -4,11 +4,15 @@ Theory of operation. An audit tells what each copy holds. Where copies hold othe
 index, a person has to say which one wins, or nothing is made. Then tasks make each cycle, several
 of them a large one (`cyclemaker`): its excerpts come from any copy that can be read, its file is
 built beside the target, read back, and compared with the digests of copies that hold its blocks
-whole. An excerpt within a cycle that no copy holds stops everything: a queue has no gaps.
+whole. An excerpt within a cycle that no copy holds stops everything: a queue has no gaps. So does
+a cycle that no copy has any more and that one is known to have had (`knowncycles`).
+
+The excerpts are read a second time where they are taken, so those tasks look first whether they see
+the copies that the driver planned with (`witness`), as those of the audit have.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -30,10 +34,12 @@ from cqrepl.spark.jobs.blocks import (
 )
 from cqrepl.spark.jobs.cyclebuilder import Span, install, workshop
 from cqrepl.spark.jobs.cyclemaker import CyclePart, PlannedCycle, is_split, make_cycles
+from cqrepl.spark.jobs.knowncycles import check_known
 from cqrepl.spark.jobs.notedpieces import Doubt
 from cqrepl.spark.jobs.stitcher import Stitcher, Taken, goes_on
 from cqrepl.spark.jobs.tasks import Answer
 from cqrepl.spark.ranges import IndexRange
+from cqrepl.spark.witness import Witness, check_witness, witness_of
 
 _DISK_BLOCK: Final = 512  # bytes of what a file's status counts
 
@@ -71,6 +77,15 @@ class _RebuiltCycle:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TakenSpan:
+    """What one task takes, and what tells the copies that it takes it from."""
+
+    index_first: int
+    index_last: int
+    witnesses: tuple[Witness, ...]
+
+
 def rebuild(
     spark: SparkSession,
     copies: Sequence[Path | str],
@@ -88,6 +103,7 @@ def rebuild(
         QueueError: a copy is no queue, `prefer` is none of them, or the target is in the way.
         LayoutMismatch: the copies give other indexes to the same excerpts.
         QueueDamaged: an excerpt that must have been there can be read from no copy.
+        JobFailed: a task has failed, as where it sees another copy than the driver.
     """
     paths = [Path(copy).absolute() for copy in copies]
     target = Path(target).absolute()
@@ -99,21 +115,30 @@ def rebuild(
     clashes = tuple(each for each in found.differences if not _is_settled(each, found, best))
     if clashes:
         return Rebuilt(audit=found, clashes=clashes)
+    check_known(found.paths, found.blocks, found.layout.roll_cycle.shift)
     cycles = list(_cycles(found, order))
     sizes = [_size_of(found.paths, cycle.file) for cycle in cycles]
     total = sum(sizes)
-    planned = [
-        _planned(cycle, size, task_bytes if is_split(size, total, spark, task_bytes) else None)
-        for cycle, size in zip(cycles, sizes, strict=True)
-    ]
+    with ExitStack() as stack:
+        copied = [stack.enter_context(Queue.open(path)) for path in found.paths]
+        planned = [
+            _planned(
+                cycle, size, task_bytes if is_split(size, total, spark, task_bytes) else None,
+                copied,
+            )
+            for cycle, size in zip(cycles, sizes, strict=True)
+        ]  # fmt: skip
     copies, layout = found.paths, found.layout
     for cycle in cycles:
         if not cycle.is_known and (target / cycle.file).exists():
             raise QueueError("it is there, and no copy holds all of it", path=target / cycle.file)
 
-    def read(span: tuple[int, int], told: list[Answer]) -> Iterator[Piece]:
+    def read(wanted: _TakenSpan, told: list[Answer]) -> Iterator[Piece]:
+        for witness in wanted.witnesses:
+            with Queue.open(witness.queue) as queue:
+                check_witness(queue, witness)
         stitcher = Stitcher(copies, order)
-        yield from stitcher.pieces(*span)
+        yield from stitcher.pieces(wanted.index_first, wanted.index_last)
         told.extend({"copy": copy, "doubt": asdict(each)} for copy, each in stitcher.doubts())
         told.extend({"taken": asdict(each)} for each in stitcher.taken)
 
@@ -229,8 +254,8 @@ def _size_of(copies: Sequence[Path], file: str) -> int:
 
 
 def _planned(
-    cycle: _RebuiltCycle, size: int, task_bytes: int | None
-) -> PlannedCycle[tuple[int, int]]:
+    cycle: _RebuiltCycle, size: int, task_bytes: int | None, copies: Sequence[Queue]
+) -> PlannedCycle[_TakenSpan]:
     """A cycle of so many bytes in parts of about `task_bytes`; None: in one."""
     whole = IndexRange(
         queue=Path(cycle.file),
@@ -245,7 +270,13 @@ def _planned(
         is_closed=cycle.is_closed,
         parts=tuple(
             CyclePart(
-                source=(part.index_first, part.index_last),
+                source=_TakenSpan(
+                    index_first=part.index_first,
+                    index_last=part.index_last,
+                    witnesses=tuple(
+                        witness_of(copy, [(part.index_first, part.index_last)]) for copy in copies
+                    ),
+                ),
                 spans=tuple(
                     span for span in cycle.spans if part.index_first <= span[0] <= part.index_last
                 ),
