@@ -1,4 +1,4 @@
-"""A peer that reads nothing: it costs the source little, and the others go on."""
+"""A peer that reads nothing, or slowly: it costs the source little, and the others go on."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ from typing import Final
 from cqrepl.bench.processes import Running, running
 from cqrepl.queue import Queue
 from tests.support.replicas import last_of
+from tests.support.throttle import Throttle
 
 QUEUES: Final = 4
 COUNT: Final = 150_000  # so many of each queue are far more than what sockets hold
@@ -18,6 +19,8 @@ SIZE: Final = 16
 COST_MIB: Final = 8
 WAIT_S: Final = 120.0
 LOOK_S: Final = 0.05
+SLOW_BYTES_PER_S: Final = 128 << 10
+SLOW_BYTES: Final = 512 << 10  # by then it has long been behind
 REST_S: Final = 2.0  # longer than between two times that a source notes how far it has come
 
 
@@ -44,10 +47,14 @@ class Hosts:
     def _start(self, *words: object) -> Running:
         return self._stack.enter_context(running(self._folder, "cqrepl", *words))
 
-    def sink(self, host_id: int) -> Running:
-        """A sink that has all that there is."""
+    def sink(self, host_id: int, port: int | None = None) -> Running:
+        """A sink that has all that there is.
+
+        Args:
+            port: where it reaches the source; None: at the source's own.
+        """
         taken = [f"{path.name}={copy}" for path, copy in self.pairs(host_id)]
-        own = ("--connect", f"127.0.0.1:{self.source.port()}", "--host-id", host_id)
+        own = ("--connect", f"127.0.0.1:{port or self.source.port()}", "--host-id", host_id)
         sink = self._start("sink", *taken, *own)
         wait_until(lambda: self.has_all(host_id))
         return sink
@@ -91,5 +98,29 @@ def test_a_peer_that_reads_nothing_costs_little_and_holds_up_nobody(tmp_path: Pa
         hosts.sink(2)
         assert not hosts.has_all(3)
         os.kill(stalled.pid, signal.SIGCONT)
+        wait_until(lambda: hosts.has_all(3))
+        hosts.source.check()
+
+
+def test_a_peer_that_reads_slowly_costs_little_and_holds_up_nobody(tmp_path: Path) -> None:
+    """It takes a part of a megabyte each second, while another one takes all."""
+    with ExitStack() as stack:
+        hosts = Hosts(tmp_path, stack)
+        port = hosts.source.port()
+        slow = stack.enter_context(Throttle(port, SLOW_BYTES_PER_S).running())
+        hosts.sink(3, slow.port)
+        before_mib, most_mib, passed = hosts.source.private_mib(), 0.0, slow.passed
+
+        def is_behind() -> bool:
+            nonlocal most_mib
+            most_mib = max(most_mib, hosts.source.private_mib())
+            return slow.passed >= passed + SLOW_BYTES
+
+        hosts.append()
+        wait_until(is_behind)
+        assert most_mib - before_mib <= COST_MIB
+        hosts.sink(2)
+        assert not hosts.has_all(3)
+        slow.bytes_per_s = 0
         wait_until(lambda: hosts.has_all(3))
         hosts.source.check()

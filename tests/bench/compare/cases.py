@@ -34,6 +34,7 @@ SINKS, QUEUES = (1, 4, 16), (1, 10, 100)
 QUEUES_MANY = 1000
 QUEUES_SIZE, QUEUES_COUNT = 256, 4_000_000
 STALLED_SIZE, STALLED_COUNT = 256, 4_000_000
+SLOW_BYTES_PER_S = 1 << 20
 HOST_QUEUES, HOST_PEERS, HOST_SECONDS = 1000, 20, 30.0
 WAITERS, WAITERS_SECONDS, WAITERS_SIZE = 64, 5, 64
 WAITERS_LEVELS = ("appended", "synced", "applied")
@@ -203,19 +204,20 @@ def _fan_out(share: int) -> Group:
 
 
 def _stalled(share: int) -> Group:
-    """A good sink, beside one that is stopped by a signal and beside one that has all."""
+    """A good sink, beside one that is stopped by a signal, one that is slow, one that has all."""
 
-    def run(_kept: Path, *, stops: bool) -> Values:
+    def run(_kept: Path, *, stops: bool = False, slow: int = 0) -> Values:
         with scratch() as folder:
-            count = STALLED_COUNT // share
-            rate, grown_mib = stalled.measure(folder, STALLED_SIZE, count, stops=stops)
+            size, count = STALLED_SIZE, STALLED_COUNT // share
+            rate, grown_mib = stalled.measure(folder, size, count, stops=stops, slow=slow)
             return {"excerpts_per_s": rate, "grown_mib": grown_mib}
 
     return Group(
         name="stalled",
         cases=[
             Case(name="ours-beside-stalled", run=partial(run, stops=True)),
-            Case(name="ours-beside-resting", run=partial(run, stops=False)),
+            Case(name="ours-beside-resting", run=run),
+            Case(name="ours-beside-slow", run=partial(run, slow=SLOW_BYTES_PER_S)),
         ],
     )
 
