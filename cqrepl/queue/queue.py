@@ -61,6 +61,7 @@ from cqrepl.queue.write.groupcommit import Durability, GroupCommit
 from cqrepl.queue.write.pretoucher import PageToucher
 from cqrepl.queue.write.tailwait import WAIT_FOR_SECONDS, TailWait
 from cqrepl.queue.write.writeraccess import Writing
+from cqrepl.surroundings import surroundings
 
 _MARK_NONE: Final = -1
 
@@ -229,7 +230,10 @@ class Queue:
     @property
     def is_of_this_boot(self) -> bool:
         """True when one of our writers has opened the queue since the machine was started. Else a
-        power cut may have taken some of it."""
+        power cut may have taken some of it, as where the machine does not tell which start it is
+        in."""
+        if not surroundings().boot_id():
+            return False
         return self._marks.load(BOOT_KEY, _MARK_NONE) == boot_digest()
 
     def lower_marks(self, index: int) -> None:

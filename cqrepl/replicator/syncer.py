@@ -3,6 +3,7 @@
 What that means for one queue, and when it is done, is `diskend`'s.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -18,6 +19,7 @@ from cqrepl.replicator.diskend import SYNC_SECONDS, DiskEnd
 from cqrepl.replicator.queueaudit import FOLLOW_SECONDS, Place
 from cqrepl.replicator.queues import Signal
 from cqrepl.replicator.storedthread import StoredThread
+from cqrepl.surroundings import surroundings
 
 LOOK_SECONDS: Final = 5.0  # between two looks at the closed store files
 GROUP_QUEUES: Final = 16  # whose files are read or synced by one thread, one after the other
@@ -27,6 +29,7 @@ AUDIT_SECONDS: Final = 0.5  # between two times that what has come is read
 AUDIT_REST: Final = 2  # times as long where nothing had come
 AUDIT_QUEUES: Final = 16  # of those to which something still comes, each time
 NAMES_SECONDS: Final = 1.0  # between two looks at the names of the open ones
+_logger: Final = logging.getLogger(__name__)
 
 
 class Syncer:
@@ -111,6 +114,11 @@ class Syncer:
     async def running(self) -> AsyncIterator[None]:
         """Syncs for the length of a block, and once more when that ends in order."""
         self._token = trio.lowlevel.current_trio_token()
+        if not surroundings().boot_id():
+            _logger.warning(
+                "the machine does not tell which start it is in (/proc/sys/kernel/random/boot_id):"
+                " what was not synced is compared with a copy with each start of a program"
+            )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._work)
             nursery.start_soon(self._work_at_once)

@@ -150,6 +150,28 @@ async def test_a_torn_copy_comes_back(
     assert is_marked(tmp_path / "copy")
 
 
+async def test_a_machine_that_does_not_tell_its_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in some containers: each process takes its start for another one."""
+    monkeypatch.setattr(Surroundings, "boot_id", lambda _: b"")
+    written, copy = await pair(tmp_path), tmp_path / "copy"
+    assert is_marked(copy)
+    store_synced(copy, noon_index(sequence=200))
+    for kept in copy.glob(f"*{CHAIN_SUFFIX}"):
+        kept.unlink()
+    tear(copy, noon_index(sequence=250), 1, None)
+    caplog.clear()
+    monkeypatch.setattr(syncedmark, "_PROCESS", b"the next one")
+    async with serve_source({"q": tmp_path / "q"}, listen=LOOPBACK, **BEATS):
+        assert sum("does not tell which start" in each for each in caplog.messages) == 1
+    async with joined(tmp_path / "q", copy) as (_, sink):
+        await eventually(lambda: sink.queues["q"].disk.unproved_from is None)
+        assert sink.queues["q"].received_excerpts == COUNT - 200
+    assert read(copy) == written
+    assert is_marked(copy)
+
+
 class ForgetfulDisk(Surroundings):
     """What is written into a store file by a call does not get to the disk, and that is told once,
     to the first one that asks."""

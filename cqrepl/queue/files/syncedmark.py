@@ -51,6 +51,7 @@ _SLOT_BYTES: Final = _SLOT.size + _SUM.size
 _SLOTS: Final = 2
 _MAGIC: Final = b"cqsynced"
 NOTHING_DOUBTFUL: Final = range(0)
+_PROCESS: Final = os.urandom(16)
 
 
 class SyncedMark(NamedTuple):
@@ -80,8 +81,10 @@ class SyncedMark(NamedTuple):
 
 
 def this_boot() -> bytes:
-    """A digest of the machine's present start, 16 bytes."""
-    return hashlib.sha256(surroundings().boot_id()).digest()[:16]
+    """A digest of the machine's present start, 16 bytes. Where that is not told, a number of this
+    process: to each other one it is another start. The time of the start would not do, as clocks
+    are set, and some machines begin with the same time each time."""
+    return hashlib.sha256(surroundings().boot_id() or _PROCESS).digest()[:16]
 
 
 def failed_boot() -> bytes:

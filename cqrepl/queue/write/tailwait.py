@@ -43,7 +43,8 @@ class TailWait:
         self._marks = marks
         self._seconds = seconds
         self._guard = threading.Lock()
-        self._is_over = seconds <= 0
+        # where no start is told from another one, each process would wait for its own source
+        self._is_over = seconds <= 0 or not surroundings().boot_id()
 
     def wait(self, table: TableStore) -> None:
         """Returns at once but for the first append in another start of the machine, and then when

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from cqrepl import surroundings as around
 from cqrepl.queue import Diverged, ExcerptBatch, Queue
 from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME, load_synced, store_synced, this_boot
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.read.tornsectors import SECTOR_BYTES, first_doubtful, is_torn
 from cqrepl.queue.write.heldexcerpts import HeldExcerpts
+from cqrepl.surroundings import Surroundings
 from tests.support.samples import (
     NOON_MS,
     Excerpts,
@@ -38,6 +40,24 @@ def test_a_mark_and_its_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert mark is not None
     assert not mark.is_of_this_boot
     assert (tmp_path / SYNCED_FILE_NAME).stat().st_size == 2 * SLOT_BYTES
+
+
+@pytest.mark.parametrize("told", [b"", b"\n"])
+def test_an_empty_file_tells_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bytes
+) -> None:
+    """Then it is another one to each process: no power cut is overlooked."""
+    (tmp_path / "boot_id").write_bytes(told)
+    monkeypatch.setattr(around, "_BOOT_ID", tmp_path / "boot_id")
+    monkeypatch.setattr(around, "_boot_id", around._boot_id.__wrapped__)
+    assert Surroundings().boot_id() == b""
+    store_synced(tmp_path, 5)
+    mark = load_synced(tmp_path)
+    assert mark is not None
+    assert mark.boot == this_boot()
+    monkeypatch.setattr(syncedmark, "_PROCESS", b"the next one")
+    assert mark.boot != this_boot()
+    assert mark.doubtful_before(7) == range(5, 7)
 
 
 def test_what_is_doubtful_is_kept_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
