@@ -4,14 +4,16 @@ Theory of operation. Between a pump and a sync in a thread lies the event loop: 
 what its tasks do meanwhile, which is more than the sync takes. So a pump tells a thread itself,
 which syncs and has the pump tell the source. It does that for one queue at a time. Where several
 have something at once, the event loop has the others synced side by side; so it has one that needs
-more than that.
+more than that, and for a while one whose sync was slow: the thread hears of no other meanwhile.
 """
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from cqrepl.kernel import live
 from cqrepl.queue import Queue
@@ -20,12 +22,32 @@ from cqrepl.queue.format.index import Index
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, StoredBell
 
+SLOW_SECONDS: Final = 0.1  # what takes so long
+SLOW_FOR_SECONDS: Final = 10.0  # is for so long left to the event loop
 _logger: Final = logging.getLogger(__name__)
 
 
-class _Waited(NamedTuple):
-    sync: Callable[[Index], bool]
-    later: Callable[[], None]
+class _Waited:
+    """A queue that is waited for."""
+
+    def __init__(
+        self, sync: Callable[[Index], bool], later: Callable[[], None], slow_until: float
+    ) -> None:
+        self.later = later
+        self.slow_until = slow_until  # by the system's monotonic clock
+        self._sync = sync
+
+    @property
+    def is_slow(self) -> bool:
+        return time.monotonic() < self.slow_until
+
+    def sync(self, index: Index) -> bool:
+        began = time.monotonic()
+        is_synced = self._sync(index)
+        now = time.monotonic()
+        if now - began > SLOW_SECONDS:
+            self.slow_until = now + SLOW_FOR_SECONDS
+        return is_synced
 
 
 class StoredThread:
@@ -62,7 +84,9 @@ class StoredThread:
         number = self._numbers.get(queue)
         if number is None:
             number = self._numbers[queue] = next(self._next)
-        self._waited[number] = _Waited(sync, later)
+        before = self._waited.get(number)
+        slow_until = -math.inf if before is None else before.slow_until
+        self._waited[number] = _Waited(sync, later, slow_until)
         lane.await_stored(self._bell, number)
 
     def _begin(self) -> bool:
@@ -103,9 +127,11 @@ class StoredThread:
     def _sync(self, stored: list[tuple[int, int]]) -> None:
         found = ((self._waited.get(number), index) for number, index in stored)
         news = [(waited, index) for waited, index in found if waited is not None]
-        for waited, _ in news[1:]:
+        news.sort(key=lambda each: each[0].is_slow)
+        own = [each for each in news[:1] if not each[0].is_slow]
+        for waited, _ in news[len(own) :]:
             self._soon(waited.later)
-        for waited, index in news[:1]:
+        for waited, index in own:
             is_synced = False
             try:
                 is_synced = waited.sync(Index(index))

@@ -144,22 +144,20 @@ class Syncer:
         while True:
             while not any(end.is_dirty and not end.is_at_once for _, end in self._each()):
                 await self._changed.wait()
-            if not any(end.is_urgent for _, end in self._each()):
+            if not any(end.is_urgent and not end.is_at_once for _, end in self._each()):
                 await trio.sleep(SYNC_SECONDS)
             await self._sync_all()
 
     async def _work_at_once(self) -> None:
-        """Syncs what is waited for. What comes during a sync goes with the next one."""
-        while True:
-            waited_for = [end for _, end in self._each() if end.is_at_once and end.is_dirty]
-            if not waited_for:
+        """Syncs what is waited for, each queue for itself: one with a slow disk holds up none."""
+        at_work = set[DiskEnd]()
+        async with trio.open_nursery() as nursery:
+            while True:
+                for _, end in self._each():
+                    if end.is_at_once and end.is_dirty and end not in at_work:
+                        at_work.add(end)
+                        nursery.start_soon(_sync_at_once, end, at_work)
                 await self._changed.wait()
-                continue
-            async with trio.open_nursery() as nursery:
-                for end in waited_for:
-                    nursery.start_soon(end.sync)
-            if any(end.is_dirty and end.is_hindered for end in waited_for):
-                await trio.sleep(SYNC_SECONDS)  # it is tried again, and not all the time
 
     async def _look_at_all(self) -> None:
         while True:
@@ -232,12 +230,13 @@ class Syncer:
                 await trio.sleep(LOOK_SECONDS)
 
     async def _sync_all(self, *, is_last: bool = False) -> None:
-        """What is read behind the stream has its own time, and how far that was is written down
-        with the looks: with each sync only where that finds more, and at the end."""
+        """What is synced at once has tasks of its own. What is read behind the stream has its own
+        time, and how far that was is written down with the looks: with each sync only where that
+        finds more, and at the end."""
         due = [end for _, end in self._each() if end.is_dirty or (is_last and end.has_to_save)]
 
         async def sync(end: DiskEnd) -> None:
-            if end.is_dirty:
+            if end.is_dirty and (is_last or not end.is_at_once):
                 await end.sync(self._syncs.do)
                 if is_last:
                     await end.audit_a_while(FOLLOW_SECONDS / len(due), self._syncs.do)
@@ -245,6 +244,17 @@ class Syncer:
                 await end.look(self._syncs.do)
 
         await _in_groups(due, sync)
+
+
+async def _sync_at_once(end: DiskEnd, at_work: set[DiskEnd]) -> None:
+    """While there is anything to sync. What comes during a sync goes with the next one."""
+    try:
+        while end.is_at_once and end.is_dirty:
+            await end.sync()
+            if end.is_dirty and end.is_hindered:
+                await trio.sleep(SYNC_SECONDS)  # it is tried again, and not all the time
+    finally:
+        at_work.remove(end)
 
 
 async def _in_groups(ends: Sequence[DiskEnd], work: Callable[[DiskEnd], Awaitable[None]]) -> None:

@@ -1,5 +1,6 @@
 """What a live pump stores is synced without the event loop, where that is waited for."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from cqrepl.queue.files import syncedmark
 from cqrepl.queue.files.syncedmark import NOTHING_DOUBTFUL, load_synced, store_synced
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.format.rollcycle import by_name
-from cqrepl.replicator import syncedfiles
+from cqrepl.replicator import storedthread, syncedfiles
 from cqrepl.replicator.copylevels import _sync_stored
 from cqrepl.replicator.diskend import DiskEnd
 from cqrepl.replicator.queues import TakingSession
@@ -110,7 +111,9 @@ def test_the_pump_has_it_synced(tmp_path: Path) -> None:
 
 
 @needs_pump
-def test_of_several_at_once_the_event_loop_has_the_others(tmp_path: Path) -> None:
+def test_of_several_at_once_the_event_loop_has_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, goes_on = threading.Event(), threading.Event()
     synced = SimpleQueue[tuple[str, int]]()
 
@@ -123,6 +126,7 @@ def test_of_several_at_once_the_event_loop_has_the_others(tmp_path: Path) -> Non
         synced.put(("second", index))
         return True
 
+    monkeypatch.setattr(storedthread, "SLOW_SECONDS", math.inf)
     with stored(tmp_path, first, second) as one:
         index = one.store(0, 1)
         assert begun.wait(WAIT_S)
@@ -132,6 +136,37 @@ def test_of_several_at_once_the_event_loop_has_the_others(tmp_path: Path) -> Non
         goes_on.set()
         assert one.later.get(timeout=WAIT_S) == "second"
         assert synced.get(timeout=WAIT_S) == ("first", last), "what came meanwhile goes together"
+        assert synced.empty()
+
+
+@needs_pump
+def test_one_whose_sync_is_slow_is_left_to_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a while: the thread would hear of no other queue so long."""
+    monkeypatch.setattr(storedthread, "SLOW_FOR_SECONDS", math.inf)
+    synced = SimpleQueue[tuple[str, int]]()
+
+    def first(index: Index) -> bool:
+        monkeypatch.setattr(storedthread, "SLOW_SECONDS", -1.0)  # as this one is
+        synced.put(("first", index))
+        return True
+
+    def second(index: Index) -> bool:
+        monkeypatch.setattr(storedthread, "SLOW_SECONDS", math.inf)
+        synced.put(("second", index))
+        return True
+
+    with stored(tmp_path, first, second) as one:
+        index = one.store(0, 1)
+        assert synced.get(timeout=WAIT_S) == ("first", index)
+        one.store(0, 2)
+        assert one.later.get(timeout=WAIT_S) == "first"
+        for nth in (1, 2):
+            index = one.store(1, nth)
+            assert synced.get(timeout=WAIT_S) == ("second", index)
+        one.store(0, 3)
+        assert one.later.get(timeout=WAIT_S) == "first"
         assert synced.empty()
 
 

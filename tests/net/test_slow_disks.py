@@ -1,0 +1,89 @@
+"""A queue whose disk is slow holds up no other: neither those that are waited for, nor the rest."""
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from cqrepl.kernel.board import AckLevel
+from cqrepl.queue.files.syncedmark import load_synced
+from cqrepl.replicator import storedthread, syncedfiles, syncer
+from cqrepl.replicator.sink import serve_sink
+from cqrepl.replicator.source import serve_source
+from cqrepl.surroundings import Surroundings
+from tests.support.replicas import BEATS, LOOPBACK, SECONDS, at, eventually, more_excerpts
+from tests.support.samples import fill, noon_index
+
+
+class SlowDisk(Surroundings):
+    """The syncs of the queue "slow" end when the disk goes on."""
+
+    is_slow = False
+    begun = threading.Event()
+    goes_on = threading.Event()
+
+    def sync(self, descriptor: int) -> None:
+        if self.is_slow and "/slow/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            self.begun.set()
+            assert self.goes_on.wait(SECONDS)
+        super().sync(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowDisk]]:
+    monkeypatch.setattr(syncedfiles, "surroundings", SlowDisk)
+    monkeypatch.setattr(syncer, "SYNC_SECONDS", 0.05)
+    monkeypatch.setattr(SlowDisk, "begun", threading.Event())
+    monkeypatch.setattr(SlowDisk, "goes_on", threading.Event())
+    yield SlowDisk
+    SlowDisk.is_slow = False
+    SlowDisk.goes_on.set()
+
+
+@pytest.mark.usefixtures("has_pump")
+async def test_it_holds_up_no_other(
+    tmp_path: Path, disk: type[SlowDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # of all that a thread of ours syncs, the event loop has the next
+    monkeypatch.setattr(storedthread, "SLOW_SECONDS", -1.0)
+    names = ("slow", "waited", "other")
+    queues, copies = ({name: tmp_path / side / name for name in names} for side in ("q", "c"))
+    for path in queues.values():
+        fill(path, "FAST_DAILY", {0: 3})
+    async with serve_source(queues, listen=LOOPBACK, **BEATS) as source:
+        async with serve_sink(copies, connect=at(source.port), **BEATS):
+
+            async def synced(name: str, sequence: int) -> None:
+                index = noon_index(sequence=sequence)
+                wait = partial(
+                    source.board(name).wait, index, 1, SECONDS / 3, level=AckLevel.SYNCED
+                )
+                await trio.to_thread.run_sync(wait)
+
+            for nth in (3, 4):
+                for name in ("slow", "waited"):
+                    more_excerpts(queues[name], nth, 1)
+                    await synced(name, nth)
+            disk.is_slow = True
+            more_excerpts(queues["slow"], 5, 1)
+            await eventually(disk.begun.is_set)
+            more_excerpts(queues["slow"], 6, 1)
+            for nth in range(5, 10):
+                more_excerpts(queues["waited"], nth, 1)
+                await synced("waited", nth)
+                more_excerpts(queues["other"], nth - 2, 1)
+                await eventually(partial(is_marked, copies["other"], nth - 2))
+            mark = load_synced(copies["slow"])
+            assert mark is not None
+            assert mark.end == noon_index(sequence=5), "it still is"
+            disk.goes_on.set()
+            await synced("slow", 6)
+
+
+def is_marked(path: Path, sequence: int) -> bool:
+    mark = load_synced(path)
+    return mark is not None and mark.end > noon_index(sequence=sequence)
