@@ -187,9 +187,11 @@ def test_a_queue_that_is_closed_is_left_alone(tmp_path: Path) -> None:
 
 
 @needs_pump
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_error_is_left_to_the_event_loop_and_another_thread_goes_on(tmp_path: Path) -> None:
-    synced = SimpleQueue[int]()
+def test_an_error_is_left_to_the_event_loop_and_another_thread_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, told = SimpleQueue[int](), SimpleQueue[type[BaseException]]()
+    monkeypatch.setattr(threading, "excepthook", lambda each: told.put(each.exc_type))
 
     def sync(index: Index) -> bool:
         assert index != one.indexes[1], "say, as its queue was just closed"
@@ -201,6 +203,7 @@ def test_an_error_is_left_to_the_event_loop_and_another_thread_goes_on(tmp_path:
         assert one.later.get(timeout=WAIT_S) == "first"
         index = one.store(0, 2)
         assert synced.get(timeout=WAIT_S) == index
+        assert told.get(timeout=WAIT_S) is AssertionError
 
 
 @needs_pump
