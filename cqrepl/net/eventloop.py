@@ -45,8 +45,15 @@ def check_not_awaited(what: str) -> None:
 
 def is_in_asyncio() -> bool:
     """True in what an event loop of asyncio calls, and no guest run of trio inside it."""
-    if trio.lowlevel.in_trio_task():
-        return False
+    return not trio.lowlevel.in_trio_task() and _is_called_by_asyncio()
+
+
+def is_in_loop() -> bool:
+    """True in what an event loop of either kind calls."""
+    return trio.lowlevel.in_trio_task() or _is_called_by_asyncio()
+
+
+def _is_called_by_asyncio() -> bool:
     asyncio = sys.modules.get("asyncio")  # not loaded for the sake of a question
     return asyncio is not None and asyncio._get_running_loop() is not None
 

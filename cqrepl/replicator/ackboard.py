@@ -25,7 +25,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.board import AckLevel, MarkBoard, MarkRow, Waited, new_bell
-from cqrepl.net.eventloop import check_in_trio, is_in_asyncio
+from cqrepl.net.eventloop import check_in_trio, is_in_loop
 from cqrepl.queue.files.markslots import HOSTS
 from cqrepl.queue.format.index import format_index
 from cqrepl.replicator.queues import Signal
@@ -33,7 +33,8 @@ from cqrepl.replicator.queues import Signal
 _GUESTS: Final = 0  # the row of all peers whose id is no host's
 _LEVEL: Final = AckLevel.APPENDED
 
-_Wanted = tuple[int, int, AckLevel, tuple[int, ...] | None]
+# an index, a number of hosts, a level, and the ids of the hosts that count
+Wanted = tuple[int, int, AckLevel, tuple[int, ...] | None]
 
 
 class WaitEnded(Exception):
@@ -162,17 +163,27 @@ class AckBoard:
             ValueError: arguments for which nothing could ever come.
         """
         wanted = _wanted(index, n, hosts, level)
-        if trio.lowlevel.in_trio_task() or is_in_asyncio():
+        if is_in_loop():
             raise RuntimeError("a task of the event loop waits with wait_acked")
+        self.wait_for(wanted, timeout)
+
+    def wait_for(self, wanted: Wanted, timeout: float | None) -> None:
+        """The same where all of that is known to be as it should be.
+
+        Raises:
+            TimeoutError, WaitEnded: as `wait`.
+        """
+        index, n, level, _ = wanted
         self.want(level)
         waited = self._board.wait(*wanted, timeout)
+        if waited == Waited.REACHED:
+            return
         if waited == Waited.UNKNOWN:
             raise TimeoutError(
                 f"queue {self._queue!r}: {n} acknowledgements of {format_index(index)} expected"
                 f" within {timeout} s"
             )
-        if waited == Waited.ENDED:
-            raise WaitEnded(self._queue, index, self._why)
+        raise WaitEnded(self._queue, index, self._why)
 
     async def wait_acked(
         self,
@@ -240,7 +251,7 @@ class AckBoard:
         return self._watched(_wanted(index, n, hosts, level))
 
     @contextmanager
-    def _watched(self, wanted: _Wanted) -> Iterator[None]:
+    def _watched(self, wanted: Wanted) -> Iterator[None]:
         watch = self._board.watch(*wanted)
         try:
             yield
@@ -248,10 +259,10 @@ class AckBoard:
             self._board.unwatch(watch)
 
 
-def _wanted(index: int, n: int, hosts: Iterable[int] | None, level: AckLevel) -> _Wanted:
+def _wanted(index: int, n: int, hosts: Iterable[int] | None, level: AckLevel) -> Wanted:
     named = None
     if hosts is not None:
-        named = _named(hosts if isinstance(hosts, range | frozenset) else frozenset(hosts))
+        named = named_hosts(hosts if isinstance(hosts, range | frozenset) else frozenset(hosts))
     if index < 0:
         raise ValueError(f"an index expected, {index} came")
     most = len(HOSTS) if named is None else len(named)
@@ -261,9 +272,13 @@ def _wanted(index: int, n: int, hosts: Iterable[int] | None, level: AckLevel) ->
 
 
 @lru_cache(maxsize=256)
-def _named(hosts: range | frozenset[int]) -> tuple[int, ...]:
+def named_hosts(hosts: range | frozenset[int]) -> tuple[int, ...]:
     """The ids in order. Kept: to look at each of 127 takes ten times as long as the rest of a wait
-    for what is there."""
+    for what is there.
+
+    Raises:
+        ValueError: an id that no host can have.
+    """
     named = tuple(sorted(set(hosts)))
     if not all(host in HOSTS for host in named):
         raise ValueError(f"ids of hosts from 1 to 127 expected, {list(named)} came")

@@ -12,24 +12,25 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
 from cqrepl.kernel.board import AckLevel
-from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_asyncio
+from cqrepl.net.eventloop import check_in_trio, check_not_awaited, is_in_loop
 from cqrepl.protocol.ackpolicy import AckPolicy, From, OnTimeout, commit_index
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import INDEX_MAX, format_index
-from cqrepl.replicator.ackboard import AckBoard
+from cqrepl.replicator.ackboard import AckBoard, named_hosts
 
 NOTHING: Final = -1
 _ONE_HAS_IT: Final = AckPolicy()
 _NOBODY_WAITS: Final = AckPolicy(from_=From.NONE)
+_IN_ASYNCIO: Final = ": in asyncio with that of cqrepl.aio.Host.queue(name)"
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -62,6 +63,20 @@ class AckUnknown(TimeoutError):
 
 class SteppedDown(Exception):
     """A policy has had this host step down: nothing is appended before `lead_again`."""
+
+
+class _Needed(NamedTuple):
+    """What a policy waits for.
+
+    Args:
+        hosts_min: so many hosts, 0 for none.
+        hosts: the ids of those that count.
+    """
+
+    hosts_min: int
+    level: AckLevel
+    hosts: tuple[int, ...]
+    policy: AckPolicy
 
 
 class Leading:
@@ -98,6 +113,7 @@ class Leading:
         self._queue: Queue | None = None  # open once it is needed
         self._appends = 0  # under way
         self._is_closed = False
+        self._last_needed: _Needed | None = None
         self._unsafe: deque[tuple[int, int]] = deque()  # last indexes and numbers of excerpts
 
     def append(self, payloads: Sequence[bytes], *, policy: AckPolicy | None = None) -> int:
@@ -118,8 +134,11 @@ class Leading:
             QueueError, OSError: as `Queue.append_many`.
         """
         self.admit(len(payloads), policy)
-        with self._appending() as queue:
+        queue = self._begin_append()
+        try:
             index = queue.append_many(payloads)
+        finally:
+            self._end_append()
         self.settle(index, len(payloads), policy)
         return index
 
@@ -134,10 +153,10 @@ class Leading:
             AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
         """
         policy = self._or_given(policy)
-        if _count(policy):
+        if self._needed(policy).hosts_min:
             _check_in_thread()
         while (oldest := self._beyond_window(policy, count)) is not None:
-            if self.wait(oldest[0], policy) is not AckOutcome.ACKED:
+            if self._wait(oldest[0], policy) is not AckOutcome.ACKED:
                 break
             self._forget(oldest)
         self.check_leads()
@@ -150,7 +169,7 @@ class Leading:
                 would come that way; nothing is appended.
         """
         policy = self._or_given(policy)
-        if _count(policy):
+        if self._needed(policy).hosts_min:
             check_not_awaited("an append that waits for a policy")
         while (oldest := self._beyond_window(policy, count)) is not None:
             if await self.wait_acked(oldest[0], policy) is not AckOutcome.ACKED:
@@ -160,18 +179,18 @@ class Leading:
 
     def settle(self, index: int, count: int, policy: AckPolicy | None) -> None:
         """Waits until so many excerpts are safe, of which the last one has this index, and which
-        were appended by other means since `admit`. For threads.
+        were appended by other means since `admit`, in the same thread.
 
         Args:
             policy: None: as for `append`.
 
         Raises:
             SteppedDown: a policy has had this host step down.
-            AckUnknown, WaitEnded, RuntimeError, ValueError: as `wait`.
+            AckUnknown, WaitEnded: as `wait`.
         """
         waited = self._note(index, count, policy)
         if waited is not None:
-            self._check_leads(self.wait(index, waited), index, waited)
+            self._check_leads(self._wait(index, waited), index, waited)
 
     async def settle_task(self, index: int, count: int, policy: AckPolicy | None) -> None:
         """The same in a task of the source's event loop."""
@@ -196,19 +215,27 @@ class Leading:
             ValueError: what is no index, or a policy that counts all hosts and names none.
         """
         policy = policy or self.policy
-        count = _count(policy)
-        if not count:
+        if not self._needed(policy).hosts_min:
             return AckOutcome.ACKED
         _check_in_thread()
-        hosts, level = policy.counted, policy.level
+        if index < 0:
+            raise ValueError(f"an index expected, {index} came")
+        return self._wait(index, policy, timeout_s)
+
+    def _wait(self, index: int, policy: AckPolicy, timeout_s: float | None = None) -> AckOutcome:
+        """The same in what is known to be a thread."""
+        needed = self._needed(policy)
+        if not needed.hosts_min:
+            return AckOutcome.ACKED
+        wanted = index, needed.hosts_min, needed.level, needed.hosts
         limit = policy.timeout_seconds if timeout_s is None else timeout_s
         try:
-            self._board.wait(index, count, limit, hosts=hosts, level=level)
+            self._board.wait_for(wanted, limit)
         except TimeoutError:
             if timeout_s is not None and policy.on_timeout is OnTimeout.BLOCK:
                 raise AckUnknown(self.name, index, policy) from None
             if self._goes_on(index, policy):
-                self._board.wait(index, count, hosts=hosts, level=level)
+                self._board.wait_for(wanted, None)
             else:
                 return self._unknown(policy)
         return AckOutcome.ACKED
@@ -222,7 +249,7 @@ class Leading:
         """
         check_in_trio("Leading.wait_acked")
         policy = policy or self.policy
-        count, hosts, level = _count(policy), policy.counted, policy.level
+        count, level, hosts = _count(policy), policy.level, policy.counted
         if not count:
             return AckOutcome.ACKED
         limit = policy.timeout_seconds
@@ -294,18 +321,26 @@ class Leading:
             self._is_closed = True
             self._close_unused()
 
-    @contextmanager
-    def _appending(self) -> Iterator[Queue]:
-        """The queue, which stays open for the length of a block."""
+    def _begin_append(self) -> Queue:
+        """The queue, which stays open until `_end_append`."""
         with self._guard:
             queue = self._open()
             self._appends += 1
-        try:
-            yield queue
-        finally:
-            with self._guard:
-                self._appends -= 1
-                self._close_unused()
+        return queue
+
+    def _end_append(self) -> None:
+        with self._guard:
+            self._appends -= 1
+            self._close_unused()
+
+    def _needed(self, policy: AckPolicy) -> "_Needed":
+        """What a policy waits for. That of the last one asked about is kept: most appends have the
+        same."""
+        needed = self._last_needed
+        if needed is None or needed.policy is not policy:
+            count, hosts = _count(policy), named_hosts(policy.counted)
+            needed = self._last_needed = _Needed(count, policy.level, hosts, policy)
+        return needed
 
     def _close_unused(self) -> None:
         if self._is_closed and not self._appends and self._queue is not None:
@@ -373,13 +408,9 @@ def _seconds(limit: float | None) -> float:
 
 
 def _check_in_thread() -> None:
-    if trio.lowlevel.in_trio_task():
-        raise RuntimeError("a task of the event loop waits with wait_acked")
-    if is_in_asyncio():
-        raise RuntimeError(
-            "a task of the event loop waits with wait_acked: in asyncio with that of"
-            " cqrepl.aio.Host.queue(name)"
-        )
+    if is_in_loop():
+        there = "" if trio.lowlevel.in_trio_task() else _IN_ASYNCIO
+        raise RuntimeError(f"a task of the event loop waits with wait_acked{there}")
 
 
 def _count(policy: AckPolicy) -> int:

@@ -96,6 +96,26 @@ async def test_the_policy_of_the_queue_holds_where_a_call_gives_none(
         assert hex(index) in caplog.messages[-1]
 
 
+async def test_policies_in_turn_are_each_waited_for_as_they_say(path: Path) -> None:
+    """What the last one waits for is kept."""
+    async with live_source(path) as source, live_sink(path.with_name("copy"), source.port):
+        leading = source.leading()
+        await leading.wait_acked(LAST, ANY)
+        nobody = AckPolicy(from_=From.NONE)
+        synced = replace(ANY, level=SYNCED)
+
+        def work() -> None:
+            for _ in range(3):
+                assert leading.wait(LAST, ANY) is AckOutcome.ACKED
+                assert leading.wait(LAST, SHORT) is AckOutcome.UNKNOWN
+                assert leading.wait(LAST, nobody) is AckOutcome.ACKED
+                assert leading.wait(LAST, synced) is AckOutcome.ACKED
+            with pytest.raises(ValueError, match="an index expected"):
+                leading.wait(-1, ANY)
+
+        await in_thread(work)
+
+
 @pytest.mark.parametrize("is_task", [True, False], ids=["task", "thread"])
 async def test_when_the_time_is_over_it_is_not_known(
     path: Path, is_task: bool, caplog: pytest.LogCaptureFixture
