@@ -28,6 +28,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +59,17 @@ BESIDE = {
 SYNCS = 100  # of which the middle one counts
 PAUSERS = ("busy", "balanced", "sleepy")
 SKIPPED_SHARE = 4
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a round is to be like."""
+
+    size: int
+    count: int
+    gap_us: float
+    pauser: str = "balanced"
+    level: str = "appended"
 
 
 class Waited(NamedTuple):
@@ -123,7 +135,7 @@ def local_sync_us(folder: Path, size: int) -> float:
     return statistics.median(took)
 
 
-def measured(folder: Path, arguments: argparse.Namespace, queues: int) -> Waited:
+def measured(folder: Path, arguments: Asked, queues: int) -> Waited:
     """One round with so many queues."""
     level = AckLevel[arguments.level.upper()]
     sync_us = local_sync_us(folder, arguments.size) if level is AckLevel.SYNCED else 0.0
@@ -194,7 +206,7 @@ def applied_waits(
     return sorted(waits)
 
 
-def one_round(folder: Path, arguments: argparse.Namespace, queues: int) -> Waited:
+def one_round(folder: Path, arguments: Asked, queues: int) -> Waited:
     """One round of what was asked for."""
     if arguments.level == "applied":
         size, count, gap_us = arguments.size, arguments.count, arguments.gap_us
@@ -216,6 +228,13 @@ def main() -> None:
     parser.add_argument("--level", default="appended", choices=("appended", "synced", "applied"))
     arguments = parser.parse_args()
     gc.disable()  # a pause of this process would be taken for one of what is measured
+    asked = Asked(
+        size=arguments.size,
+        count=arguments.count,
+        gap_us=arguments.gap_us,
+        pauser=arguments.pauser,
+        level=arguments.level,
+    )
     numbers = [int(number) for number in arguments.queues.split(",")]
     if arguments.level == "applied" and numbers != [1]:
         parser.error("--level applied goes with --queues 1")
@@ -223,7 +242,7 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for number in numbers:
             with scratch() as folder:
-                waited = one_round(folder, arguments, number)
+                waited = one_round(folder, asked, number)
             found[number].append(waited)
             shown = "x{:.2f} x{:.2f}".format(*waited.ratios)
             print(

@@ -1,5 +1,7 @@
 """What is measured: our own benchmarks and the peers', in groups that take turns."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ from cqrepl.bench.local import append_round, tail_round
 from cqrepl.bench.percentiles import percentile
 from cqrepl.bench.report import scratch
 from cqrepl.cli.main import cli
-from tests.bench import stalled, waiters
+from tests.bench import idle, stalled, twoways, waitacked, waiters
 from tests.bench.compare.running import Case, Group, Values
 from tests.bench.fullhost import full_host_round
 from tests.bench.peers import aeron, java, limits, nats, postgres, redis
@@ -39,7 +41,10 @@ HOST_QUEUES, HOST_PEERS, HOST_SECONDS = 1000, 20, 30.0
 WAITERS, WAITERS_SECONDS, WAITERS_SIZE = 64, 5, 64
 WAITERS_LEVELS = ("appended", "synced", "applied")
 APPLIED_SIZE, APPLIED_COUNT = 64, 2000
+WAITED_SIZE, WAITED_COUNT, WAITED_QUEUES = 64, 2000, (1, 100)
+IDLE_QUEUES, IDLE_PEERS, IDLE_SECONDS = 100, 3, 20.0
 QUICK_SHARE = 20
+POLLS = "import os\nwhile True: os.sched_yield()"
 
 
 def groups(*, quick: bool) -> list[Group]:
@@ -48,6 +53,7 @@ def groups(*, quick: bool) -> list[Group]:
     return [
         *(_catch_up(number, share) for number in range(len(SIZES))),
         _latency(share),
+        _two_ways(share),
         Group(name="live", cases=[Case(name="ours-live", run=partial(_live, share))],
               wants_calm=True),
         _local(share),
@@ -57,6 +63,9 @@ def groups(*, quick: bool) -> list[Group]:
         _stalled(share),
         *(_waiters(level, share) for level in WAITERS_LEVELS),
         _applied(share),
+        _waited(share),
+        Group(name="idle", cases=[Case(name="ours-idle", run=partial(_idle, share))],
+              wants_calm=True),
         Group(name="host", cases=[Case(name="ours-host", run=partial(_full_host, share))],
               rounds_max=1),
     ]  # fmt: skip
@@ -110,6 +119,11 @@ def _latency(share: int) -> Group:
         wants_calm=True,
         cases=[
             Case(name="c-spin", run=partial(echo, mode="spin"), missing=limits.missing),
+            Case(
+                name="c-spin-three",
+                run=partial(_among_three, partial(echo, mode="spin")),
+                missing=limits.missing,
+            ),
             _ours_latency("busy", count),
             Case(name="c-block", run=partial(echo, mode="block"), missing=limits.missing),
             _ours_latency("balanced", count),
@@ -120,6 +134,59 @@ def _latency(share: int) -> Group:
             ),
         ],
     )
+
+
+def _among_three(echo: Callable[[Path], Values], kept: Path) -> Values:
+    """The two polling sides with one process more that polls, as our writer beside two hosts."""
+    with subprocess.Popen([sys.executable, "-S", "-c", POLLS]) as third:
+        try:
+            return echo(kept)
+        finally:
+            third.kill()
+
+
+def _two_ways(share: int) -> Group:
+    """Two hosts that stream to each other: one of them writes, or both do."""
+
+    def run(_kept: Path, *, ways: int) -> Values:
+        with scratch() as folder:
+            return twoways.measure(
+                folder,
+                ways=ways,
+                size=LATENCY_SIZE,
+                count=LATENCY_COUNT // share,
+                gap_us=GAP_US,
+                pauser="balanced",
+            )
+
+    cases = [Case(name=f"ours-{ways}-ways", run=partial(run, ways=ways)) for ways in (1, 2)]
+    return Group(name="two-ways", wants_calm=True, cases=cases)
+
+
+def _waited(share: int) -> Group:
+    """A plain thread that waits for each of its excerpts, beside twice the one-way delay."""
+
+    def run(_kept: Path, *, queues: int) -> Values:
+        size, count = WAITED_SIZE, WAITED_COUNT // share
+        asked = waitacked.Asked(size=size, count=count, gap_us=GAP_US)
+        with scratch() as folder:
+            waited = waitacked.measured(folder, asked, max(queues // share, 1))
+        return {"least_us": waited.least, "p50_us": waited.p50, "p99_us": waited.p99}
+
+    cases = [
+        Case(name=f"ours-waited-{queues}", run=partial(run, queues=queues))
+        for queues in WAITED_QUEUES
+    ]
+    return Group(name="waited", wants_calm=True, cases=cases)
+
+
+def _idle(share: int, _kept: Path) -> Values:
+    """A source's share of a core while nothing comes, and that of a process that only sleeps."""
+    with scratch() as folder:
+        queues = idle.make_queues(folder, max(IDLE_QUEUES // share, 1), is_empty=False)
+        with idle.replicated(folder, queues, IDLE_PEERS, "balanced") as processes:
+            source, *_, peer = idle.shares(processes, max(IDLE_SECONDS / share, 2.0))
+    return {"core": source, "peer_core": peer}
 
 
 def _ours_latency(pauser: str, count: int) -> Case:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.bench.compare.cases import QUEUES, QUEUES_MANY, SINKS, SIZES
+from tests.bench.compare.cases import QUEUES, QUEUES_MANY, SINKS, SIZES, WAITED_QUEUES
 from tests.bench.compare.running import LOAD_MAX, Found, Results
 
 Ref = tuple[str, str]  # a case, and the name of one of its values
@@ -223,6 +223,15 @@ def _latencies() -> list[Row]:
                 is_percentile=percent == "p99",
             )
         )
+    rows += [
+        # what polling costs a 99th percentile here without any replication
+        Row(key="rtt-three", title="C polling round trip, a third process polls: p99 / p50 of two",
+            ours=[("c-spin-three", "p99_us")], peers=[("c-spin", "p50_us")], goal=None, floor=None,
+            is_percentile=True),
+        Row(key="two-ways", title="one-way delay, balanced: both ways at once / one way, p50",
+            ours=[("ours-2-ways", "p50_us")], peers=[("ours-1-ways", "p50_us")], goal=1.2,
+            floor=2.4),
+    ]  # fmt: skip
     return rows
 
 
@@ -304,6 +313,9 @@ def _costs() -> list[Row]:
         Row(key="slow-memory", title="private memory that a slow peer costs the source",
             kind=Kind.VALUE, ours=[("ours-beside-slow", "grown_mib")], goal=8, floor=16,
             unit="MiB"),
+        Row(key="idle", title="100 queues, 3 peers, nothing comes: the source's share of a core",
+            kind=Kind.VALUE, ours=[("ours-idle", "core")], goal=0.5, floor=1.0, unit="%",
+            scale=0.01),
         Row(key="host", title="1,000 queues, 20 peers, nothing comes: the source's share of a core",
             kind=Kind.VALUE, ours=[("ours-host", "core")], goal=None, floor=None, unit="%",
             scale=0.01),
@@ -340,6 +352,15 @@ def _waits() -> list[Row]:
         Row(key="applied-p99", title="wait until applied: p99", kind=Kind.VALUE,
             ours=[(applied, "p99_us")], goal=10, floor=20, is_percentile=True, unit="ms",
             scale=1e3),
+    ]  # fmt: skip
+    waited = [f"ours-waited-{queues}" for queues in WAITED_QUEUES]
+    rows += [
+        Row(key=f"waited-{percent}",
+            title=f"wait until acknowledged, 1 and 100 queues: {percent} / twice the one-way p50",
+            ours=[(case, f"{percent}_us") for case in waited],
+            peers=[(case, "least_us") for case in waited], goal=goal, floor=2 * goal,
+            is_percentile=percent == "p99")
+        for percent, goal in (("p50", 1.3), ("p99", 3.0))
     ]  # fmt: skip
     return rows
 
