@@ -43,7 +43,8 @@ def run_archive(
         except ArchiveChanged as error:
             raise JobFailed(str(error), exitcodes.REFUSED) from error
         code = print_manifest(manifest, f"{count:,} of them new", as_json=as_json)
-        return _print_left_out(path, manifest, with_open=with_open, as_json=as_json) or code
+        code = _print_left_out(path, manifest, with_open=with_open, as_json=as_json) or code
+        return _print_lost_end(path, as_json=as_json) or code
 
     return run_job("cqrepl spark archive", options, work, [path])
 
@@ -66,6 +67,21 @@ def _print_left_out(path: Path, manifest: "Manifest", *, with_open: bool, as_jso
         output.write_text(output.json_line(row) if as_json else f"{text}\n")
     output.flush()
     return exitcodes.STOPPED if names else exitcodes.OK
+
+
+def _print_lost_end(path: Path, *, as_json: bool) -> int:
+    """Says where the queue has lost its end, which is in no archive then; the exit code."""
+    from cqrepl.queue import Queue
+    from cqrepl.spark.lostends import lost_end_of
+
+    with Queue.open(path) as queue:
+        lost = lost_end_of(queue.cycles)
+    if lost is None:
+        return exitcodes.OK
+    row = {"v": 1, "lost": f"{lost.index:#x}", "file": str(lost.path), "text": lost.what}
+    output.write_text(output.json_line(row) if as_json else f"{lost.text}: it is not archived\n")
+    output.flush()
+    return exitcodes.STOPPED
 
 
 def run_archive_verify(

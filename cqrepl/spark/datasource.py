@@ -40,6 +40,7 @@ from cqrepl.spark.catalogtable import (
     options_for_reading,
     options_for_writing,
 )
+from cqrepl.spark.lostends import check_end
 from cqrepl.spark.partitions import SplitPartition, partitions_of
 from cqrepl.spark.queuefinder import Finder
 from cqrepl.spark.ranges import IndexRange, present
@@ -199,6 +200,7 @@ class ChronicleReader(DataSourceReader):
         for path in found.values():
             with Queue.open(path) as queue:
                 first, last = self._wanted.indexes(queue.layout)
+                check_end(queue, last)
                 if self._ends is not None:
                     last = min(last, self._ends.get(path, NEXT_OF_EMPTY) - 1)
                 ranges += present(queue, first, last)

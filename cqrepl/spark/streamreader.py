@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from cqrepl.queue import IndexGap, NotAQueue, Queue, QueueError, format_index
 from cqrepl.queue.format.index import Index
 from cqrepl.queue.read.registration import Readers
+from cqrepl.spark.lostends import check_end
 from cqrepl.spark.offsets import (
     NO_LIMITS,
     Limits,
@@ -207,6 +208,8 @@ class ChronicleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 with Queue.open(self._path_of(name)) as queue:
                     try:
                         pending[name] = followed(queue, index, is_enough=wanted(name))
+                        if not pending[name] and self._stream.fail_on_data_loss:
+                            check_end(queue)  # else one of it would wait here for ever
                     except IndexGap as gap:
                         self._check_loss(gap)
                         pending[name] = followed(

@@ -19,6 +19,7 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from cqrepl.queue import Queue
+from cqrepl.spark.lostends import check_end
 from cqrepl.spark.ranges import present
 from cqrepl.spark.reasons import reason_only
 from cqrepl.spark.recordbatches import BatchMaker, arrow_schema, type_of
@@ -62,7 +63,9 @@ class ChronicleRange:
         options = _options(*(each.value for each in arguments))
         wanted = bounds(_texts(*(each.value for each in arguments)))
         with Queue.open(options.finding.paths[0]) as queue:
-            ranges = present(queue, *wanted.indexes(queue.layout))
+            first, last = wanted.indexes(queue.layout)
+            check_end(queue, last)
+            ranges = present(queue, first, last)
             witness = witness_of(queue, [(one.index_first, one.index_last) for one in ranges])
         return AnalyzedRange(struct_type(options.columns, options.payload), witness=witness)
 

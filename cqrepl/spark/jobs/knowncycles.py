@@ -3,8 +3,7 @@
 Theory of operation. A cycle that every copy has lost is in no listing, and what is made of the
 copies would go on behind it as if it had never been. Replication has noted beside a copy what
 closed cycles held, and a table store names the highest cycle. Below the lowest store file of a copy
-retention was at work. A repair that gives up the last file leaves `synced.cqmark` as it was, so
-that alone tells of no cycle (`inspection.lostend`).
+retention was at work.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +12,9 @@ from pathlib import Path
 from cqrepl.queue import Queue, QueueDamaged, cycle_of, index_of
 from cqrepl.queue.files.closedcycles import PUT_BACK, ClosedCycle
 from cqrepl.queue.files.cycles import Cycles
-from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
 from cqrepl.queue.format.index import SEQUENCE_FIRST, Index
-from cqrepl.queue.inspection.lostend import lost_end
 from cqrepl.spark.jobs.blockaudit import Block
+from cqrepl.spark.lostends import lost_end_of
 
 
 def check_known(copies: Sequence[Path], blocks: Iterable[Block], shift: int) -> None:
@@ -50,8 +48,8 @@ def _check_copy(cycles: Cycles, ends: dict[int, int]) -> None:
                 path=cycles.path_of(record.cycle),
                 index=Index(first + found),
             )
-    lost = lost_end(cycles, making_s=0, if_promised=True)
-    if lost is not None and lost.cycle not in ends and SYNCED_FILE_NAME not in lost.what:
+    lost = lost_end_of(cycles)
+    if lost is not None and lost.cycle not in ends:
         raise QueueDamaged(
             f"{lost.what}, nor in another copy; cqrepl repair QUEUE --apply says that it is lost",
             path=lost.path,

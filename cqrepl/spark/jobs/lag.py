@@ -12,6 +12,7 @@ from cqrepl.spark.jobs.blocks import TASK_BYTES, read_pieces
 from cqrepl.spark.jobs.roundtrips import PERCENTILES, AckRun, joined_runs, run_of, runs_in
 from cqrepl.spark.jobs.seentasks import SeenTask, seen_tasks
 from cqrepl.spark.jobs.tasks import Answer, run_tasks
+from cqrepl.spark.lostends import check_end
 from cqrepl.spark.ranges import present
 
 WINDOW_MS: Final = 60_000
@@ -53,12 +54,14 @@ def lag(
 
     Raises:
         QueueError: there is no queue, or no log of acknowledgements in it.
+        QueueDamaged: a log cannot be read, or has lost its end.
     """
     window_ns = window_ms * 1_000_000
     paths = [Path(log).absolute() for log in logs]
     tasks: list[tuple[int, SeenTask]] = []
     for nth, path in enumerate(paths):
         with Queue.open(path) as queue:
+            check_end(queue)
             tasks += [(nth, task) for task in seen_tasks(present(queue), task_bytes)]
 
     def work(task: tuple[int, SeenTask]) -> Iterator[Answer]:

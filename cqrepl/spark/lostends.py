@@ -1,0 +1,54 @@
+"""Has a queue lost its end? For those who read up to it. Knows nothing of Spark.
+
+Theory of operation. A queue without its last file, or with a shorter one, looks like one that is
+behind. What writers and replication have noted tells (`inspection.lostend`); a reader who was to
+read all of it must not end as if that were all. Who takes a tail off a queue that is in use changes
+files and notes one after the other, so what was found is looked at once more after a while. A
+repair that gives up the last file leaves `synced.cqmark` as it was: that alone tells of no file.
+"""
+
+import time
+from typing import Final
+
+from cqrepl.queue import Queue, QueueDamaged
+from cqrepl.queue.files.cycles import Cycles
+from cqrepl.queue.files.syncedmark import SYNCED_FILE_NAME
+from cqrepl.queue.format.index import INDEX_MAX, Index
+from cqrepl.queue.inspection.lostend import LostEnd, lost_end
+
+_LOOK_PAUSE_S: Final = 0.5
+
+
+def lost_end_of(cycles: Cycles) -> LostEnd | None:
+    """What a queue is known to have held and does not hold at its end; None where there is no such
+    thing. A last file that is just being made is none.
+
+    Raises:
+        QueueError: the last store file is damaged, or the directory cannot be read.
+        OSError: what is noted cannot be read.
+    """
+    if _found(cycles) is None:
+        return None
+    time.sleep(_LOOK_PAUSE_S)
+    return _found(cycles)
+
+
+def check_end(queue: Queue, index_to: int = INDEX_MAX) -> None:
+    """Does nothing where a queue has lost nothing at its end, up to an index.
+
+    Raises:
+        QueueDamaged: it has.
+    """
+    lost = lost_end_of(queue.cycles)
+    if lost is not None and lost.index <= index_to:
+        raise QueueDamaged(
+            f"{lost.what}; what was there from {lost.index:#x} on is unknown",
+            path=lost.path,
+            index=Index(lost.index),
+        )
+
+
+def _found(cycles: Cycles) -> LostEnd | None:
+    lost = lost_end(cycles, making_s=0, if_promised=True)
+    is_of_repair = lost is not None and SYNCED_FILE_NAME in lost.what and not cycles.has(lost.cycle)
+    return None if is_of_repair else lost
