@@ -4,7 +4,7 @@ While a live pump runs, its lane says which levels were reached, behind the ackn
 holds back; otherwise the core does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ from cqrepl.protocol.sink import SinkHandler
 from cqrepl.queue import QueueError
 from cqrepl.queue.format.excerptbatch import ExcerptBatch
 from cqrepl.replicator.copylevels import await_stored, levels_of
-from cqrepl.replicator.sinkqueue import SinkQueue, reserve
+from cqrepl.replicator.sinkqueue import SinkQueue
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane
@@ -167,3 +167,12 @@ class SinkLanes:
             for _, other, lane in self.each:
                 if other is queue:
                     await_stored(queue, lane)
+
+
+def reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) -> None:
+    """Makes room for a batch, and for what comes next in queues that grow like this one."""
+    queue.appender.reserve(batch)
+    for other in others:
+        if other is not queue and other.stop is None:
+            with suppress(QueueError, OSError):  # it is met again with something to append
+                other.appender.reserve_ahead()

@@ -7,8 +7,7 @@ source has compared what both hold. A source that cannot compare is believed.
 """
 
 import logging
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -516,10 +515,13 @@ class SinkQueue:
             self.toucher.close()
             self.toucher = None
         self.end_comparing()
-        if self._queue is not None:
-            self.syncer.forget(self._queue)
-            self._queue.close()
-            self._queue = self._appender = None
+        queue, self._queue, self._appender = self._queue, None, None
+        if queue is not None:
+            self.syncer.forget(queue)
+            try:
+                queue.close()
+            except QueueError as error:  # its lock was not ours any more; it is closed all the same
+                _logger.warning("queue %r: %s", self.name, error)
 
     def note_damage(self) -> None:
         """Something of it is not what it was: a store file may be lost."""
@@ -633,12 +635,3 @@ class SinkQueue:
 
 def _looks_like_queue(path: Path) -> bool:
     return any(each.suffix in (".cq4", ".cq4t") for each in path.iterdir())
-
-
-def reserve(queue: SinkQueue, batch: ExcerptBatch, others: Iterable[SinkQueue]) -> None:
-    """Makes room for a batch, and for what comes next in queues that grow like this one."""
-    queue.appender.reserve(batch)
-    for other in others:
-        if other is not queue and other.stop is None:
-            with suppress(QueueError, OSError):  # it is met again with something to append
-                other.appender.reserve_ahead()

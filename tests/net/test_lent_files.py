@@ -12,7 +12,7 @@ import pytest
 
 from cqrepl.kernel import live
 from cqrepl.queue import Appender, ExcerptBatch, Queue
-from cqrepl.replicator import proofdesk, sinklanes, sinkqueue
+from cqrepl.replicator import proofdesk, sinklanes
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.sink import serve_sink
 from cqrepl.replicator.sinklanes import OTHERS_MAX
@@ -149,7 +149,7 @@ async def test_few_others_are_looked_at_with_each_queue_that_grows(
 ) -> None:
     """However many a connection has; and none that is let go of, which its owner closes."""
     looked_at: list[list[str]] = []
-    reserve = sinkqueue.reserve
+    reserve = sinklanes.reserve
 
     def noted(queue: SinkQueue, batch: ExcerptBatch, others: list[SinkQueue]) -> None:
         looked_at.append([other.name for other in others])

@@ -9,10 +9,12 @@ import pytest
 import cqrepl
 from cqrepl.protocol import StopReason
 from cqrepl.queue import NotAQueue, Queue, QueueDamaged
+from cqrepl.queue.files.locks import APPEND_LOCK_KEY, UNLOCKED
 from cqrepl.replicator.settings import SourceSettings
 from tests.support.damage import removed
 from tests.support.replicas import acked, copied, eventually, joined, more_excerpts, stopped
-from tests.support.samples import NOON_MS, fill, layout, noon_path
+from tests.support.samples import NOON_MS, fill, layout, noon_path, read
+from tests.support.tables import set_word
 
 TABLE = "metadata.cq4t"
 
@@ -142,3 +144,19 @@ async def test_a_queue_that_is_gone_is_not_made_anew_when_it_is_resumed(tmp_path
             more_excerpts(original, 5, 3)
             await source.resume("q")
             await copied(original, copy)
+
+
+@pytest.mark.parametrize("holder", [UNLOCKED, 1])
+async def test_an_append_lock_that_was_taken_away_by_force_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, holder: int
+) -> None:
+    """As by `cqrepl unlock --force`: it is said when the copy is closed, which it is then."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    written = fill(path, "FAST_DAILY", {0: 5})
+    async with joined(path, copy) as (source, sink):
+        await acked(source, written[-1][0])
+        set_word(copy, APPEND_LOCK_KEY, holder)
+    assert not sink.stops
+    assert not sink.queues["q"].is_open
+    assert [each for each in caplog.messages if "queue 'q'" in each and "by force" in each]
+    assert read(copy) == read(path)
