@@ -16,6 +16,7 @@ import hashlib
 import os
 import random
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ _STATX_BTIME: Final = 0x800
 _STATX_BYTES: Final = 256
 _STATX_BORN: Final = struct.Struct("<I76xqI")  # what is known; seconds, nanoseconds
 _AT_FDCWD: Final = -100
+NO_THREAD: Final = "can't start new thread"
 _statx: Final = getattr(ctypes.CDLL(None), "statx", None)
 
 
@@ -172,6 +174,23 @@ def born_ns(path: Path) -> int:
         return 0
     known, seconds, nanoseconds = _STATX_BORN.unpack_from(found)
     return seconds * 1_000_000_000 + nanoseconds if known & _STATX_BTIME else 0
+
+
+def is_no_thread(error: RuntimeError) -> bool:
+    """True for the error of a start of a thread where there is none to be had now, as where a limit
+    of processes is reached. CPython has no error of its own for that."""
+    return str(error) == NO_THREAD
+
+
+def begun(thread: threading.Thread) -> bool:
+    """Starts a thread; false where there is none to be had now."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if not is_no_thread(error):
+            raise
+        return False
+    return True
 
 
 def sync_path(path: Path) -> None:

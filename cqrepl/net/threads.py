@@ -13,11 +13,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import trio
 
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import NO_THREAD, is_no_thread, surroundings
 
 T = TypeVar("T")
 TURN_SECONDS: Final = 0.000_1  # that other threads have between two pieces
-_NONE_STARTED: Final = "can't start new thread"  # CPython says so, and has no error of its own
 
 
 class NoThread(OSError):
@@ -44,8 +43,16 @@ class _Begun(Generic[T]):
         return self.func()
 
 
-async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+async def in_thread(
+    work: Callable[[], T],
+    *,
+    limiter: trio.CapacityLimiter | None = None,
+    abandon_on_cancel: bool = False,
+) -> T:
     """What `work` gives, which the event loop does not wait for.
+
+    Args:
+        abandon_on_cancel: a task that is cancelled does not wait for it either.
 
     Raises:
         NoThread: there is none now; that passes.
@@ -54,11 +61,13 @@ async def in_thread(work: Callable[[], T], *, limiter: trio.CapacityLimiter | No
     if here.has_threads:
         begun = _Begun(work)
         try:
-            return await trio.to_thread.run_sync(begun, limiter=limiter)
+            return await trio.to_thread.run_sync(
+                begun, limiter=limiter, abandon_on_cancel=abandon_on_cancel
+            )
         except RuntimeError as error:
-            if begun.has_begun or str(error) != _NONE_STARTED:
+            if begun.has_begun or not is_no_thread(error):
                 raise
-            raise NoThread(errno.EAGAIN, _NONE_STARTED) from error
+            raise NoThread(errno.EAGAIN, NO_THREAD) from error
     await trio.sleep(here.thread_seconds())
     here.give_time()
     return work()

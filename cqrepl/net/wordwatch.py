@@ -27,7 +27,7 @@ from typing import Final
 import trio
 
 from cqrepl.kernel.memory import WatchedWord, looks_at
-from cqrepl.surroundings import surroundings
+from cqrepl.surroundings import begun, surroundings
 
 LOOK_PAUSE_SECONDS: Final = 0.009
 REST_PAUSE_SECONDS: Final = 0.019
@@ -88,21 +88,26 @@ class WordWatch:
         watcher = _Watcher(words, tell, time.monotonic() + REST_AFTER_SECONDS - quiet_seconds)
         with self._guard:
             self._look_at([*self._view.watchers, watcher])
-            if not self._is_running and surroundings().has_threads:
-                self._is_running = True
-                self._begin()
+            is_looked_at = self._is_running or not surroundings().has_threads or self._begin()
+        if not is_looked_at:  # it looks itself, as before it came to rest, and then tries it again
+            self._leave(watcher)
+            tell()
         try:
             yield
         finally:
             self._leave(watcher)
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """False where no thread can be started now."""
         thread = threading.Thread(target=self._look, name="word watch", daemon=True)
         if not _threads:
             atexit.unregister(_end_all)
             atexit.register(_end_all)
         _threads[thread] = self
-        thread.start()
+        self._is_running = begun(thread)
+        if not self._is_running:
+            del _threads[thread]
+        return self._is_running
 
     def end(self) -> None:
         """Nobody is told anything any more; the thread is about to end."""

@@ -11,7 +11,7 @@ bell of the event loop; for everything else it looks once a second, and when som
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Final
 
 import trio
 
+from cqrepl.net.threads import NoThread, in_thread
 from cqrepl.protocol import StopReason
 from cqrepl.queue.format.index import INDEX_MAX
 from cqrepl.replicator.queues import Signal
@@ -137,11 +138,15 @@ class EventDesk:
     async def _call(self, calls: list[_Call]) -> None:
         if not calls:
             return
-        if surroundings().has_threads:
-            work = partial(_make, calls)
-            await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
-        else:
+        if not surroundings().has_threads:
             _make(calls)
+            return
+        while True:
+            with suppress(NoThread):
+                work = partial(_make, calls)
+                await in_thread(work, limiter=self._limiter, abandon_on_cancel=True)
+                return
+            await trio.sleep(LOOK_SECONDS)  # they wait until there is one
 
     def _news(self) -> list[_Call]:
         """What is to be called; from now on it counts as told."""

@@ -7,12 +7,12 @@ a power cut waits for a sink. So no task of the event loop does it itself.
 
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import trio
-
 from cqrepl.net.errors import Refused
+from cqrepl.net.threads import in_thread
 from cqrepl.protocol.ackpolicy import AckPolicy
 from cqrepl.queue import Queue
 from cqrepl.replicator.ackboard import AckBoard
@@ -150,16 +150,17 @@ class HostQueue:
                 yet.
             RuntimeError: as `Leading.admit_task`.
             HostEnded: the host has ended.
-            QueueLocked, QueueError, OSError: as `Queue.append_many`.
+            QueueLocked, QueueError, OSError: as `Queue.append_many`; or there is no thread to be
+                had now, and nothing is appended.
             SteppedDown: a policy has had this host step down, now or before. What was appended
                 stays.
             AckUnknown, WaitEnded, ValueError: as `Leading.append`.
         """
         if policy is None and self.given_policy is None:
-            return await trio.to_thread.run_sync(self._append, payloads, now_ms)
+            return await in_thread(partial(self._append, payloads, now_ms))
         leading = self.leading
         await leading.admit_task(len(payloads), policy)
-        index = await trio.to_thread.run_sync(self._append, payloads, now_ms)
+        index = await in_thread(partial(self._append, payloads, now_ms))
         await leading.settle_task(index, len(payloads), policy)
         self._note_drained()
         return index

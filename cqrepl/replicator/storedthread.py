@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from cqrepl.kernel import live
 from cqrepl.queue import Queue
 from cqrepl.queue.format.index import Index
+from cqrepl.surroundings import NO_THREAD, begun
 
 if TYPE_CHECKING:
     from cqrepl.kernel.live import SinkLane, StoredBell
@@ -92,14 +93,16 @@ class StoredThread:
     def _begin(self) -> bool:
         """False where there is no descriptor or no thread now: the event loop looks once a second,
         and the next lane tries it again."""
+        error: OSError | str = NO_THREAD
         try:
             bell = live.StoredBell()
-            self._start(bell)
-        except (OSError, RuntimeError) as error:
-            _logger.warning("what is waited for is synced later: %s", error)
-            return False
-        self._bell = bell
-        return True
+            if self._start(bell):
+                self._bell = bell
+                return True
+        except OSError as none_left:
+            error = none_left
+        _logger.warning("what is waited for is synced later: %s", error)
+        return False
 
     def forget(self, queue: Queue) -> None:
         """The queue is about to be closed."""
@@ -113,16 +116,17 @@ class StoredThread:
         if self._bell is not None:
             self._bell.ring()
 
-    def _start(self, bell: "StoredBell") -> None:
-        threading.Thread(target=self._work, args=(bell,), daemon=True).start()
+    def _start(self, bell: "StoredBell") -> bool:
+        return begun(threading.Thread(target=self._work, args=(bell,), daemon=True))
 
     def _work(self, bell: "StoredBell") -> None:
         try:
             while not self._has_ended:
                 self._sync(bell.wait())
         finally:
-            if not self._has_ended:  # by an error: what is stored later needs a thread all the same
-                self._start(bell)
+            # by an error: what is stored later needs a thread all the same
+            if not self._has_ended and not self._start(bell):
+                self._bell = None  # the next lane tries it again
 
     def _sync(self, stored: list[tuple[int, int]]) -> None:
         found = ((self._waited.get(number), index) for number, index in stored)

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from cqrepl.protocol import AckPolicy, StopReason
 from cqrepl.protocol.ackpolicy import From
 from cqrepl.queue.format.index import Index
 from cqrepl.replicator.host import Host
-from cqrepl.replicator.hostevents import HostEvents, Role, _lag, telling
+from cqrepl.replicator.hostevents import EventDesk, HostEvents, Role, _lag, telling
 from cqrepl.replicator.reaches import Reach
 from cqrepl.replicator.settings import HostSettings, SourceSettings
 from cqrepl.replicator.source import serve_source
+from tests.support.nothreads import no_threads
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -31,7 +33,8 @@ from tests.support.replicas import (
     more_excerpts,
     stopped,
 )
-from tests.support.samples import fill, noon_index
+from tests.support.samples import fill, noon_index, read
+from tests.support.triothreads import none_kept
 
 LAST = noon_index(sequence=2)
 
@@ -81,6 +84,31 @@ def source_host(path: Path, **more: Any) -> HostSettings:
 
 def sink_host(copy: Path, port: int | None, **more: Any) -> HostSettings:
     return HostSettings.of(connect=at(port), sinks={"q": copy}, **BEATS, **more)
+
+
+async def test_what_there_is_no_thread_for_is_told_later(path: Path) -> None:
+    told = Told()
+    async with live_source(path) as source:
+        desk = EventDesk(told.events, source)
+        with ExitStack() as refused:
+            refused.enter_context(none_kept())
+            refused.enter_context(no_threads())
+            async with desk.running():
+                await eventually(lambda: bool(desk._roles))
+                for _ in range(20):
+                    await trio.lowlevel.checkpoint()
+                assert not told.all
+                refused.close()
+                await eventually(lambda: told.of("role") == [["q", Role.LEADING]])
+
+
+async def test_an_append_without_a_thread_is_an_error_of_the_machine(path: Path) -> None:
+    async with Host(source_host(path)) as host:
+        queue = host.queue("q")
+        with none_kept(), no_threads(), pytest.raises(OSError, match="can't start new thread"):
+            await queue.append(b"never")
+        assert await queue.append(b"more") > LAST
+    assert [payload for _, payload in read(path)][3:] == [b"more"]
 
 
 @pytest.mark.usefixtures("has_pump")

@@ -3,8 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +11,6 @@ from typing import TypeVar
 import pytest
 import trio
 import trio.testing
-from trio._core._thread_cache import THREAD_CACHE
 
 from cqrepl.net import threads
 from cqrepl.net.threads import NoThread, Together, in_thread
@@ -23,6 +21,7 @@ from cqrepl.replicator.syncer import GROUP_QUEUES, Syncer
 from tests.support.nothreads import no_threads
 from tests.support.replicas import SECONDS, eventually
 from tests.support.samples import fill
+from tests.support.triothreads import none_kept
 
 COUNT = 3 * GROUP_QUEUES
 T = TypeVar("T")
@@ -194,14 +193,6 @@ async def test_a_queue_is_synced_once_there_are_threads_again(tmp_path: Path) ->
         await eventually(lambda: end.index_synced >= 0)
     syncer.forget(queue)
     queue.close()
-
-
-@contextmanager
-def none_kept() -> Iterator[None]:
-    """Within the block there is none of the threads that trio keeps for the next work."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(THREAD_CACHE, "_idle_workers", {})
-        yield
 
 
 def raised(error: Exception) -> None:

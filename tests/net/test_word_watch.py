@@ -15,7 +15,8 @@ from cqrepl.net.ticks import until_tick
 from cqrepl.net.wordwatch import WordWatch, word_watch
 from cqrepl.surroundings import Surroundings
 from tests.support.kernels import NAMES, kernel_named
-from tests.support.replicas import eventually
+from tests.support.nothreads import no_threads as refused
+from tests.support.replicas import SECONDS, eventually
 
 LEFT = """
 import atexit, threading
@@ -176,6 +177,20 @@ async def test_one_that_has_left_is_not_told() -> None:
     await eventually(no_threads)
     await trio.testing.wait_all_tasks_blocked()
     assert not told.is_set()
+
+
+async def test_without_a_thread_each_looks_itself_until_there_is_one() -> None:
+    memory, watch, told = Memory(), WordWatch(), trio.Event()
+    with refused(), watch.watching([memory.word(0)], told.set):
+        await told.wait()
+        assert not watch.watchers
+    told = trio.Event()
+    with watch.watching([memory.word(0)], told.set):
+        assert not told.is_set()
+        memory.change(0)
+        with trio.fail_after(SECONDS):
+            await told.wait()
+    await eventually(no_threads)
 
 
 async def test_a_loop_has_one_watch() -> None:

@@ -39,6 +39,7 @@ from cqrepl.queue.files.mapping import Mapping
 from cqrepl.queue.format.index import Cycle
 from cqrepl.queue.format.layout import QueueLayout
 from cqrepl.queue.write.nextcycle import NextCycle
+from cqrepl.surroundings import begun
 
 AHEAD_BYTES: Final = 8 << 20
 _PROCESSORS_MIN: Final = 3  # of fewer, peer and writer leave none to a helper
@@ -96,9 +97,7 @@ class PageToucher:
     def _begin(self) -> bool:
         """False where no thread can be started now; the next order tries it again."""
         thread = threading.Thread(target=self._run, name="touch-ahead", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
+        if not begun(thread):
             return False
         self._thread = thread
         return True
