@@ -5,9 +5,10 @@ disk's time, or read store files in a thread: what a sink claims to hold, the lo
 brings, an identity. A peer that begins with a thousand queues would wait for the sum of them. So
 such an event begins a *turn* of its queue, a task of its own, and the reader goes on with other
 queues. What comes of that queue meanwhile waits behind, in its order. With excerpts the reader
-waits itself, until the turn is over: so what is kept here is small, and a live pump never stores
-in front of something that still waits. What changes no stream waits for nothing. Before the end of
-a connection is acted on, all turns are over.
+waits itself, until the turn is over: so what is kept here is small. A live pump may store beside a
+turn of a queue that streams already, a proof or an identity: such a turn writes to no store file,
+and has the pump back before it stops the queue. What changes no stream waits for nothing. Before
+the end of a connection is acted on, all turns are over.
 """
 
 import math

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from cqrepl.kernel import live
-from cqrepl.queue import Appender, ExcerptBatch, Queue
+from cqrepl.protocol import StopReason
+from cqrepl.protocol.cid import Cid
+from cqrepl.protocol.messages.proofs import write_identity
+from cqrepl.queue import Appender, ExcerptBatch, Queue, QueueError
+from cqrepl.queue.files.keptidentity import new_identity
+from cqrepl.queue.format.identity import Identity
 from cqrepl.replicator import proofdesk, sinklanes
 from cqrepl.replicator.lineage import held
 from cqrepl.replicator.sink import serve_sink
@@ -19,6 +24,7 @@ from cqrepl.replicator.sinklanes import OTHERS_MAX
 from cqrepl.replicator.sinkqueue import SinkQueue
 from cqrepl.replicator.sinksession import SinkSession
 from cqrepl.replicator.source import Source, serve_source
+from tests.net.live_pumps import content
 from tests.support.replicas import (
     BEATS,
     LOOPBACK,
@@ -28,6 +34,7 @@ from tests.support.replicas import (
     copied,
     eventually,
     joined,
+    stopped,
 )
 
 needs_pump = pytest.mark.skipif(not live.AVAILABLE, reason="the plain kernel has no live pump")
@@ -182,3 +189,45 @@ async def test_few_others_are_looked_at_with_each_queue_that_grows(
             once_more = [name for others in looked_at for name in others]
             assert set(once_more) >= set(names[1:])
             assert names[0] not in once_more
+
+
+@needs_pump
+async def test_a_queue_that_is_told_of_another_identity_has_one_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread judges it while the live pump stores on: the thread writes to no store file, the
+    pump is back before the queue stops, and what the copy has until then is whole."""
+    stored_meanwhile, lent_at_stop = list[bool](), list[bool]()
+    take_identity, stop = SinkQueue.take_identity, SinkSession._stop
+
+    def late(queue: SinkQueue, of_source: Identity) -> None:
+        before, end = content(tmp_path / "copy"), time.monotonic() + SECONDS
+        while content(tmp_path / "copy") == before and time.monotonic() < end:
+            original.append(b"meanwhile")
+            time.sleep(0.01)
+        stored_meanwhile.append(content(tmp_path / "copy") != before and is_lent(queue))
+        take_identity(queue, of_source)
+
+    def noted(session: SinkSession, cid: Cid, name: str, error: QueueError | OSError) -> None:
+        lent_at_stop.append(is_lent(session._queues[name]))
+        stop(session, cid, name, error)
+
+    monkeypatch.setattr(SinkSession, "_stop", noted)
+    with Queue.open(tmp_path / "q", create="FAST_DAILY") as original:
+        original.append(b"first")
+        async with joined(tmp_path / "q", tmp_path / "copy") as (source, sink):
+            await acked(source, original.append(b"second"))
+            await eventually(lambda: is_lent(sink.queues["q"]))
+            monkeypatch.setattr(SinkQueue, "take_identity", late)
+            (session,) = source._caught_up()
+            (cid,) = session.outgoing
+            handler = session._connection.source(cid)
+            handler._outbox.send(handler.cid_document, write_identity(new_identity()))
+            session._pump.wake()
+            await stopped(sink)
+            (why,) = sink.stops
+            assert why.reason is StopReason.REFUSED
+        assert stored_meanwhile == [True]
+        assert lent_at_stop == [False]
+    copy = content(tmp_path / "copy")
+    assert copy == content(tmp_path / "q")[: len(copy)]
