@@ -7,7 +7,7 @@ reads more than what lies between two points of its chains.
 
 A store file may have been missing when one side said what it holds, and have come back since. So
 the end is asked for once more before all else; and where the place that is found holds the same on
-both sides, what was said does not go together.
+both sides, or a cycle does that was to differ, what was said does not go together.
 """
 
 from collections.abc import Callable, Generator
@@ -104,6 +104,8 @@ class DivergenceSearch:
         if nth < len(starts):
             whole = index_of(cycle, Sequence(count), shift)
             if (yield from self._agree(whole)):  # there is more behind, of which we have nothing
+                if (yield from self._agree(starts[nth])):  # or the file is another one by now
+                    raise FilesChanged
                 return self._found(whole, b"", self._seen[starts[nth]].cycles)
         sequence = yield from self._halved(
             lambda n: index_of(cycle, Sequence(n + 1), shift), count - 1

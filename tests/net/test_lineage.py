@@ -1,5 +1,6 @@
 """Two copies are compared before anything moves between them."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from cqrepl.queue import Diverged, ExcerptBatch, IndexGap, Queue
 from cqrepl.queue.files.closedcycles import CLOSED_FILE_NAME
 from cqrepl.queue.format.index import Index, format_index
 from cqrepl.queue.read.chains import Chains
-from cqrepl.replicator.lineage import check_lineage, held
+from cqrepl.replicator.divergence import Compared, DivergenceSearch
+from cqrepl.replicator.lineage import FilesChanged, check_lineage, held
 from cqrepl.replicator.sink import Sink, serve_sink
 from cqrepl.replicator.source import Source
 from cqrepl.surroundings import Surroundings
@@ -247,3 +249,31 @@ async def test_that_nothing_can_be_proved_is_said_at_the_start(
     async with serve_sink({"q": tmp_path / "copy"}, listen="127.0.0.1:0"):
         pass
     assert "no library for hashes" in caplog.text
+
+
+@pytest.mark.parametrize("at", ["before", "at its end", "never"])
+def test_a_file_that_comes_back_during_a_search_is_no_difference(tmp_path: Path, at: str) -> None:
+    """As one of the copy's that was altered, and comes back from another host meanwhile."""
+    path, copy = tmp_path / "q", tmp_path / "copy"
+    counts = {0: 3, 1: 3, 2: 3}
+    unlike(path, counts)
+    unlike(copy, counts)
+    end, whole = (noon_index(ahead=ahead, sequence=3) for ahead in (2, 1))
+    own, good = Chains(cycles_of(path)), Chains(cycles_of(copy))
+    unlike(tmp_path / "altered", counts)
+    change(noon_path(tmp_path / "altered", ahead=1), b"<1 of 1>")
+    altered = Chains(cycles_of(tmp_path / "altered"))
+    compared = Compared(
+        end=end, theirs=held(altered, end, NOTHING, 32), own_next=end, their_next=end, who="host 2"
+    )
+    search = DivergenceSearch(own, compared, 32)
+    found, is_back = search.begin(), False
+    with pytest.raises(FilesChanged) if at == "at its end" else nullcontext():
+        while isinstance(found, int):
+            is_back = is_back or at == "before" or (at == "at its end" and found == whole)
+            found = search.take(held(good if is_back else altered, found, NOTHING, 32))
+    if at == "never":
+        assert isinstance(found, Diverged)
+        assert found.index == noon_index(ahead=1, sequence=1)
+    elif at == "before":
+        assert found is None
