@@ -4,7 +4,9 @@ A program on a source's host waits for what the application appended last, each 
 policy. What counts as safe then is kept, with the hosts that had it. A power cut takes what was not
 synced: so what is appended, or applied, is promised to be there only where one of these hosts, or
 the source's, never lost its power; what is synced is, whatever loses its power. A program that
-waits dies with the replication of its host: what it would have been told then, nobody hears.
+waits dies with the replication of its host: what it would have been told then, nobody hears. Nor
+does it ask for what the application had appended before the source's host lost its power: that may
+be gone, and hosts that hold what came after it have all of the queue up to its index.
 
 Half of the policies have a time: `timedwaits` holds waits to that. What ended with its time is not
 known, so it is not called safe; that it is still there is what the check of lost excerpts says of
@@ -103,6 +105,8 @@ class SafeWaits:
         self._times = random.Random(f"times {stream.master} {seed}")
         self._windows = random.Random(f"windows {stream.master} {seed}")
         self._safe: list[Safe] = []
+        self._boot_id = stream.source.host.machine.boot_id
+        self._asked_behind = -1  # what is up to here may have gone with the power
         self._sinks = sorted(each.host.host for each in stream.direct)
 
     async def run(self) -> None:
@@ -114,16 +118,28 @@ class SafeWaits:
                 await trio.sleep(self._rng.expovariate(1 / WAIT_EVERY_SECONDS))
                 policy = drawn_policy(self._rng, self._sinks, count_min=1)
                 policy = with_time(self._times, policy)
-                newest, queue = self._stream.application.written.newest, self._queue
-                if newest and queue is not None:
-                    index = max(newest)
-                    nursery.start_soon(self._wait, queue, index, newest[index], policy)
+                newest, queue = self._newest, self._queue
+                if newest is not None and queue is not None:
+                    nursery.start_soon(self._wait, queue, *newest, policy)
 
     @property
     def _queue(self) -> SourceQueue | None:
         """As the source's host has it now; None while it has not."""
         source = self._stream.source.host.source
         return None if source is None else source.queues.get(self._stream.source.name)
+
+    @property
+    def _newest(self) -> tuple[int, bytes] | None:
+        """What the application has appended last since the source's host was started, as far as
+        that is known, with its digest; None for nothing."""
+        newest, boot_id = (
+            self._stream.application.written.newest,
+            self._stream.source.host.machine.boot_id,
+        )
+        last = max(newest, default=-1)
+        if boot_id != self._boot_id:
+            self._boot_id, self._asked_behind = boot_id, last
+        return (last, newest[last]) if last > self._asked_behind else None
 
     async def _wait(self, queue: SourceQueue, index: int, digest: bytes, policy: AckPolicy) -> None:
         host = self._stream.source.host
@@ -168,9 +184,9 @@ class SafeWaits:
             if safe is not None:
                 self.admitted += 1
                 self._call_safe(queue, *safe, window.policy)
-            newest = self._stream.application.written.newest
-            if newest and (index := max(newest)) > window.newest:
-                nursery.start_soon(self._settle, window, queue, index, newest[index])
+            newest = self._newest
+            if newest is not None and newest[0] > window.newest:
+                nursery.start_soon(self._settle, window, queue, *newest)
 
     async def _settle(self, window: Window, queue: SourceQueue, index: int, digest: bytes) -> None:
         host = self._stream.source.host

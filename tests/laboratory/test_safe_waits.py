@@ -55,6 +55,23 @@ def test_with_faults_that_are_drawn() -> None:
     assert sum(each.admitted for each in outcomes) >= 10, "else no window was ever full"
 
 
+@pytest.mark.parametrize("seed", [3, 7, 8])
+def test_nobody_asks_for_what_went_with_the_power(seed: int) -> None:
+    """It was appended while the replication was down: no host has heard of it, and all that they
+    hear of later has higher indexes."""
+    plan = RunPlan(
+        seed=seed,
+        seconds=9.0,
+        hosts=2,
+        roll_cycle="TEST_SECONDLY",
+        rate=3.0,
+        faults=(Fault(4.0, Kind.STOP, 1, 0, 1.0), Fault(4.9, Kind.POWER_CUT, 1, 0, 0.3)),
+    )
+    outcome = run(plan, waits=True)
+    assert outcome.broken is None
+    assert sum(outcome.called_safe.values()) >= 5
+
+
 def test_with_the_power_of_all_hosts_cut_at_once() -> None:
     outcomes = [run(cut_of_all(seed), waits=True) for seed in CUT_SEEDS]
     assert [each.broken for each in outcomes] == [None] * len(outcomes)
