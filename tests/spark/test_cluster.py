@@ -63,9 +63,9 @@ def test_executors_that_see_other_directories_at_the_same_path_are_refused(tmp_p
     told = [line for line in said if "found another one at the same path: " in line]
     assert len(told) == 4
     assert all(line.startswith("cqrepl spark ") and str(here) in line for line in told)
-    assert not (tmp_path / "archive" / "_manifest.json").exists()
     assert [line for line in said if "executors see another directory at the archive's" in line]
-    assert '"cycles": []' in (here / "archive" / "_manifest.json").read_text()
+    for archive in (tmp_path / "archive", here / "archive"):
+        assert '"cycles": []' in (archive / "_manifest.json").read_text()
     assert list(tmp_path.glob("other*/archive/day=*/cycle=*/*.parquet"))
     table_store = TableStore(queue / FILE_NAME, writable=False)
     assert list(registered_readers(table_store).values()) == [FIRST]
